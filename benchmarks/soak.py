@@ -1,5 +1,7 @@
 """A hundred thousand steps of a small model under detection and statistics, with a finding now and then: does anything grow?
 
+Every hundredth step a function makes a model, watches it, returns its loss and leaves it, unclosed.
+
     ./dev bench soak      (soak.py --steps N for fewer)
 
 Ten times over the run: resident memory, Python's allocated blocks, open files, threads, child processes, hooks. The first tenth warms up;
@@ -60,6 +62,13 @@ def held(model: nn.Module, folder: Path) -> dict[str, int]:
     }
 
 
+def loss_of_a_model_that_goes(x: torch.Tensor) -> torch.Tensor:
+    model = nn.Linear(8, 1)
+    numscope.watch(model, on_nonfinite="warn")
+    loss: torch.Tensor = model(x).mean()
+    return loss
+
+
 def measure(steps: int, folder: Path) -> tuple[list[dict[str, int]], float, int]:
     """What is held after each tenth of the steps, microseconds a step, and the number of findings."""
     torch.manual_seed(0)
@@ -80,6 +89,11 @@ def measure(steps: int, folder: Path) -> tuple[list[dict[str, int]], float, int]
             if not loss.isfinite():
                 model.load_state_dict(good)
                 optimizer.state.clear()
+            if step % 100 == 0:
+                left = loss_of_a_model_that_goes(x)
+                if step % 200 == 0:
+                    left.backward()
+                del left
             if step % (steps // 10) == 0:
                 found.append(held(model, folder))
         num_findings = len(scope.findings)

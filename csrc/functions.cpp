@@ -177,7 +177,7 @@ int64_t version_of_first(PyObject* args) {
     return is_tensor(first) ? version_of(first) : -1;
 }
 
-// Calls the function as the script did. An error of ours is kept in `error`, and nothing is noted any more.
+// Calls the function as the script did. An error of ours ends the notes, see `caught` in Python.
 PyObject* py_call(PyObject* self, PyObject* const* given, Py_ssize_t num_given) {
     if (num_given < 3 || num_given > 4 || !PyTuple_Check(given[2]))
         return PyErr_Format(PyExc_TypeError, "call(function, types, args, kwargs=None): got %zd arguments", num_given);
@@ -197,9 +197,9 @@ PyObject* py_call(PyObject* self, PyObject* const* given, Py_ssize_t num_given) 
     PyErr_Fetch(&type, &value, &trace);
     PyErr_NormalizeException(&type, &value, &trace);
     const Ref kept_type(type), kept(value), kept_trace(trace);
-    if (PyObject_SetAttrString(self, "error", kept.get())) forget();
-    as_functions(self)->is_on = false;
-    return result.release();
+    if (trace) PyException_SetTraceback(kept.get(), trace);
+    const Ref done(PyObject_CallMethod(self, "caught", "O", kept.get()));  // raises what is the script's
+    return done ? result.release() : nullptr;
 }
 
 PyObject* py_share(PyObject* self, PyObject* const* args, Py_ssize_t num_args) {

@@ -21,9 +21,9 @@ bool is_input(PyObject* base, PyObject* args, PyObject* kwargs) {
 }  // namespace
 
 bool is_paused(PyObject* optimizers) {
-    if (count_at(optimizers, names.num_paused) == 0) return false;
-    const Ref answer(PyObject_CallMethod(optimizers, "is_paused", nullptr));
-    forget();
+    const Ref paused(PyObject_GetAttr(optimizers, names.paused));
+    if (paused && PyDict_Size(paused.get()) == 0) return false;
+    const Ref answer(paused ? PyObject_CallMethod(optimizers, "is_paused", nullptr) : nullptr);
     return answer.get() != Py_False;
 }
 

@@ -10,6 +10,9 @@ inline bool is_none(PyObject* object) { return !object || object == Py_None; }
 // Whether a replay runs in this thread; `optimizers`: the module that knows of replays.
 bool is_paused(PyObject* optimizers);
 
+// An answer to the caller, unless an exception is set: of the script's, which struck where Python was asked.
+inline PyObject* unless_raised(PyObject* answer) { return PyErr_Occurred() ? nullptr : Ref::borrowed(answer).release(); }
+
 // `own_base` of probe/walk.py, of a tensor; null if there is none.
 Ref own_base(PyObject* output, PyObject* args, PyObject* kwargs);
 

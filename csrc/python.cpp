@@ -106,9 +106,10 @@ int64_t version_of(PyObject* tensor) { return count_at(tensor, names.version); }
 
 bool is_traced() {
     const Ref state(PyObject_CallNoArgs(torch.tracing_state));
-    const Ref mode(state.get() == Py_None ? PyObject_CallFunctionObjArgs(torch.dispatch_mode, torch.proxy, nullptr) : nullptr);
+    const Ref proxy(state.get() == Py_None ? PyObject_CallFunctionObjArgs(torch.dispatch_mode, torch.proxy, nullptr) : nullptr);
+    const Ref fake(proxy.get() == Py_None ? PyObject_CallFunctionObjArgs(torch.dispatch_mode, torch.fake, nullptr) : nullptr);
     forget();
-    return mode.get() != Py_None;
+    return fake.get() != Py_None;
 }
 
 bool is_in_backward() {
@@ -212,7 +213,7 @@ PyObject* know_torch(PyObject*, PyObject* const* args, Py_ssize_t num_args) {
     }
     const char* spelled[] = {"_version", "_cdata", "dtype", "shape", "_base", "row", "writers", "tape", "odd", "weights",
                              "handle", "version", "address", "groups", "parameter", "gradient_slots", "grad", "is_leaf",
-                             "_num_paused", "grad_fn", "_backward_hooks", "_register_hook_dict", "requires_grad", "output",
+                             "_paused", "grad_fn", "_backward_hooks", "_register_hook_dict", "requires_grad", "output",
                              "f_back", "f_code", "f_lasti", "co_name", "co_filename", "<module>"};
     static_assert(sizeof(spelled) / sizeof(*spelled) == sizeof(Names) / sizeof(PyObject*), "a name each");
     for (size_t i = 0; i < sizeof(spelled) / sizeof(*spelled); i++)

@@ -47,7 +47,7 @@ struct Torch {
     PyObject *tensor, *parameter;                                                                     // classes
     PyObject *is_neg, *is_contiguous, *numel, *detach, *is_floating_point, *is_inference;  // methods of tensors
     PyObject *is_view;
-    PyObject *function_mode_on, *sequence_nr, *tracing_state, *dispatch_mode, *proxy, *task, *is_grad_enabled;  // of torch._C
+    PyObject *function_mode_on, *sequence_nr, *tracing_state, *dispatch_mode, *proxy, *fake, *task, *is_grad_enabled;  // of torch._C
     PyObject* dtypes[NUM_DTYPES];                                                                     // by code
 };
 extern Torch torch;
@@ -56,7 +56,7 @@ extern Torch torch;
 struct Names {
     PyObject *version, *cdata, *dtype, *shape, *base, *row, *writers, *tape, *odd, *weights;
     PyObject *handle, *version_read, *address, *groups, *parameter, *gradient_slots, *grad, *is_leaf;
-    PyObject *num_paused, *grad_fn, *backward_hooks, *register_hook_dict, *requires_grad, *output;
+    PyObject *paused, *grad_fn, *backward_hooks, *register_hook_dict, *requires_grad, *output;
     PyObject *f_back, *f_code, *f_lasti, *co_name, *co_filename, *module;
 };
 extern Names names;
@@ -71,7 +71,7 @@ bool is_tensor(PyObject* object);                  // of any class
 bool says(PyObject* method, PyObject* tensor);     // calls a method that answers true or false; false, without an exception, if it raises
 bool has(PyObject* object, PyObject* name);        // whether an attribute is true; false if it raises
 int64_t version_of(PyObject* tensor);              // -1 for an inference tensor
-bool is_traced();                                  // whether torch.jit.trace or make_fx is at work, or it can't be known
+bool is_traced();                                  // see probe/calls.py; true where it can't be known
 bool is_in_backward();                             // whether autograd is at work on this thread, or it can't be known
 bool is_grad_enabled();
 int64_t count_at(PyObject* object, PyObject* name);  // an attribute that is a number; -1, without an exception, if there is none

@@ -49,7 +49,7 @@ PyObject* py_shown(PyObject* self, PyObject* const* args, Py_ssize_t num_args) {
     PyObject *activation = PyTuple_GetItem(args[0], 0), *output = PyTuple_GetItem(args[0], 1), *gradient = PyTuple_GetItem(args[0], 2);
     const Ref input = Ref::borrowed(is_wanted(activation) ? taken(args[1], args[2]) : nullptr), returned = Ref::borrowed(args[3]);
     const bool fits = !is_none(shower->tally) && is_number(returned.get()) && (input || !is_wanted(activation));
-    if (!fits || is_left_to_python() || is_traced() || is_in_backward() || is_paused(shower->optimizers) || !is_grad_enabled()) Py_RETURN_FALSE;
+    if (!fits || is_left_to_python() || is_traced() || is_in_backward() || !is_grad_enabled() || is_paused(shower->optimizers)) return unless_raised(Py_False);
     const bool awaits = is_wanted(gradient) && has(returned.get(), names.requires_grad);
     if (awaits && has(returned.get(), names.is_leaf)) Py_RETURN_FALSE;  // its hook would outlive the step
     // An error from here on is the caller's to judge.
@@ -92,7 +92,7 @@ PyObject* call_hook(PyObject* self, PyObject* args, PyObject*) {
     if (!gradient || !kept) return PyErr_Format(PyExc_TypeError, "a gradient's hook: expected the gradient");
     const Shower* shower = as_shower(kept.get());
     // No gradient: the node has several outputs, and this one gets none.
-    if (gradient.get() == Py_None || is_none(shower->tally) || is_paused(shower->optimizers)) Py_RETURN_NONE;
+    if (gradient.get() == Py_None || is_none(shower->tally) || is_paused(shower->optimizers)) return unless_raised(Py_None);
     if (show(shower, hook->site, gradient.get(), hook->shape)) Py_RETURN_NONE;
     const Ref done = given_to(shower->caught);
     if (!done) return nullptr;

@@ -81,7 +81,7 @@ PyObject* py_heard(PyObject* self, PyObject* const* args, Py_ssize_t num_args) {
     for (Py_ssize_t i = 0; is_tuple && i < PyTuple_Size(output); i++)
         if (PyTuple_GetItem(output, i) != Py_None && !is_plain(PyTuple_GetItem(output, i))) Py_RETURN_FALSE;
     if (is_none(teller->tap) || !(is_tuple ? PyTuple_Size(output) > 0 : is_plain(output))) Py_RETURN_FALSE;
-    if (is_left_to_python() || is_traced() || is_in_backward() || is_paused(teller->optimizers)) Py_RETURN_FALSE;
+    if (is_left_to_python() || is_traced() || is_in_backward() || is_paused(teller->optimizers)) return unless_raised(Py_False);
     // An error from here on is the caller's to judge.
     Ref leaves(PyList_New(0));
     const int plain = leaves ? add_arguments(teller, leaves.get(), given, named) : -1;
@@ -129,7 +129,7 @@ PyObject* call_hook(PyObject* self, PyObject* args, PyObject*) {
     const Teller* teller = as_teller(kept.get());
     const Ref tell = Ref::borrowed(teller->gradient);
     // No gradient: the node has several outputs, and this one gets none.
-    if (gradient.get() == Py_None || is_none(tell.get()) || is_paused(teller->optimizers)) Py_RETURN_NONE;
+    if (gradient.get() == Py_None || is_none(tell.get()) || is_paused(teller->optimizers)) return unless_raised(Py_None);
     const Ref told(PyObject_CallFunctionObjArgs(tell.get(), hook->entry, hook->slot, gradient.get(), hook->shape, nullptr));
     if (told) Py_RETURN_NONE;
     const Ref done = given_to(teller->caught);

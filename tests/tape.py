@@ -52,6 +52,9 @@ class OracleRows:
     def numbers(self, handle: int) -> Numbers:
         return self.rows[handle]
 
+    def is_bad(self, handle: int) -> bool:
+        return self.rows[handle].num_nonfinite > 0
+
 
 @dataclass
 class Run:

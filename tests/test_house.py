@@ -220,6 +220,52 @@ def test_rooms_test_lets_a_right_import_pass(place: str, source: str) -> None:
     assert not complaints(PACKAGE / place, source)
 
 
+IN_TRAINING = ("probe", "detect", "replay", "alerts", "inspect", "scope", "summary", "sinks", "report", "distributed", "plugins", "records")
+PASSING = {"Unsummarizable", "FileNotFoundError", "FileExistsError", "AttributeError", "OverflowError", "BdbQuit", "_Found"}  # narrow kinds
+ELSEWHERE = {"records/faults.py", "replay/fork.py"}  # what tells, and what runs in a process of its own
+# What a script's own exceptions are made of: a handler of a signal raises them, and they are raised where our code runs.
+BROAD = {"Exception", "OSError", "RuntimeError", "ValueError", "TypeError", "ArithmeticError", "NotImplementedError", "TimeoutError"}
+
+
+def unguarded(source: str) -> list[int]:
+    """Lines that would catch the script's own exceptions together with ours: they lack ``ours()``, and don't raise again."""
+    found = []
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.ExceptHandler) and node.type is not None:
+            kinds = node.type.elts if isinstance(node.type, ast.Tuple) else [node.type]
+            if any(isinstance(kind, ast.Name) and kind.id in BROAD for kind in kinds):
+                found.append(node.lineno)
+        elif isinstance(node, ast.Attribute) and ast.unparse(node) == "contextlib.suppress":
+            found.append(node.lineno)
+    return found
+
+
+def test_guards_let_the_scripts_own_exceptions_pass() -> None:
+    found = []
+    for path, source in SOURCES.items():
+        name = path.relative_to(PACKAGE).as_posix()
+        if place_of(path) in IN_TRAINING and name not in ELSEWHERE:
+            lines = source.split("\n")
+            found += [f"{name}:{line}" for line in unguarded(source) if not set(re.findall(r"\w+", lines[line - 1])) & PASSING]
+    assert found == [], "use ours() or suppress of numscope.records.faults"
+
+
+def test_guards_that_would_catch_the_scripts_own_are_seen() -> None:
+    bad = [
+        "try: f()\nexcept Exception: pass",
+        "try: f()\nexcept (KeyError, OSError) as error: pass",
+        "with contextlib.suppress(OSError): f()",
+    ]
+    good = [
+        "try: f()\nexcept ours(): pass",
+        "try: f()\nexcept ours(OSError) as error: pass",
+        "with suppress(OSError): f()",
+        "try: f()\nexcept KeyError: pass",
+    ]
+    assert [len(unguarded(source)) for source in bad] == [1] * 3
+    assert [len(unguarded(source)) for source in good] == [0] * 4
+
+
 def test_file_names_say_what_is_in_them() -> None:
     stems = {path.stem: path for folder in ("src", "tests", "benchmarks", "examples") for path in (ROOT / folder).rglob("*.py")}
     assert not FORBIDDEN_NAMES & set(stems), "name a file after its one concept"

@@ -150,7 +150,7 @@ def test_fault_inside_no_grad(tmp_path: Path) -> None:
     said, inputs = ask(child, "p inputs")
     assert "numscope: --pdb: in Net.forward" in said
     assert "[0., 0., 0., 0.]" in inputs
-    assert end(child)[0] == 3
+    assert end(child)[0] == 0  # its result reaches no training: a note, at which the run goes on
 
 
 def test_custom_backward_stops_in_its_own_code(tmp_path: Path) -> None:

@@ -16,7 +16,7 @@ import numscope
 from numscope.records.errors import NonFiniteError
 from numscope.records.finding import Finding, Kind, Reason
 from numscope.records.site import Phase
-from tests.faults.planting import Training, found, quiet, train
+from tests.faults.planting import Training, found, quiet, train, watched
 from tests.tape import line_of
 
 
@@ -230,19 +230,19 @@ def test_bad_batch_is_named_by_its_argument() -> None:
     assert (finding.site.module, finding.site.slot) == ("0", "input[0]")
 
 
-def test_bad_target_is_named_in_the_loss() -> None:
+def test_bad_target_is_named_where_it_is_made() -> None:
     model = nn.Linear(4, 2)
 
     def plant() -> Training:
         def loss_of(i: int) -> Tensor:
-            target = torch.full((3, 2), float("nan") if i else 1.0)
-            return F.mse_loss(model(torch.randn(3, 4)), target)  # bad target
+            target = torch.full((3, 2), float("nan") if i else 1.0)  # bad target
+            return F.mse_loss(model(torch.randn(3, 4)), target)
 
         return train(model, loss_of)
 
     finding = found(plant)
     assert at(finding) == fault_line("bad target")
-    assert finding.culprit is not None and finding.culprit.reason == Reason.BAD_INPUT
+    assert finding.culprit is not None and finding.culprit.reason == Reason.UNKNOWN  # written on purpose
     assert finding.culprit.phase is Phase.LOSS and finding.step == 1
 
 
@@ -393,7 +393,7 @@ def test_teacher_that_is_not_watched_shows_as_bad_target() -> None:
 
 
 @pytest.mark.parametrize("mode", [torch.no_grad, torch.inference_mode])
-def test_bad_output_of_an_evaluation_is_found(mode: Callable[[], Any]) -> None:
+def test_bad_output_of_an_evaluation_is_noted_with_its_batch_and_module(mode: Callable[[], Any]) -> None:
     model = nn.Sequential(nn.Linear(4, 4), Log())
     with torch.no_grad():
         model[0].bias.fill_(100)
@@ -407,10 +407,11 @@ def test_bad_output_of_an_evaluation_is_found(mode: Callable[[], Any]) -> None:
             model[0].weight.abs_()
         return Training(model, step, steps=4)
 
-    finding = found(plant)
-    assert at(finding) == fault_line("log module")
-    assert (finding.batch, finding.kind, finding.phase) == (2, Kind.NAN, Phase.FORWARD)
-    assert finding.culprit is not None and finding.culprit.module == "1"
+    scope = watched(plant)
+    (note,) = scope.contained
+    assert scope.findings == [] and note.contained and at(note) == fault_line("log module")
+    assert (note.batch, note.kind, note.phase) == (2, Kind.NAN, Phase.FORWARD)
+    assert note.culprit is not None and note.culprit.module == "1"
 
 
 def test_evaluation_between_steps_does_not_hide_the_step_s_fault() -> None:

@@ -108,11 +108,11 @@ def test_projection_overflows_float16() -> None:
     assert (finding.site.module, finding.site.slot) == ("model.layers.1.mlp.up_proj", "output")
 
 
-def test_weights_made_bad_between_steps_are_named() -> None:
+def test_weights_made_bad_between_steps_are_named_with_the_line_that_wrote_them() -> None:
     finding = found(lambda: training("gpt2", plant=scale("transformer.h.1.mlp.c_fc.weight", by=INF)))
     culprit = finding.culprit
-    assert culprit is not None and culprit.reason == Reason.BAD_PARAMETER
-    assert culprit.module == "transformer.h.1.mlp.c_fc" and "transformer.h.1.mlp.c_fc.weight" in culprit.detail
+    assert culprit is not None and culprit.reason == Reason.BAD_INPUT
+    assert (culprit.op, culprit.code, culprit.detail) == ("aten.mul_", "model.get_parameter(name).mul_(by)", "mul was given other = inf.")
     assert (finding.site.module, finding.site.slot, finding.step) == ("transformer.h.1.mlp.c_fc", "weight", ARMED_AT)
 
 

@@ -15,7 +15,7 @@ from torch.nn.parameter import is_lazy
 
 import numscope
 from numscope.detect import journal
-from numscope.scope import scope as scopes
+from numscope.scope import open_scopes
 from numscope.summary import ledger
 from tests.harm.training import assert_nothing_left
 
@@ -212,7 +212,7 @@ def test_nothing_grows(course: Callable[[nn.Module], Callable[[], None]]) -> Non
         assert len(state.journal.weights.ledger) < 100
         assert len(scope.events) == len(scope.contained) == 0
         assert resident_bytes() - resident < 16 << 20
-    for other in scopes.live():
+    for other in open_scopes.live():
         other.close()
     assert_nothing_left()
 

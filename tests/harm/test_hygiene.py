@@ -22,7 +22,7 @@ from torch.utils._python_dispatch import _get_current_dispatch_mode_stack
 
 import numscope
 from numscope.records.errors import NonFiniteError, UsageError
-from numscope.scope import scope as scopes
+from numscope.scope import open_scopes
 from tests.harm.training import assert_no_hooks, assert_nothing_left
 
 
@@ -347,7 +347,7 @@ def test_scripted_model_is_refused_with_advice() -> None:
         model = torch.jit.script(small())
     with pytest.raises(UsageError, match=r"^watch: got a RecursiveScriptModule, expected a model that runs as Python\. Watch it before"):
         numscope.watch(model)
-    assert scopes.live() == ()
+    assert open_scopes.live() == ()
 
 
 def test_no_mode_is_left_when_the_loss_is_never_used() -> None:

@@ -12,11 +12,11 @@ import torch
 from torch import Tensor, nn
 
 import numscope
-from numscope.detect import detection, evidence, journal, judge, parameters
+from numscope.detect import buffers, detection, evidence, journal, judge, optimizer_states, parameters
 from numscope.probe import module as module_probe
 from numscope.probe import optimizers, step, walk
 from numscope.replay import call as replay
-from numscope.replay import op, outside
+from numscope.replay import named, op, outside
 from numscope.report import delivery
 from numscope.summary import dispatch, ledger, weights
 from tests.harm.training import Notes, Watch, assert_equal, assert_no_hooks, bare, noted
@@ -74,9 +74,12 @@ PLACES = [
     (module_probe.ModuleProbe, "_see"), (module_probe.ModuleProbe, "refresh"),
     (op.OpProbe, "_before"), (op.OpProbe, "_after"),
     (outside.Outside, "begin"), (outside.Outside, "pause"), (outside.Outside, "_see_backward"), (outside.Outside, "_node_ran"),
-    (outside.Outside, "_custom_begins"), (outside.Outside, "_custom_ran"), (outside.Outside, "reset"), (outside.Outside, "call_begins"),
-    (outside.Outside, "call_ends"), (outside.Outside, "_name"), (outside.Outside, "states"), (outside.Outside, "before_backward"),
+    (outside.Outside, "_custom_begins"), (outside.Outside, "_custom_ran"), (outside.Outside, "_begin_step"),
+    (outside.Outside, "call_begins"),
+    (outside.Outside, "begin_between"), (outside.Outside, "look_again"), (outside.Outside, "has_news"),
+    (outside.Outside, "call_ends"), (named.Named, "add"), (outside.Outside, "states"), (outside.Outside, "before_backward"),
     (parameters.Parameters, "follow"), (parameters.Parameters, "see_weights"), (parameters.Parameters, "see_gradients"),
+    (buffers.Buffers, "see"), (buffers.Buffers, "note"), (optimizer_states.OptimizerStates, "see"), (judge, "left_bad"),
     (detection.Detection, "enter"), (detection.Detection, "leave"), (detection.Detection, "_between_calls"),
     (detection.Detection, "before_backward"), (detection.Detection, "_own_loss"), (detection.Detection, "end"),
     (detection.Detection, "before_step"), (detection.Detection, "after_step"), (detection.Detection, "round"),

@@ -18,6 +18,7 @@ from torch.utils._python_dispatch import _get_current_dispatch_mode_stack
 from torch.utils.data import DataLoader, Dataset, IterableDataset
 
 import numscope
+from numscope.replay import outside
 from tests.harm.training import assert_no_hooks, assert_nothing_left
 from tests.warm import COLD
 
@@ -48,7 +49,8 @@ def losses(watched: bool) -> list[list[float]]:
             optimizer.step()
             optimizer.zero_grad()
             found[i].append(loss.item())
-        left.extend(_get_current_dispatch_mode_stack())
+        own = outside.current()._mode  # records what this thread runs between two steps
+        left.extend(mode for mode in _get_current_dispatch_mode_stack() if mode is not own)
 
     threads = [threading.Thread(target=train, args=(i,)) for i in range(2)]
     for t in threads:

@@ -15,7 +15,7 @@ from torch.optim.optimizer import _global_optimizer_post_hooks, _global_optimize
 from torch.utils._python_dispatch import _get_current_dispatch_mode_stack
 
 import numscope
-from numscope.scope import scope as scopes
+from numscope.scope import open_scopes
 
 Watch = Callable[[nn.Module], contextlib.AbstractContextManager[Any]]
 Run = Callable[[Watch, "Notes"], None]
@@ -126,7 +126,7 @@ _original = {"backward": torch.autograd.backward, "grad": torch.autograd.grad, "
 
 def assert_nothing_left() -> None:
     """No scope, patch, mode or global hook."""
-    assert scopes.live() == ()
+    assert open_scopes.live() == ()
     assert torch.autograd.backward is _original["backward"]
     assert torch.autograd.grad is _original["grad"]
     assert torch.amp.GradScaler.step is _original["step"]

@@ -95,7 +95,7 @@ def test_a_damaged_part_is_named_and_left_out(tmp_path: Path) -> None:
     part.write_bytes(part.read_bytes()[:-10])
     found = read_recorded(tmp_path)
     assert found.run is not None
-    assert found.problems == (f"statistics/{part.name} is not a complete Parquet file and is left out.",)
+    assert found.problems == (f"statistics/{part.name} is damaged or incomplete, and is left out.",)
 
 
 def test_all_parts_damaged_leaves_the_findings(tmp_path: Path) -> None:

@@ -343,9 +343,17 @@ def _one(graph: Any, wrong: Any) -> Any:
     return graph
 
 
+def hidden(graph: Any, inputs: Any) -> Any:  # as a fused kernel is
+    def call(*args: Any) -> Any:
+        with torch._C._DisableTorchDispatch():  # type: ignore[attr-defined]
+            return graph(*args)
+
+    return call
+
+
 def test_compiled_caller_and_compiled_loss_are_said_with_the_cure() -> None:
     run = Run("watch")
-    run.call = torch.compile(lambda x, given: run.model(x, given), backend="eager")
+    run.call = torch.compile(lambda x, given: run.model(x, given), backend=hidden)
     with contextlib.redirect_stderr(None):
         run.step(None)
         run.step("forward")
@@ -353,13 +361,6 @@ def test_compiled_caller_and_compiled_loss_are_said_with_the_cure() -> None:
     (finding,) = run.found
     assert (finding.step, finding.site.module) == (1, "blocks.0")
     assert finding.replay == ("not reproduced: Model was called inside a compiled function. Compile the model itself, torch.compile(model)")
-
-    def hidden(graph: Any, inputs: Any) -> Any:  # as a fused kernel is
-        def call(*args: Any) -> Any:
-            with torch._C._DisableTorchDispatch():  # type: ignore[attr-defined]
-                return graph(*args)
-
-        return call
 
     run = Run("watch")
     run.loss_of = torch.compile(loss_of, backend=hidden)

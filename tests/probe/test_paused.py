@@ -9,4 +9,4 @@ def test_a_pause_whose_exit_was_interrupted_ends_with_its_frame() -> None:
         inner.__enter__()
     assert optimizer.is_paused()
     del inner  # as an interrupt's traceback does, after the outer one has ended
-    assert not optimizer.is_paused() and optimizer._num_paused == 0
+    assert not optimizer.is_paused() and not optimizer._paused

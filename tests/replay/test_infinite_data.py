@@ -24,10 +24,9 @@ LOSS_INPUTS = {
     "returns that overflowed": (
         POLICY
         + """
+returns = [torch.full((8,), 1e38 if i == 1 else 1.0).flip(0).cumsum(0).flip(0) for i in range(3)]
 def step(i):
-    rewards = torch.full((8,), 1e38 if i == 1 else 1.0)
-    returns = rewards.flip(0).cumsum(0).flip(0)
-    return -(log_probability() * returns).mean()  # FAULT
+    return -(log_probability() * returns[i]).mean()  # FAULT
 LOOP
 """,
         "other",
@@ -36,9 +35,9 @@ LOOP
     "squared error of infinite returns": (
         CRITIC
         + """
+returns = [torch.tensor([1.0] * 7 + [math.inf if i == 1 else 1.0]) for i in range(3)]
 def step(i):
-    returns = torch.tensor([1.0] * 7 + [math.inf if i == 1 else 1.0])
-    return ((values() - returns) ** 2).mean()  # FAULT
+    return ((values() - returns[i]) ** 2).mean()  # FAULT
 LOOP
 """,
         "other",
@@ -47,12 +46,12 @@ LOOP
     "rewards of log(0), centered": (
         POLICY
         + """
+rewards = torch.rand(3, 8)
+rewards[1, 3] = 0
+advantages = rewards.log()
 def step(i):
-    rewards = torch.rand(8)
-    rewards[3] *= i != 1
-    advantage = rewards.log()
     log_p = log_probability()
-    advantage = advantage - advantage.mean()  # FAULT
+    advantage = advantages[i] - advantages[i].mean()  # FAULT
     return -(log_p * advantage).mean()
 LOOP
 """,
@@ -62,10 +61,10 @@ LOOP
     "advantage times an output of 0": (
         POLICY
         + """
+advantages = torch.ones(3, 8)
+advantages[1, 3] = math.inf
 def step(i):
-    advantage = torch.ones(8)
-    advantage[3] = math.inf if i == 1 else 1.0
-    return (log_probability() * 0 * advantage).mean()  # FAULT
+    return (log_probability() * 0 * advantages[i]).mean()  # FAULT
 LOOP
 """,
         "other",
@@ -74,10 +73,10 @@ LOOP
     "regression target": (
         CRITIC
         + """
+targets = torch.ones(3, 8)
+targets[1, 2] = -math.inf
 def step(i):
-    target = torch.ones(8)
-    target[2] = -math.inf if i == 1 else 1.0
-    return F.mse_loss(values(), target)  # FAULT
+    return F.mse_loss(values(), targets[i])  # FAULT
 LOOP
 """,
         "target",
@@ -87,9 +86,9 @@ LOOP
         CRITIC
         + """
 import numpy as np
+targets = [torch.as_tensor(np.exp(np.full(8, 1000.0 * (i == 1))), dtype=torch.float32) for i in range(3)]
 def step(i):
-    target = torch.as_tensor(np.exp(np.full(8, 1000.0 * (i == 1))), dtype=torch.float32)
-    return F.smooth_l1_loss(values(), target)  # FAULT
+    return F.smooth_l1_loss(values(), targets[i])  # FAULT
 LOOP
 """,
         "target",
@@ -119,6 +118,68 @@ def test_infinite_input_of_the_loss_is_named_as_such(tmp_path: Path, name: str) 
         "It may be a target, a return, an advantage or a weight: check where it was computed. "
         "An infinity comes from an overflow, log(0) or a division by zero there: normalize or clip."
     )
+
+
+# name: a step whose data is made between two steps, the operation and the reason
+MADE_BETWEEN_STEPS = {
+    "returns that overflowed": (
+        POLICY
+        + """
+def step(i):
+    rewards = torch.full((8,), 1e38 if i == 1 else 1.0)
+    returns = rewards.flip(0).cumsum(0).flip(0)  # FAULT
+    return -(log_probability() * returns).mean()
+LOOP
+""",
+        "aten.cumsum",
+        Reason.OVERFLOW,
+    ),
+    "rewards of log(0), centered": (
+        POLICY
+        + """
+def step(i):
+    rewards = torch.rand(8)
+    rewards[3] *= i != 1
+    advantage = rewards.log()  # FAULT
+    log_p = log_probability()
+    advantage = advantage - advantage.mean()
+    return -(log_p * advantage).mean()
+LOOP
+""",
+        "aten.log",
+        Reason.DOMAIN,
+    ),
+    "infinite returns": (
+        CRITIC
+        + """
+def step(i):
+    returns = torch.tensor([1.0] * 7 + [math.inf if i == 1 else 1.0])  # FAULT
+    return ((values() - returns) ** 2).mean()
+LOOP
+""",
+        "aten.lift_fresh",
+        Reason.BAD_INPUT,
+    ),
+    "targets made by NumPy": (
+        CRITIC
+        + """
+import numpy as np
+def step(i):
+    target = torch.as_tensor(np.exp(np.full(8, 1000.0 * (i == 1))), dtype=torch.float32)  # FAULT
+    return F.smooth_l1_loss(values(), target)
+LOOP
+""",
+        "aten.lift_fresh",
+        Reason.BAD_INPUT,
+    ),
+}
+
+
+@pytest.mark.parametrize("name", MADE_BETWEEN_STEPS)
+def test_line_that_made_the_data_is_named_where_it_runs_between_two_steps(tmp_path: Path, name: str) -> None:
+    script, op, reason = MADE_BETWEEN_STEPS[name]
+    culprit = culprit_of(tmp_path, script)
+    assert (culprit.op, culprit.reason) == (op, reason)
 
 
 def test_nan_in_a_target_is_advised_without_overflow(tmp_path: Path) -> None:

@@ -12,6 +12,7 @@ from torch import Tensor, nn
 import numscope
 from numscope.config.options import WatchOptions
 from numscope.records.errors import NonFiniteError
+from numscope.scope import open_scopes
 from numscope.scope import scope as scopes
 from numscope.scope.autowatch import AutoWatch
 from tests.harm.training import assert_no_hooks, assert_nothing_left
@@ -146,7 +147,7 @@ def test_model_that_the_script_watches_by_itself_is_not_watched_twice() -> None:
     model = small()
     with AutoWatch(WatchOptions()) as auto, numscope.watch(model) as own:
         train(model)
-        assert not auto.scopes and scopes.live() == (own,)
+        assert not auto.scopes and open_scopes.live() == (own,)
 
 
 def test_data_parallel_is_seen_through() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import gc
 import io
@@ -17,7 +18,7 @@ from torch import nn
 import numscope
 from numscope.config.options import WatchOptions
 from numscope.probe import optimizer as optimizer_probe
-from numscope.scope import scope as scopes
+from numscope.scope import open_scopes
 from numscope.scope.autowatch import AutoWatch
 
 STATISTIC = {"enabled": True, "stats": ["max"], "tensors": ["output", "weight"], "freq": 2}
@@ -79,6 +80,102 @@ def test_dropped_models_go(
     gc.collect()
     assert not any(ref() is not None for ref in dropped)
     assert not optimizer_probe._undo, "torch is as it was"
+
+
+def loss_of(model: nn.Module) -> torch.Tensor:
+    return model(torch.randn(3, 4)).square().mean()
+
+
+def losses_alone(make: Callable[[], nn.Module]) -> None:
+    for _ in range(40):
+        loss_of(make())
+
+
+def losses_with_backward(make: Callable[[], nn.Module]) -> None:
+    for _ in range(40):
+        loss_of(make()).backward()
+
+
+def losses_of_two_batches(make: Callable[[], nn.Module]) -> None:
+    for _ in range(40):
+        model = make()
+        loss_of(model).backward()
+        (loss_of(model) + loss_of(model)).backward()
+
+
+def loss_kept_over_the_next_model(make: Callable[[], nn.Module]) -> None:
+    loss = torch.zeros(())
+    for _ in range(40):
+        last, loss = loss, loss_of(make())
+        del last
+        loss.backward()
+
+
+def losses_without_gradients(make: Callable[[], nn.Module]) -> None:
+    for _ in range(40):
+        with torch.no_grad():
+            loss_of(make())
+
+
+def optimizers_that_go_too(make: Callable[[], nn.Module]) -> None:
+    for _ in range(40):
+        model = make()
+        torch.optim.SGD(model.parameters(), lr=0.1)
+        loss_of(model).backward()
+
+
+@pytest.mark.parametrize(
+    "course",
+    [
+        losses_alone,
+        losses_with_backward,
+        losses_of_two_batches,
+        loss_kept_over_the_next_model,
+        losses_without_gradients,
+        optimizers_that_go_too,
+    ],
+    ids=lambda c: c.__name__,
+)
+@pytest.mark.parametrize("automatic", [False, True], ids=["watch", "run"])
+def test_function_that_returns_a_loss_leaves_no_model(course: Callable[[Any], None], automatic: bool) -> None:
+    dropped: list[weakref.ref[nn.Module]] = []
+
+    def make() -> nn.Module:
+        model = build()
+        dropped.append(weakref.ref(model))
+        if not automatic:
+            numscope.watch(model)
+        return model
+
+    with AutoWatch(WatchOptions()) if automatic else contextlib.nullcontext():
+        course(make)
+        gc.collect()
+        assert sum(ref() is not None for ref in dropped) == 0
+    assert not open_scopes.live()
+
+
+@pytest.mark.parametrize("collects", [False, True])
+def test_bad_loss_of_a_model_that_is_gone_is_found(collects: bool, capfd: Any) -> None:
+    """Such a model is kept until it is judged: when there are many, or at the end."""
+
+    def step(x: torch.Tensor) -> None:
+        build()(x).square().mean().sub(1e9).log().backward()
+        if collects:
+            gc.collect()
+
+    with pytest.raises(numscope.NonFiniteError) as caught, AutoWatch(WatchOptions()):
+        step(torch.zeros(3, 4))
+    culprit = caught.value.finding.culprit
+    assert culprit is not None and culprit.op == "aten.log"
+
+
+def test_models_whose_graphs_a_script_keeps_are_judged_before_they_go(capfd: Any) -> None:
+    with pytest.raises(numscope.NonFiniteError) as caught, AutoWatch(WatchOptions()):
+        losses = []
+        for number in range(40):
+            losses.append(build()(torch.full((3, 4), torch.inf if number == 3 else 1.0)).square().mean())
+            losses[-1].backward()
+    assert len(losses) < 40 and caught.value.finding.site.slot == "input[0]"
 
 
 def test_tensors_without_a_module_go_with_their_optimizer() -> None:
@@ -181,13 +278,13 @@ def test_watch_that_the_collector_ends_while_modes_are_away_leaves_none() -> Non
     loss = model(torch.randn(3, 4)).square().mean()  # watched operation by operation from here on
     assert len(_get_current_dispatch_mode_stack()) == 1
     del loss
-    scope = scopes.live()[0]
+    scope = open_scopes.live()[0]
     scope.settle()  # nothing can have a backward any more, so that the model may go
     del scope
     with _disable_current_modes():
         del model
         gc.collect()
-        assert not scopes.live()
+        assert not open_scopes.live()
     other = build()
     with numscope.watch(other):
         train(other)

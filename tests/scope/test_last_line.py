@@ -45,6 +45,18 @@ BLIND = Watched(gaps=["Net: torch.jit runs it without Python"])
             "Not watched: Net: torch.jit runs it without Python",
         ),
         (
+            Watched(["Net", "Net_2"], 6, 5, steps_of={"Net": 6, "Net_2": 3}),
+            [],
+            "watched Net (6 steps), Net_2 (3 steps), 5 tensors: no finding",
+        ),
+        (Watched(["Net", "Net_2"], 6, 5, steps_of={"Net": 6, "Net_2": 6}), [], "watched Net, Net_2, 6 steps, 5 tensors: no finding"),
+        (Watched(["Net", "Teacher"], 6, 5, steps_of={"Net": 6, "Teacher": 0}), [], "watched Net, Teacher, 6 steps, 5 tensors: no finding"),
+        (
+            Watched(["Net"], 6, 5, contained=3, without_gradients=["nan without gradients: aten.log at a.py:3", "b"]),
+            [],
+            "watched Net, 6 steps, 5 tensors: no finding, 3 contained notes (nan without gradients: aten.log at a.py:3 and 1 more)",
+        ),
+        (
             Watched(gaps=[f"{letter}: why" for letter in "abcdefg"]),
             [],
             "nothing was watched: a: why; b: why; c: why; d: why; e: why and 2 more",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Iterator
 
 import pytest
@@ -9,8 +10,10 @@ import torch
 from torch import nn
 
 import numscope
+from numscope.config.options import WatchOptions
 from numscope.records.finding import Reason
 from numscope.records.site import Phase
+from numscope.scope.autowatch import AutoWatch
 from numscope.scope.scope import Scope
 
 Pair = tuple[tuple[nn.Module, torch.optim.Optimizer, Scope], tuple[nn.Module, torch.optim.Optimizer, Scope]]
@@ -65,6 +68,27 @@ def test_loss_is_charged_to_the_model_that_its_gradient_reaches_and_its_line_nam
     assert culprit is not None
     assert (culprit.op, culprit.phase, culprit.reason) == ("aten.log", Phase.LOSS, Reason.DOMAIN)
     assert "# FAULT" in culprit.code
+
+
+def test_models_of_one_class_are_told_apart_in_findings_and_counts() -> None:
+    class Net(nn.Linear):
+        pass
+
+    def play(number: int) -> None:
+        first, second = (Net(4, 1) for _ in range(2))
+        of_first, of_second = (torch.optim.SGD(net.parameters(), 0.1) for net in (first, second))
+        for step in range(6):
+            update(of_first, first(torch.ones(2, 4)).mean())
+            if step < 3:
+                update(of_second, second(torch.ones(2, 4)).mean() * (float("inf") if step == 2 and number else 1))
+
+    with AutoWatch(WatchOptions(on_nonfinite="warn")) as auto:
+        for number in range(2):  # the first two are gone as the others are made
+            play(number)
+            gc.collect()
+    assert [finding.model for finding in auto.coverage.findings][:1] == ["Net_2"]
+    told = auto.coverage.watched()
+    assert (told.models, told.steps_of) == (["Net", "Net_2"], {"Net": 6, "Net_2": 3})
 
 
 def test_watching_a_model_twice_is_said(pair: Pair, caplog: pytest.LogCaptureFixture) -> None:

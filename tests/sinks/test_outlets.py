@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -79,3 +82,42 @@ def test_what_is_no_destination_is_refused_and_nothing_stays_on_the_model() -> N
     with pytest.raises(UsageError, match=r"^loggers\[0\]: got 'tensorbord:x', expected .* Did you mean 'tensorboard'\?$"):
         numscope.watch(model, loggers="tensorbord:x")
     assert not model._forward_hooks and not model._forward_pre_hooks
+
+
+SLOW = """
+import sys, time, torch, numscope
+from numscope.sinks.mlflow import MlflowSink
+
+def slowly(self):
+    time.sleep(2)
+    self._client = self
+    return "run"
+
+MlflowSink._opened = slowly
+MlflowSink.settle = lambda self: self._outbox.settle(0.1)
+for method in ("set_tag", "log_text", "set_terminated"):
+    setattr(MlflowSink, method, lambda self, run, *args, method=method: print(method, *args, flush=True))
+model = torch.nn.Linear(2, 1)
+scope = numscope.watch(model, loggers="mlflow", on_nonfinite=sys.argv[1])
+torch.log(model(torch.zeros(1, 2)).sum() * 0).backward()
+torch.optim.SGD(model.parameters(), lr=0.1).step()
+if sys.argv[2] == "exit":
+    sys.exit(7)
+if sys.argv[2] == "error":
+    raise ValueError("the script's own")
+if sys.argv[2] == "close":
+    scope.close()
+"""
+
+
+@pytest.mark.parametrize(
+    ("mode", "end", "status"), [("raise", "", 1), ("warn", "exit", 7), ("warn", "error", 1), ("warn", "", 0), ("warn", "close", 0)]
+)
+def test_finding_reaches_a_service_that_is_slower_to_start_than_the_run_ends(mode: str, end: str, status: int, tmp_path: Path) -> None:
+    ran = subprocess.run([sys.executable, "-c", SLOW, mode, end], cwd=tmp_path, capture_output=True, text=True, timeout=100)
+    assert ran.returncode == status, ran.stderr
+    told = ran.stdout.splitlines()
+    assert [line for line in told if line.startswith("set_tag numscope/finding ")], (told, ran.stderr)
+    assert any(line.startswith("log_text ") for line in told)
+    assert told[-1] == "set_terminated FAILED"
+    assert "may not have arrived" not in ran.stderr

@@ -10,6 +10,7 @@ from typing import Any, Protocol
 from numscope.alerts.desk import Desk
 from numscope.detect.journal import Journal
 from numscope.records.alert import Alert
+from numscope.records.faults import ours
 
 log = logging.getLogger("numscope")
 
@@ -47,7 +48,7 @@ class Outlook:
     def _ask(self, rules: Callable[..., Iterable[Alert]], *args: Any) -> None:
         try:
             found = list(rules(*args))
-        except Exception as error:
+        except ours() as error:
             self.engine = None
             text = "".join(traceback.format_exception(error))
             log.error("alerts over each step's rows are off: %s: %s\n%s", type(error).__name__, error, text)

@@ -15,6 +15,7 @@ from numscope.cli.launch import Watch
 from numscope.cli.uncaught import exit_status, hide_our_frames, print_stop, print_uncaught
 from numscope.records.files import write_atomically
 from numscope.report.page import Due
+from numscope.report.stderr import say
 from numscope.scope.coverage import Watched
 
 if TYPE_CHECKING:
@@ -59,6 +60,7 @@ class ChildRun:
         except BaseException as ended:
             error = ended
         stop = error if error is None or exit_status(error) is not None else _told_by_torch(error)
+        behind = watch.stop_behind(error)
         try:
             watch.finish(error)
         except Exception as late:
@@ -66,8 +68,12 @@ class ChildRun:
                 print_uncaught(late)
             elif error is None:
                 error = stop = late
-        watch.tell(stop, raised=stop is not error)
         status = None if stop is None else exit_status(stop)
+        if stop is None and behind is not None:
+            watch.tell(behind.status, raised=False)
+            say(behind.words)
+        else:
+            watch.tell(status or 0, raised=stop is not error)
         if stop is not None and stop is error:
             print_stop(stop)
         if status == 0 or (stop is not None and stop is error):

@@ -9,6 +9,7 @@ from typing import NoReturn
 import click
 from click import exceptions as wrong
 
+from numscope.cli.printing import say
 from numscope.records.errors import NumscopeError, UsageError
 from numscope.records.words import nearest
 from numscope.version import __version__
@@ -57,7 +58,7 @@ def main() -> NoReturn:
     try:
         outcome = numscope.main(prog_name="numscope", standalone_mode=False)
     except (click.ClickException, NumscopeError) as error:
-        print(explain(error), file=sys.stderr)
+        say(explain(error), err=True)
         raise SystemExit(getattr(error, "exit_status", WRONG_USAGE)) from None
     except click.Abort:
         raise SystemExit(130) from None

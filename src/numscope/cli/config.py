@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import functools
-import sys
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from numscope.cli.tables import plain_table
+from numscope.cli.printing import add_row, plain_table, say, show
 from numscope.cli.values import whole_number
 from numscope.records.errors import UsageError
 
@@ -34,7 +33,7 @@ def refusing(command: Callable[..., None]) -> Callable[..., None]:
         try:
             command(**options)
         except UsageError as error:
-            click.echo(str(error), err=True)
+            say(error, err=True)
             click.get_current_context().exit(WRONG)
 
     return run
@@ -53,9 +52,9 @@ def check(file: str, features: tuple[str, ...]) -> None:
     """Check a configuration and print all errors, one per line. Exit status: 0 without errors, else 2."""
     plan = load(file, features)
     for note in plan.notes:
-        click.echo(f"{file}: note: {note}")
+        say(f"{file}: note: {note}")
     parts = [f"{len(plan.collects)} to collect", f"{len(plan.switches)} precision", f"{len(plan.customs)} of plug-ins"]
-    click.echo(f"{file}: valid ({', '.join(parts)}).")
+    say(f"{file}: valid ({', '.join(parts)}).")
 
 
 @config.command(options_metavar="[options]", short_help="Show what is collected where and when, and its cost.")
@@ -89,12 +88,12 @@ def explain(file: str, model: str | None, tokens: int | None, recipe: str | None
             plans = table_of(resolved, subject, recipe)
     show(_table(plan, resolved, subject, tokens))
     if plans is not None and plans.rows:
-        click.echo()
+        say("")
         show(plans)
     for line in _cost_lines(resolved, subject, tokens):
-        click.echo(line)
+        say(line)
     for note in (*plan.notes, *(resolved.notes if resolved is not None else ())):
-        click.echo(f"note: {note.removeprefix(f'{plan.source}: ')}")
+        say(f"note: {note.removeprefix(f'{plan.source}: ')}")
 
 
 def load(file: str, features: tuple[str, ...] = ()) -> Plan:
@@ -104,17 +103,7 @@ def load(file: str, features: tuple[str, ...] = ()) -> Plan:
     return plan_of(file, features)[0]
 
 
-def show(table: Table) -> None:
-    """Print a table, in a file as wide as it needs."""
-    from rich.console import Console
-
-    console = Console() if sys.stdout.isatty() else Console(width=200, color_system=None)
-    console.print(table)
-
-
 def _table(plan: Plan, resolved: Resolved | None, subject: Subject | None, tokens: int | None) -> Table:
-    from rich.text import Text
-
     from numscope.cli.cost import cost_at_step
     from numscope.config.plan import Collect, Switch
 
@@ -135,7 +124,7 @@ def _table(plan: Plan, resolved: Resolved | None, subject: Subject | None, token
         else:
             tensors, what = (part.settings.get("tensors") or ()) if isinstance(part, Switch) else part.tensors, _settings(part.settings)
         row = (part.section, part.feature, where, ", ".join(tensors), what, steps_of(part.schedule), cost)
-        table.add_row(*map(Text, row))
+        add_row(table, *row)
     return table
 
 

@@ -10,6 +10,7 @@ from typing import Any, NoReturn
 
 import click
 
+from numscope.cli.printing import say
 from numscope.cli.values import Expected, Value, listed, output_file, real, whole_number
 from numscope.doctor.records import Phase, Settings
 from numscope.records.errors import UsageError
@@ -184,7 +185,7 @@ def _examine(
             code = run_local(settings, nproc or num_gpus(os.environ) or 2, output)
     except UsageError as error:
         if not (isinstance(error, NoSecret) and identity is not None and identity.local_rank):  # it is the same for all ranks of a node
-            click.echo(f"numscope doctor: {error}", err=True)
+            say(f"numscope doctor: {error}", err=True)
         code = error.exit_status
     _end(code)
 

@@ -7,11 +7,13 @@ tracebacks, exit status, signals, child processes. The interpreter's own start (
 from __future__ import annotations
 
 import builtins
+import contextlib
 import io
 import os
 import pkgutil
 import runpy
 import sys
+import threading
 import types
 from dataclasses import dataclass
 from importlib.machinery import SourceFileLoader, SourcelessFileLoader
@@ -19,6 +21,7 @@ from typing import NoReturn
 
 from numscope.cli.elastic import tell_torchrun
 from numscope.cli.gone import LastHandler
+from numscope.cli.stops import Stop
 from numscope.cli.uncaught import exit_status, print_stop, print_uncaught
 from numscope.records.finding import Finding
 from numscope.report.stderr import say
@@ -43,6 +46,10 @@ class Watch:
         """The status that the watch's own error ends the process with; None for an error of the script's."""
         return exit_status(error)
 
+    def stop_behind(self, error: BaseException | None) -> Stop | None:
+        """The watch's own error that the script, or a wrapper around it, has turned into this end; None if the end is the script's."""
+        return None
+
     def finish(self, error: BaseException | None) -> int | None:
         """Called once the script has ended, in the process that armed, with what ended it if it did not fall off its end.
 
@@ -57,8 +64,8 @@ class Watch:
         """The first bad value that was found in this process."""
         return None
 
-    def tell(self, stop: BaseException | None, *, raised: bool) -> None:
-        """Reports how a child process ended: ``stop`` is numscope's own error, ``raised`` whether the parent gets it as an exception."""
+    def tell(self, status: int, *, raised: bool) -> None:
+        """Reports how a child process ended: with the status of numscope's own error; ``raised``: the parent gets that as an exception."""
 
     def last_words(self) -> str:
         """A line to print when all else has been said; "" for none."""
@@ -86,6 +93,11 @@ def launch(target: Target, watch: Watch) -> NoReturn:
             ending = asked
     if os.getpid() == owner:
         completed = isinstance(ending, SystemExit) and not ending.code
+        if completed:
+            with contextlib.suppress(KeyboardInterrupt):
+                threading._shutdown()  # type: ignore[attr-defined]  # as the interpreter would: they may still train
+            if (stop := watch.stop_behind(error)) is not None:  # in one of them
+                completed, last.status, ending = False, stop.status, SystemExit(stop.status)
         late: int | None = None
         try:
             late = watch.finish(None if completed else error)
@@ -111,13 +123,20 @@ def launch(target: Target, watch: Watch) -> NoReturn:
 
 def _ending(error: BaseException, watch: Watch) -> tuple[SystemExit | KeyboardInterrupt, int | None]:
     """Prints what ended the script. Returns what to raise, and the status where the watch has ended it."""
-    if isinstance(error, SystemExit):
-        return error, None
-    stopped = watch.status_of(error)
+    stopped = None if isinstance(error, SystemExit) else watch.status_of(error)
     if stopped is not None:
         print_stop(error)
         return SystemExit(stopped), stopped
-    print_uncaught(error)
+    behind = None if isinstance(error, KeyboardInterrupt) else watch.stop_behind(error)
+    if not isinstance(error, SystemExit):
+        print_uncaught(error)
+    elif behind is None or not error.code:
+        return error, None
+    elif not isinstance(error.code, int):  # the interpreter would print it
+        print(error.code, file=sys.stderr)
+    if behind is not None:
+        say(behind.words)
+        return SystemExit(behind.status), behind.status
     return error if isinstance(error, KeyboardInterrupt) else SystemExit(1), None
 
 

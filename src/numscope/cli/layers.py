@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from numscope.cli.config import FEATURES, load, refusing, show
-from numscope.cli.tables import plain_table
+from numscope.cli.config import FEATURES, load, refusing
+from numscope.cli.printing import add_row, plain_table, say, show
 
 if TYPE_CHECKING:
     from numscope.config.plan import Plan
@@ -34,12 +34,10 @@ def layers(subject: str, file: str | None, containers: bool, features: tuple[str
     found = subject_of(subject).layers
     _show(found, plan, containers)
     for note in resolve(plan, found).notes if plan is not None else ():
-        click.echo(f"note: {note}")
+        say(f"note: {note}")
 
 
 def _show(layers: list[Layer], plan: Plan | None, containers: bool) -> None:
-    from rich.text import Text
-
     from numscope.config.selection import number_of
 
     selections = dict.fromkeys((part.section, part.selection) for part in (plan.parts if plan is not None else ()))
@@ -51,7 +49,7 @@ def _show(layers: list[Layer], plan: Plan | None, containers: bool) -> None:
             continue
         number = number_of(layer.name)
         row = ["" if number is None else str(number), layer.name, layer.cls, *([", ".join(by)] if plan is not None else [])]
-        table.add_row(*map(Text, row))
+        add_row(table, *row)
         shown, chosen = shown + 1, chosen + bool(by)
     show(table)
-    click.echo(f"{shown} layers" + (f", {chosen} selected" if plan is not None else ""))
+    say(f"{shown} layers" + (f", {chosen} selected" if plan is not None else ""))

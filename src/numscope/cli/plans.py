@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from numscope.cli.cost import window
-from numscope.cli.tables import plain_table
+from numscope.cli.printing import add_row, plain_table
 from numscope.config.plan import Schedule
 
 if TYPE_CHECKING:
@@ -27,8 +27,6 @@ def table_of(resolved: Resolved, subject: Subject, recipe: str | None) -> Table:
 
     Raises: UsageError if the recipe is unknown.
     """
-    from rich.text import Text
-
     from numscope.precision.gemm.recipes import recipe_of
     from numscope.precision.gemm.switching import by_layer, phases
     from numscope.records.layer import GEMMS
@@ -48,7 +46,7 @@ def table_of(resolved: Resolved, subject: Subject, recipe: str | None) -> Table:
             known[key] = phases(default, mine, steps)
         for (plan, results), spans in known[key]:
             cells = [_gemm(plan, gemm, dict(results)) for gemm in GEMMS]
-            table.add_row(*map(Text, (layer.name, layer.cls, _words(spans, steps, last if repeats else None), *cells)))
+            add_row(table, layer.name, layer.cls, _words(spans, steps, last if repeats else None), *cells)
     return table
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import shlex
-import sys
 import tempfile
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -14,6 +13,7 @@ import click
 
 from numscope.cli.launch import Target
 from numscope.cli.preparing import SCRIPT_WORDS, recipe_option, takes_script
+from numscope.cli.printing import say
 from numscope.cli.trial import trial
 from numscope.cli.values import OUTPUT_FILE, Value, real, whole_number
 from numscope.precision.search.advise import Limits
@@ -96,8 +96,10 @@ def advise(target: Target, steps: int, recipe: str, output: str, as_json: bool, 
     if as_json:
         click.echo(json.dumps(advice_document(advice, bounds, recipe, output), indent=1, allow_nan=False))
     else:
-        for line in (*advice_table(advice, recipe), *advice_lines(advice, script, recipe, output)):
+        for line in advice_table(advice, recipe):
             click.echo(line)
+        for line in advice_lines(advice, script, recipe, output):
+            say(line)
     return 0
 
 
@@ -140,8 +142,8 @@ def bisect(
     Exit status: 0 if such a set was found or nothing is harmed; 1 if there is none or the runs did not suffice; 2 for wrong usage.
     """
     from numscope.cli.bisecting import Bisection, BisectionTask
-    from numscope.cli.config import show
     from numscope.cli.precision_text import verdict_head, verdict_lines, verdict_table
+    from numscope.cli.printing import show
     from numscope.precision.search.kept import sections, text_of
     from numscope.precision.search.trials import Book
 
@@ -164,7 +166,7 @@ def bisect(
         if verdict.units:
             show(verdict_table(verdict))
         for line in verdict_lines(verdict, task, output):
-            click.echo(line)
+            say(line)
     return 0 if verdict.outcome in ("found", "within") else NO_ANSWER
 
 
@@ -195,4 +197,4 @@ def _script(target: Target, launch: tuple[str, ...]) -> Script:
 
 
 def _note(text: str) -> None:
-    print(f"numscope: {text}", file=sys.stderr, flush=True)
+    say(f"numscope: {text}", err=True)

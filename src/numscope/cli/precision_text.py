@@ -12,7 +12,7 @@ from numscope.precision.search.advise import Advice, Limits, rows
 from numscope.precision.search.kept import WHOLE
 from numscope.precision.search.trials import AUTOCAST, Script
 from numscope.records.finding import plain
-from numscope.records.words import count
+from numscope.records.words import count, escape
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -29,7 +29,7 @@ def advice_table(advice: Advice, recipe: str) -> list[str]:
     cells = ("format", "SQNR", "sat. %", "zero %")
     lines = [f"{'layer':14}could take{'':21}under {recipe}", _line("operand", *cells, *cells)]
     for layer, rows_of in groupby(rows(advice), key=lambda row: row[0]):
-        lines.append(click.style(f"{layer}{kept.get(layer, '')}", fg="red" if layer in high else None, bold=True))
+        lines.append(click.style(f"{escape(layer)}{kept.get(layer, '')}", fg="red" if layer in high else None, bold=True))
         for _, operand, takes, *numbers, exceeds in rows_of:
             form, *along = numbers[3].split()
             numbers[3] = f"{form} cols" if along[-2:] == ["along", "columns"] else form
@@ -83,16 +83,14 @@ def advice_document(advice: Advice, limits: Limits, recipe: str, output: str) ->
 
 def verdict_table(verdict: BisectionVerdict) -> Table:
     """The layers and GEMMs that should stay in high precision."""
-    from rich.text import Text
-
-    from numscope.cli.tables import plain_table
+    from numscope.cli.printing import add_row, plain_table
 
     table = plain_table("layer", "in high precision")
     gemms: dict[str, list[str]] = {}
     for layer, gemm in verdict.units:
         gemms.setdefault(layer, []).append("the whole layer" if gemm == WHOLE else gemm)
     for layer, kept in gemms.items():
-        table.add_row(Text(layer), Text(", ".join(kept)))
+        add_row(table, layer, ", ".join(kept))
     return table
 
 

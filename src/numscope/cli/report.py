@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 
 import click
 
+from numscope.cli.printing import say
 from numscope.page.unasked import NAME
 from numscope.records.errors import UsageError
-from numscope.records.words import escape
 from numscope.storage.address import is_address
 
 if TYPE_CHECKING:
@@ -79,7 +79,7 @@ def _read(folder: str, where: str) -> Recorded:
 
     recorded = read_recorded(folder, where)
     for problem in recorded.problems:
-        click.echo(f"numscope report: {escape(problem)}", err=True)
+        say(f"numscope report: {problem}", err=True)
     return recorded
 
 
@@ -94,4 +94,4 @@ def _write(path: str, text: str, option: str = "--output") -> None:
         write_where_asked(path, data)
     except OSError as error:
         raise UsageError(f"{option}: got {path!r}, expected a file that can be written: {error.strerror}.") from None
-    click.echo(Path(path).absolute().as_uri())
+    say(Path(path).absolute().as_uri())

@@ -10,6 +10,7 @@ from typing import Any
 
 import click
 
+from numscope.cli.printing import say
 from numscope.cli.values import whole_number
 from numscope.records.errors import UsageError
 from numscope.records.words import escape
@@ -74,11 +75,11 @@ def _result(
     from numscope.runs.query import ask
 
     run = find_run(given)
-    for name in run.broken:
-        click.echo(f"numscope stats: {name} is not a complete Parquet file and is ignored.", err=True)
+    for problem in run.problems:
+        say(f"numscope stats: {problem}", err=True)
     if run.restarted and sql is None:
         attempts = sorted({part.attempt for part in run.parts})
-        click.echo(
+        say(
             f"numscope stats: the run was started more than once (attempts {', '.join(map(str, attempts))}). "
             "Of a step that was run again, the last attempt's numbers are shown.",
             err=True,
@@ -110,10 +111,10 @@ def _grouped(
         chosen = [name.strip() for name in names.split(",")]
     groups = group(run, by, chosen, steps=bounds, every_steps=every_steps)
     if not groups:
-        click.echo("numscope stats: the run has no statistics of these layers at these steps.", err=True)
+        say("numscope stats: the run has no statistics of these layers at these steps.", err=True)
     missing = lacking(groups)
     if missing:
-        click.echo(
+        say(
             f"numscope stats: {', '.join(missing)}: left empty for groups in which some layer or step lacks the columns it needs.",
             err=True,
         )

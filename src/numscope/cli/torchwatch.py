@@ -11,7 +11,7 @@ from numscope.cli.child import Told
 from numscope.cli.children import Children
 from numscope.cli.import_hook import when_imported
 from numscope.cli.launch import Watch
-from numscope.cli.uncaught import exit_status
+from numscope.cli.stops import Stop, Stops
 from numscope.config.options import WatchOptions
 from numscope.records.errors import UsageError
 from numscope.records.finding import Finding, Kind
@@ -41,9 +41,11 @@ class TorchWatch(Watch):
         self._armed = False
         self._met_any = False
         self._words = ""
+        self._stops = Stops(lambda: 0 if self._auto is None else self._auto.coverage.num_steps)
 
     def arm(self) -> None:
         self._armed = True
+        self._stops.listen()
         self._children.arm()
         when_imported("torch", self._enter)
 
@@ -81,7 +83,11 @@ class TorchWatch(Watch):
         findings = [] if self._auto is None else self._auto.coverage.findings
         return next((finding for finding in findings if finding.kind != Kind.DEAD_GRADIENTS), None)
 
+    def stop_behind(self, error: BaseException | None) -> Stop | None:
+        return self._stops.behind(error)
+
     def finish(self, error: BaseException | None) -> int | None:
+        self._stops.close()
         before = self.finding
         try:
             if self._auto is not None:
@@ -114,9 +120,8 @@ class TorchWatch(Watch):
         """What was watched, in one line; "" on another rank than the first, where it has nothing of its own to add."""
         return self._words
 
-    def tell(self, stop: BaseException | None, *, raised: bool) -> None:
+    def tell(self, status: int, *, raised: bool) -> None:
         watched = self._watched()
-        status = 0 if stop is None else exit_status(stop) or 0
         if watched.models or watched.gaps or status:
             self._write(Told(watched, status, raised, page=page.take()))
 

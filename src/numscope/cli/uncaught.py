@@ -6,8 +6,8 @@ import linecache
 import os
 import sys
 import traceback
-from collections.abc import Iterator, Sequence
-from types import CodeType, TracebackType
+from collections.abc import Iterable, Iterator, Sequence
+from types import CodeType, FrameType, TracebackType
 
 from numscope.records.errors import AlertError
 from numscope.records.places import is_installed
@@ -61,19 +61,32 @@ def print_stop(error: BaseException) -> None:
     A traceback would show the line that called the optimizer or ``backward``, above a dozen lines of torch, and be
     taken for the cause.
     """
+    say(f"numscope: {_reason(error)}{_place(reversed(list(traceback.walk_tb(error.__traceback__))))}")
+
+
+def stop_in_words(error: BaseException) -> str:
+    """The line of ``print_stop`` for an error that is about to be raised."""
+    return f"numscope: {_reason(error)}{_place(traceback.walk_stack(sys._getframe(1)))}"
+
+
+def _reason(error: BaseException) -> str:
+    if isinstance(error, AlertError):  # another rank may have printed it
+        return f"{escape(error.alert.rule)} at step {error.alert.step}, rank {error.alert.rank}: "
+    if hasattr(error, "finding") or exit_status(error) is None:
+        return ""
     text = str(error)
     whole = "\n" in text or text.endswith((".", "?"))  # sentences of their own
-    said = "" if hasattr(error, "finding") or exit_status(error) is None else f"{text}\nnumscope: " if whole else f"{text}: "
-    if isinstance(error, AlertError):  # another rank may have printed it
-        said = f"{escape(error.alert.rule)} at step {error.alert.step}, rank {error.alert.rank}: "
-    frames = [frame for frame in traceback.walk_tb(error.__traceback__) if not _is_machinery(frame[0].f_code)]
-    if not frames:
-        say(f"numscope: {said}stopped at the end of the script")
-        return
-    frame, line = frames[-1]
+    return f"{text}\nnumscope: " if whole else f"{text}: "
+
+
+def _place(frames: Iterable[tuple[FrameType, int]]) -> str:
+    """Where the script stood, of frames from the innermost on."""
+    frame, line = next((one for one in frames if not _is_machinery(one[0].f_code)), (None, 0))
+    if frame is None:
+        return "stopped at the end of the script"
     code = frame.f_code
     at = linecache.getline(code.co_filename, line, frame.f_globals).strip()
-    say(f"numscope: {said}stopped at {code.co_filename}:{line} in {code.co_name}{': ' if at else ''}{at}")
+    return f"stopped at {code.co_filename}:{line} in {code.co_name}{': ' if at else ''}{at}"
 
 
 def _is_ours(code: CodeType) -> bool:

@@ -15,9 +15,10 @@ from pathlib import Path
 
 import click
 
+from numscope.cli.printing import say
 from numscope.cli.values import whole_number
 from numscope.records.errors import UsageError
-from numscope.records.words import count, escape
+from numscope.records.words import count
 
 HOST, PORT, NUM_OTHERS = "127.0.0.1", 7377, 10
 NEEDED = ("starlette", "uvicorn", "duckdb", "pyarrow", "fsspec")
@@ -57,10 +58,10 @@ def view(runs: tuple[str, ...], host: str, port: int | None, is_opened: bool) ->
         os.nice(NICE)
 
     def on_start() -> None:
-        click.echo(f"numscope view: {count(len(shelf.runs()), 'run')}. Ctrl-C ends it.")
+        say(f"numscope view: {count(len(shelf.runs()), 'run')}. Ctrl-C ends it.")
         if not is_loopback(host):
-            click.echo("numscope view: other machines reach it; what they read is not encrypted. ssh -L is safer.")
-        click.echo(escape(link))
+            say("numscope view: other machines reach it; what they read is not encrypted. ssh -L is safer.")
+        say(link)
         if is_opened:
             opened.enter_context(_opened(link))
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import atexit
 import contextlib
 import logging
 import os
@@ -21,6 +20,7 @@ from numscope.probe import optimizer as optimizer_probe
 from numscope.probe.naming import peel
 from numscope.records.checks import check_whole
 from numscope.records.errors import UsageError
+from numscope.report.ending import at_end, not_at_end
 from numscope.scope.autowatch import AutoWatch
 from numscope.scope.scope import Scope
 from numscope.sinks import debuglog, textlog
@@ -75,7 +75,7 @@ class Session(optimizer_probe.StepListener):
             self._watch.elsewhere = self._given.unmatched
             self._watch.__enter__()
             optimizer_probe.listen(self)
-        atexit.register(self.close)  # scripts forget end_debug; the step at work is written all the same
+        at_end(self.close)  # scripts forget end_debug; the step at work is written all the same
 
     # ---- steps
 
@@ -209,7 +209,7 @@ class Session(optimizer_probe.StepListener):
 
     def close(self) -> None:
         """Write the step at work, take every hook away, close the logs. Safe to call twice."""
-        atexit.unregister(self.close)
+        not_at_end(self.close)
         optimizer_probe.unlisten(self)
         watch, self._watch = self._watch, None
         with contextlib.ExitStack() as stack:

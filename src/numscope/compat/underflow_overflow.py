@@ -17,6 +17,7 @@ import torch
 from torch import Tensor, nn
 
 from numscope.records.errors import UsageError
+from numscope.records.faults import ours
 from numscope.report import frames as text
 from numscope.summary.dispatch import summarize
 from numscope.summary.state import Groups, Summary
@@ -46,7 +47,7 @@ def _health(var: Any) -> Summary | None:
         return None
     try:
         return summarize(var, Groups.HEALTH)
-    except (UsageError, RuntimeError):  # nothing there to read: meta, a tensor within torch.func's transforms
+    except ours(UsageError, RuntimeError):  # nothing there to read: meta, a tensor within torch.func's transforms
         return None
 
 

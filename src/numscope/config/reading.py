@@ -11,6 +11,7 @@ from typing import Any
 import yaml
 
 from numscope.config.wording import Errors, shown
+from numscope.records.faults import ours
 from numscope.records.words import closest
 
 _MAX_BYTES = 2**20
@@ -95,7 +96,7 @@ def text_of(source: str | os.PathLike[str], errors: Errors) -> str | None:
         return data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         errors.add("", f"got bytes that are not UTF-8 (at byte {error.start}), expected a YAML file in UTF-8.")
-    except (OSError, ValueError) as error:  # ValueError: a null byte in the path
+    except ours(OSError, ValueError) as error:  # ValueError: a null byte in the path
         errors.add("", f"can't be read: {getattr(error, 'strerror', None) or error}.")
     return None
 
@@ -119,7 +120,7 @@ def parsed(text: str, errors: Errors) -> dict[str, Any] | None:
     except RecursionError:
         errors.add("", f"got values nested too deeply, expected at most {_MAX_DEPTH} levels.")
         return None
-    except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:  # PyYAML's own readers of numbers and dates
+    except ours(ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:  # PyYAML's own readers of numbers and dates
         errors.add("", f"contains a value that YAML can't read: {error}.")
         return None
     for key, line, first in loader.repeated:

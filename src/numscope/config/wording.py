@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from numscope.records.errors import UsageError
+from numscope.records.faults import ours
 from numscope.records.words import closest
 
 _LONGEST = 80  # characters of a value that a message shows
@@ -58,7 +59,7 @@ def shown(value: Any) -> str:
         return "an empty list"
     try:
         text = json.dumps(value, ensure_ascii=False)
-    except (TypeError, ValueError):
+    except ours(TypeError, ValueError):
         text = repr(value)
     return text if len(text) <= _LONGEST else f"{text[: _LONGEST - 1]}…"
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import weakref
-from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from threading import get_ident
 from typing import Any
@@ -12,16 +11,18 @@ from torch import Tensor, nn
 from torch.optim import Optimizer
 
 from numscope.config.options import WatchOptions
-from numscope.detect.evidence import Evidence
+from numscope.detect.evidence import REPLAY_BYTES, Evidence
 from numscope.detect.judge import Judge, living
+from numscope.detect.optimizer_states import OptimizerStates
 from numscope.detect.parameters import Parameters
 from numscope.distributed.agree import Ranks
+from numscope.probe import compiled, walk
 from numscope.probe import optimizer as optimizer_probe
-from numscope.probe import walk
-from numscope.probe.calls import in_backward
+from numscope.probe.calls import in_backward, unheard
 from numscope.probe.entry import Entry
 from numscope.probe.hook import Hook, hook_gradient
 from numscope.probe.module import ModuleProbe
+from numscope.probe.nodes import MOST_HOOKED
 from numscope.probe.optimizer import guarded
 from numscope.probe.optimizers import ids_of
 from numscope.probe.step import Reader, Step
@@ -32,7 +33,6 @@ from numscope.replay.capture import Call
 from numscope.replay.tape import UNOBSERVED, State
 from numscope.report.delivery import Delivery
 
-REPLAY_BYTES = 256 << 20  # arguments and output gradients kept for a replay; beyond it a step's oldest calls are forgotten
 _LOSS = Entry("", "")
 
 
@@ -76,13 +76,19 @@ class Detection(Reader):
         self.judge = Judge(self.evidence, probe, options, delivery, self.ranks)
         self._judged = False  # this step has been
         self._stale = False  # the calls are the step's before; a further backward through them may follow
-        # what backward was called on, until a gradient shows that it is this model's: rows in the journal, states on the tape
-        self._loss: tuple[list[tuple[str, int]], list[State]] | None = None
-        self._freed: deque[object] = deque(maxlen=1)  # not empty: an output's graph is gone since the calls were last looked through
+        # what backward was called on, until a gradient shows that it is this model's: rows in the journal, states on the tape, and
+        # whether it gives parameters their gradients
+        self._loss: tuple[list[tuple[str, int]], list[State], bool] | None = None
+        self._accumulated = False  # a backward of this step gave parameters their gradients
+        self._freed = False  # an output's graph is gone since the calls were last looked through
+        self._states = OptimizerStates()
+        self._gradients: list[int] = []  # handles of those that this step's optimizers get
+        self._had_long_loss = False  # operations of it were not written down
         self.had_graph = False  # a call has returned something that backward can be called on
         if options.debugger is not None:
             outside.keeps_frames = True
-        self.judge.bad_from_start = self._parameters.bad_now()
+        with unheard():
+            self.judge.bad_from_start = self._parameters.bad_now()
         optimizer_probe.listen(outside.backward)
 
     @guarded(*STOPS)
@@ -93,6 +99,8 @@ class Detection(Reader):
             error: the exception that is ending the script; None if the script continues.
         """
         self.evidence.outside.pause()
+        if error is None and not self.pending:
+            self.judge.between_steps()
         if error is not None and not isinstance(error, STOPS):
             self.judge.died(error)
         elif error is None and self.pending:
@@ -118,6 +126,18 @@ class Detection(Reader):
         return self._steps.has_stepped or bool(self.evidence.calls and not (self._judged or self._stale))
 
     @property
+    def gaps(self) -> list[str]:
+        """What was not watched of the model, and around it."""
+        name, found = self.evidence.model, []
+        if self._probe.in_graphs and not compiled.GRADIENTS and (self._steps.num_steps or self._steps.had_backward):
+            found.append(f"gradients within compiled graphs of {name}, but for those of its weights: torch shows them from 2.11 on")
+        if self._probe.was_crowded:
+            found.append(f"gradients of outputs in {name} past the first {MOST_HOOKED:,} calls before a backward")
+        if self._had_long_loss:
+            found.append(f"operations past the first {outside.MOST_FUNCTIONS:,} in a row outside of {name}")
+        return found
+
+    @property
     def expects_backward(self) -> bool:
         """Whether the step at work has calls of the model."""
         return bool(self.evidence.calls) and not self._stale
@@ -130,6 +150,15 @@ class Detection(Reader):
         if not self.pending:
             self._steps.rest()
 
+    @guarded()
+    def _graph_gone(self, _: object) -> None:
+        """An output's graph is gone, and perhaps the model with it: nothing keeps that, unless there is something to judge."""
+        self._freed = True
+        if not self._steps.keeps or self._steps.awaits_optimizer or any(ref() for call in self.evidence.calls for ref in call.graph):
+            return
+        if self.evidence.journal.on_host and not self.evidence.journal.any_bad():
+            self._steps.rest()
+
     # ---- called by the module probe
 
     def enter(self, module: nn.Module, entry: Entry, batch: int, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
@@ -137,13 +166,16 @@ class Detection(Reader):
         evidence = self.evidence
         self._steps.forward_begins()
         self._steps.keep()
-        if self._stale:
-            self._stale = False
+        is_first, self._stale = self._stale, False
+        if is_first:
             evidence.forget()
         elif evidence.calls:
             self._between_calls()
         evidence.outside = outside.current()
         evidence.outside.call_begins(id(evidence), self.failed)
+        self.judge.evaluations.last = None
+        if is_first or len(evidence.calls) == 0:
+            self.judge.between_steps()
         if self._probe.refresh():
             self._parameters.find()
         evidence.journal.call = batch
@@ -168,15 +200,17 @@ class Detection(Reader):
             evidence.journal.add(entry, Phase.FORWARD, {}, list(found))
         live = [(slot, t) for slot, t in found if t.requires_grad and not t.is_leaf]
         call_ref = weakref.ref(call)
-        for slot, t in live:
+        if self._probe.is_crowded and len(evidence.calls) > 1:
+            call.graph += evidence.calls[-2].graph  # a long row of calls: as long as the one before
+        for slot, t in () if self._probe.is_crowded else live:
             hook = Hook(self._keep_gradient, call_ref, entry, slot)
             hook_gradient(t, hook)
-            call.graph.append(weakref.ref(hook, self._freed.append))
+            call.graph.append(weakref.ref(hook, self._graph_gone))
         call.awaits_backward = bool(live)
         self.had_graph = self.had_graph or bool(live)
         evidence.outside.call_ends(id(evidence), found, watch=True)
         if not live and not call.grad_enabled and evidence.journal.on_host:
-            self.judge.alone()  # no backward can follow; one rank may be evaluating by itself
+            self.judge.evaluated(call)  # no backward can follow; one rank may be evaluating by itself
             self._drop(call)
 
     @guarded(*STOPS)
@@ -209,7 +243,7 @@ class Detection(Reader):
         """Judge and drop calls whose graph is gone, so that no backward can follow."""
         if not self._freed and self.evidence.calls[-1].graph:  # an agent makes hundreds of calls before its backward
             return
-        self._freed.clear()
+        self._freed = False
         gone = [call for call in self.evidence.calls if not call.had_backward and all(ref() is None for ref in call.graph)]
         if gone:
             self.judge.alone()
@@ -227,7 +261,9 @@ class Detection(Reader):
 
     @guarded(*STOPS)
     def begin(self) -> None:
-        if not self._called:
+        if self._called and self.evidence.outside is outside.current():
+            self.evidence.outside.begin_between()
+        elif not self._called:
             key = id(self.evidence)
             self.evidence.outside = outside.current()
             self.evidence.outside.call_begins(key, self.failed)
@@ -240,19 +276,29 @@ class Detection(Reader):
         *Cost:* one pass over the roots.
         """
         calls = self.evidence.calls
+        self._probe.backward_begins()
+        self._had_long_loss = self._had_long_loss or outside.current().was_cut
         if in_backward() or any(call.thread != get_ident() for call in calls):
             return
         if calls or len(self.evidence.journal) or not self._called:
-            if self._steps.had_backward and all(p.grad is None for p in self._probe.root.parameters() if p.is_leaf):
+            if self._accumulated and all(p.grad is None for p in self._probe.root.parameters() if p.is_leaf):
                 self.evidence.num_dropped = len(self.evidence.journal)
             slots = [f"loss[{i}]" if len(roots) > 1 else "loss" for i in range(len(roots))]
             ledger, tape = self.evidence.journal.ledger, self.evidence.outside
             handles = [ledger.observe(root) for root in roots]
             is_finite = tape.is_behind and ledger.on_host and not set(handles) & {UNOBSERVED, *ledger.bad()}
-            self._loss = list(zip(slots, handles, strict=True)), [] if is_finite else tape.states(roots)
+            states = [] if is_finite else tape.states(roots)
+            self._loss = list(zip(slots, handles, strict=True)), states, optimizer_probe.accumulates()
             self.evidence.journal.before_gradient = self._own_loss
             if len(living) == 1 or not calls:
                 self._own_loss()
+
+    @guarded(*STOPS)
+    def after_backward(self) -> None:
+        """No torch optimizer updates the model: the script's own code is about to."""
+        if not in_backward() and self.evidence.outside is outside.current():
+            self.evidence.outside.look_again()
+            self.evidence.outside.begin_between()
 
     def _own_loss(self) -> None:
         """The running backward belongs to this model."""
@@ -260,11 +306,13 @@ class Detection(Reader):
         self.evidence.journal.before_gradient = None
         self._judged = self._stale = False
         if loss is not None:
-            evidence, (handles, roots) = self.evidence, loss
+            evidence, (handles, roots, accumulates) = self.evidence, loss
+            self._accumulated = self._accumulated or accumulates
             evidence.steps.had_backward = True
             for call in evidence.calls:
                 call.had_backward = True
-            evidence.journal.add_handles(_LOSS, Phase.LOSS, evidence.journal.ledger, handles)
+            if handles:  # none where it begins inside the graph, as a backward for weights' gradients alone does
+                evidence.journal.add_handles(_LOSS, Phase.LOSS, evidence.journal.ledger, handles)
             evidence.roots += roots
 
     @guarded(*STOPS)
@@ -286,6 +334,7 @@ class Detection(Reader):
             self.judge.before_step(self._see_gradients(mine), scaled=others)
         else:
             self.judge.before_step(self._see_gradients(None))
+        self.judge.between_steps()
         self.evidence.note()
         self.evidence.journal.ledger.look_again()
         for call in self.evidence.calls:
@@ -304,7 +353,8 @@ class Detection(Reader):
             return
         places, handles = self._parameters.see_weights(ids_of(optimizer))
         if self.evidence.journal.on_host:  # elsewhere they are read with the next step's rows: no second sync
-            self.judge.after_step(optimizer, places, handles)
+            states = self._states.see(optimizer, places, self.evidence.journal.ledger, self._gradients) if optimizer.state else []
+            self.judge.after_step(optimizer, places, handles, states, self._states.ledger)
 
     @guarded(*STOPS)
     def skipped_step(self, optimizer: Optimizer) -> None:
@@ -324,6 +374,7 @@ class Detection(Reader):
         self.evidence.outside.pause()
         trained = self._steps.had_backward
         try:
+            self.judge.between_steps()
             if not self._judged:
                 self._judged = True
                 gradients = self._see_gradients(None) if trained else ()
@@ -336,12 +387,19 @@ class Detection(Reader):
             self.round()
 
     @guarded(*STOPS)
+    def give_up(self) -> None:
+        if self.pending and not in_backward():
+            self.judge.alone()
+
+    @guarded(*STOPS)
     def round(self) -> None:
         """The step is over; its calls are kept until the next one begins, for a further backward through them."""
         self.evidence.forget_rows()
         self._loss = self.evidence.journal.before_gradient = None
-        self._judged = False
+        self._judged = self._accumulated = False
+        self._gradients = []
         self._stale = True
 
     def _see_gradients(self, only: set[int] | None) -> list[int]:
-        return self._parameters.see_gradients(only) if self._options.gradients else []
+        self._gradients = self._parameters.see_gradients(only) if self._options.gradients else []
+        return self._gradients

@@ -8,24 +8,24 @@ from collections.abc import Sequence
 from numscope.detect.evidence import BadLeaf, Evidence, kind_of
 from numscope.detect.weights import with_weights
 from numscope.distributed.agree import Ranks
-from numscope.probe.naming import class_name
+from numscope.probe.naming import class_name, named_state
+from numscope.probe.optimizers import gradient_of
 from numscope.records.finding import Culprit, Finding, Reason
 from numscope.records.site import Phase, Site
 from numscope.replay.call import COMMUNICATES, FINITE, REPRODUCED, Replay
 from numscope.replay.capture import Call
 from numscope.replay.culprit import find_culprit, pending_states
 from numscope.replay.op import COLLECTIVES
-from numscope.replay.outside import MODEL_OUTPUT
+from numscope.replay.outside import MODEL_OUTPUT, MOST_FUNCTIONS
 
 
 def escaped(evidence: Evidence, bad: Sequence[BadLeaf], known_weights: frozenset[str]) -> list[BadLeaf]:
-    """The bad leaves that reached the loss, a gradient or a weight, or the user where no backward follows.
+    """The bad leaves that reached the loss, a gradient or a weight.
 
     Args:
         known_weights: names of weights that were non-finite when the watch began; they are no news.
     """
     weights = evidence.journal.weights.ledger
-    no_backward = {c.index: c.name for c in evidence.calls if not c.grad_enabled}
     found = []
     for index, slot in bad:
         event = evidence.journal.event(index)
@@ -33,10 +33,6 @@ def escaped(evidence: Evidence, bad: Sequence[BadLeaf], known_weights: frozenset
             found.append((index, slot))
         elif any(name == slot and ledger is weights for name, ledger, _ in event.items):
             if event.entry.parameter(slot) not in known_weights:
-                found.append((index, slot))
-        elif no_backward.get(event.call) == event.entry.name and slot.startswith("output"):
-            numbers = evidence.journal.numbers(index, slot)
-            if numbers is not None and (numbers.num_nan or numbers.num_pos_inf):  # -inf alone is how scores are masked
                 found.append((index, slot))
     return found
 
@@ -77,6 +73,28 @@ def diagnose_together(evidence: Evidence, bad: Sequence[BadLeaf], reached: Seque
     return (
         None if culprit is None or received(culprit) else _finding_of(evidence, culprit, "handed to other ranks")
     )  # nothing stayed bad here, but it began here
+
+
+def diagnose_call(evidence: Evidence, call: Call, bad: Sequence[BadLeaf], leaves: Sequence[BadLeaf]) -> Finding:
+    """Name the culprit of a call's bad result, of which nothing follows yet: only a process of its own does the call again.
+
+    Args:
+        bad: what the journal has of the call.
+        leaves: those of its result.
+    """
+    return _finding(evidence, bad, leaves, replayed(evidence, call, forks=True))
+
+
+def replayed(evidence: Evidence, call: Call, *, forks: bool = False) -> Replay:
+    """A call's forward done again, and what gave it bad arguments; ``forks``: in a process of its own or not at all."""
+    replay = evidence.replay(call, backward=False, forks=forks)
+    before = None if replay.culprit is None else _made_before(evidence, call, replay.culprit)
+    return replay if before is None else Replay(before, replay.status)
+
+
+def result_of(evidence: Evidence, call: Call, bad: Sequence[BadLeaf]) -> list[BadLeaf]:
+    """The bad leaves of a call's result; -inf alone is how scores are masked."""
+    return [(i, s) for i, s in bad if evidence.journal.event(i).call == call.index and _tells(evidence, call, i, s)]
 
 
 def received(culprit: Culprit | None) -> bool:
@@ -133,11 +151,11 @@ def _find(evidence: Evidence, bad: Sequence[BadLeaf]) -> Replay:
         call = next((c for c in evidence.calls if c.index == number), None)
         if call is not None:
             replay = evidence.replay(call, backward=call.had_backward)
+            if replay.culprit is not None and (before := _made_before(evidence, call, replay.culprit)) is not None:
+                return Replay(before, REPRODUCED)
             if replay.culprit is not None and _came_from_loss(replay.culprit):
                 handed, status = handed or replay, _FINITE_FORWARD  # by the loss, or by a later call
                 continue
-            if replay.culprit is not None and (before := _made_before(evidence, call, replay.culprit)) is not None:
-                return Replay(before, REPRODUCED)
             if replay.culprit is not None or replay.status == COMMUNICATES:
                 return replay
             status = replay.status
@@ -150,8 +168,8 @@ def _find(evidence: Evidence, bad: Sequence[BadLeaf]) -> Replay:
         status = f"not reproduced: each of {finite} micro-batches was finite by itself: their accumulated gradients overflow; {_LATER}"
     phases = {evidence.journal.event(index).phase for index, _ in bad}
     if outside is None and finite == len(evidence.calls) > 0 and Phase.LOSS in phases and Phase.FORWARD not in phases:
-        status = _UNSEEN_LOSS
-    if outside is None or _from_model(outside):
+        status = _LONG_LOSS if evidence.outside.is_cut else _UNSEEN_LOSS
+    if outside is None or _from_model(outside) or (evidence.probe.in_function and _handed_on(outside)):
         return Replay(None, status)  # the loss was handed it by the model, which did not show it again
     return Replay(outside, REPRODUCED)
 
@@ -159,11 +177,16 @@ def _find(evidence: Evidence, bad: Sequence[BadLeaf]) -> Replay:
 def _made_before(evidence: Evidence, call: Call, culprit: Culprit) -> Culprit | None:
     """The operation between two calls that made the second one's input bad; infinities that it wrote on purpose, as masks are, did not."""
     given = (Reason.BAD_INPUT, Reason.BAD_PARAMETER)
-    if culprit.phase is not Phase.FORWARD or culprit.reason not in (*given, Reason.INF_MINUS_INF, Reason.ZERO_TIMES_INF):
+    met_in_backward = any("input[" in o.name and o.numbers is not None and o.numbers.num_nonfinite for o in culprit.inputs)
+    if not (culprit.phase is Phase.FORWARD or met_in_backward) or culprit.reason not in (
+        *given,
+        Reason.INF_MINUS_INF,
+        Reason.ZERO_TIMES_INF,
+    ):
         return None
     states = evidence.outside.states([t for _, t in call.given])
     found = find_culprit(evidence.outside.tape, states, evidence.outside.ledger)
-    if found is None or _handed_on(found) or (found.reason is Reason.UNKNOWN and culprit.reason not in given):
+    if found is None or (_handed_on(found) and not received(found)) or (found.reason is Reason.UNKNOWN and culprit.reason not in given):
         return None
     return found
 
@@ -185,9 +208,8 @@ def pending(evidence: Evidence, bad: Sequence[BadLeaf]) -> Finding | None:
         return None
     replay = Replay(None, "not reproduced: the call's arguments were not kept")
     for number in dict.fromkeys(events[i].call for i, _ in leaves):
-        replay = evidence.replay(left[number], backward=False)
+        replay = replayed(evidence, left[number])
         if replay.culprit is not None:
-            replay = Replay(_made_before(evidence, left[number], replay.culprit) or replay.culprit, replay.status)
             break
     return _finding(evidence, leaves, leaves, replay)
 
@@ -218,6 +240,10 @@ _UNSEEN_LOSS = (
     "not reproduced: the model is finite, and the loss was made where no operation is seen, as by compiled code. "
     "Compute it outside torch.compile to have its operation named"
 )
+_LONG_LOSS = (
+    f"not reproduced: the model is finite, and what follows has more than {MOST_FUNCTIONS:,} operations in a row: the first are finite, "
+    "the others were not written down. Put the loop into an nn.Module to have its operation named"
+)
 _UNSEEN_CALL = (
     "not reproduced: {} was called where no call is seen, as inside a compiled function. Compile the module itself, torch.compile(module)"
 )
@@ -227,10 +253,21 @@ _LATER = "or look at what changes them after backward (clipping, unscaling)"
 def _outside(evidence: Evidence, bad: Sequence[BadLeaf]) -> Culprit | None:
     """The culprit in what ran outside the models' calls, up to ``backward``."""
     tape, rows = evidence.outside.tape, evidence.outside.ledger
-    outside = find_culprit(tape, evidence.roots, rows)
+    bad_buffers = [t for module, slot, t in named_state(evidence.names) if f"{module}.{slot}".lstrip(".") in evidence.saved.bad]
+    roots = evidence.roots or (pending_states(tape, rows) if evidence.outside.is_cut else [])
+    outside = find_culprit(tape, roots, rows, evidence.outside.states(bad_buffers))
     if outside is not None or any(evidence.journal.event(index).phase is Phase.FORWARD for index, _ in bad):
         return outside
-    return find_culprit(tape, evidence.backward, rows)
+    gradients = [g for m in evidence.names for p in m._parameters.values() if p is not None and (g := gradient_of(p)) is not None]
+    return find_culprit(tape, [*evidence.backward, *evidence.outside.states(gradients)], rows)
+
+
+def replay_buffer(evidence: Evidence, name: str, call: Call) -> Replay:
+    """What made a buffer bad: code outside the model, or a call. No culprit if nothing did, or if it was written so on purpose."""
+    outside = evidence.outside
+    states = outside.states([t for module, slot, t in named_state(evidence.names) if f"{module}.{slot}".lstrip(".") == name])
+    culprit = find_culprit(outside.tape, (), outside.ledger, states)
+    return evidence.replay(call, backward=False, saved={name}) if culprit is None else Replay(culprit, REPRODUCED)
 
 
 def _suspects(evidence: Evidence, bad: Sequence[BadLeaf]) -> list[int]:

@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
-from weakref import WeakKeyDictionary
 
 from torch import nn
 from torch.nn import Parameter
 from torch.optim import Optimizer
 
 from numscope.config.options import WatchOptions
+from numscope.detect.buffers import Buffers
 from numscope.detect.history import History
 from numscope.detect.journal import Journal
 from numscope.distributed import agree
 from numscope.distributed.agree import Ranks
+from numscope.probe.living import Beside
 from numscope.probe.module import ModuleProbe
 from numscope.probe.naming import class_name
 from numscope.probe.step import Step
@@ -27,6 +28,7 @@ from numscope.replay.capture import BufferCopies, Call
 from numscope.replay.outside import Outside
 from numscope.replay.tape import State
 
+REPLAY_BYTES = 256 << 20  # arguments and output gradients kept for a replay; beyond it a step's oldest calls are forgotten
 BadLeaf = tuple[int, str]  # index of event, slot
 
 
@@ -47,6 +49,7 @@ class Evidence:
     names: Mapping[nn.Module, str]
     journal: Journal
     buffers: BufferCopies
+    saved: Buffers
     frames: int
     replays: bool
     rank: int
@@ -57,13 +60,13 @@ class Evidence:
     num_dropped: int = 0
     past: tuple[list[State], int] = field(default_factory=lambda: ([], 0))
     history: History | None = None
-    _rates: WeakKeyDictionary[Optimizer, list[Any]] = field(default_factory=WeakKeyDictionary)  # of the last update, by group
+    _rates: Beside[Optimizer, list[Any]] = field(default_factory=Beside)  # of the last update, by group
 
     @classmethod
     def of(cls, probe: ModuleProbe, options: WatchOptions, steps: Step) -> Evidence:
         """Of the model that a probe is on."""
-        buffers = BufferCopies(probe.names)
-        found = class_name(probe.root), probe, probe.names, Journal(), buffers
+        buffers, journal = BufferCopies(probe.names), Journal()
+        found = class_name(probe.root), probe, probe.names, journal, buffers, Buffers(probe, journal, buffers)
         return cls(*found, options.frames, options.replay, agree.rank(), steps, outside.current())
 
     def finding(self, index: int, slot: str, replay: str, **more: Any) -> Finding:
@@ -92,11 +95,12 @@ class Evidence:
             return f"not reproduced: {self.model} was called inside a compiled function. Compile the model itself, torch.compile(model)"
         return "not reproduced: the call's arguments were not kept"
 
-    def replay(self, call: Call, *, backward: bool, ranks: Ranks | None = None) -> Replay:
-        """``replay_call``, unless the user wants none."""
+    def replay(self, call: Call, *, backward: bool, ranks: Ranks | None = None, forks: bool = False, saved: Collection[str] = ()) -> Replay:
+        """``replay_call``, unless the user wants none; ``saved``: names of further buffers that the call may have made bad."""
         if not self.replays:
             return Replay(None, NOT_WANTED)
-        return replay_call(call, self.names, self.buffers, backward=backward, ranks=ranks, gave_bad=self._gave_bad(call))
+        bad, suspects = self._gave_bad(call), {*self.saved.bad, *saved}
+        return replay_call(call, self.names, self.buffers, backward=backward, ranks=ranks, gave_bad=bad, forks=forks, saved=suspects)
 
     def _gave_bad(self, call: Call) -> bool:
         for index, slot in self.journal.bad():
@@ -133,6 +137,7 @@ class Evidence:
         """The step is over; a further backward through its calls may follow."""
         self.journal.reset()
         self.roots.clear()
+        self.saved.bad.clear()
         self.num_dropped = 0
         self.past = self.outside.backward, len(self.outside.backward)
         self.outside.step_ends(id(self))

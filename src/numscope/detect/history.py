@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from numscope.detect.journal import Event, Journal
+from numscope.records.faults import ours
 from numscope.records.observation import FIELDS, Observation
 from numscope.records.site import tensor_of
 from numscope.summary.ledger import Kept, Ledger
@@ -119,7 +120,7 @@ class History:
                 shared.sink.write([one for key, one in seen.items() if key not in self._written])
             self._written |= seen.keys()
             shared.sink.write_part()
-        except Exception as error:  # whatever it is: the run goes on
+        except ours() as error:  # whatever it is: the run goes on
             why = f"{self._folder} can't be written: {type(error).__name__}: {error}"
             if isinstance(error, ImportError):
                 why = "pyarrow is not installed. Install it: pip install 'numscope[runs]'."

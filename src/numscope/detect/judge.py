@@ -5,29 +5,44 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from threading import get_ident
-from weakref import WeakKeyDictionary, WeakSet
 
 from torch.nn import Parameter
 from torch.optim import Optimizer
 
 from numscope.config.options import WatchOptions
-from numscope.detect.diagnosis import contained, diagnose, diagnose_together, escaped, pending, received, stopped_backward
+from numscope.detect import evaluations
+from numscope.detect.copies import left_bad
+from numscope.detect.diagnosis import (
+    contained,
+    diagnose,
+    diagnose_together,
+    escaped,
+    pending,
+    replay_buffer,
+    result_of,
+    stopped_backward,
+)
 from numscope.detect.evidence import BadLeaf, Evidence
 from numscope.detect.onlooker import Onlooker
+from numscope.detect.ordering import first_of_ranks
 from numscope.distributed import agree
 from numscope.distributed.agree import Ranks
 from numscope.probe import optimizer as optimizer_probe
+from numscope.probe.calls import is_traced
 from numscope.probe.entry import Entry
-from numscope.probe.living import Living
+from numscope.probe.living import Beside, Living
 from numscope.probe.module import ModuleProbe
 from numscope.records.errors import STOPS, NonFiniteError
-from numscope.records.finding import Finding, Kind, parse_finding, plain
+from numscope.records.faults import ours
+from numscope.records.finding import Finding, Kind, Numbers
 from numscope.records.site import Phase, Site
 from numscope.replay.call import COMMUNICATES, NOT_WANTED, Replay, needs_accumulation
+from numscope.replay.capture import Call
 from numscope.replay.tape import UNOBSERVED
 from numscope.replay.update import replay_optimizer
 from numscope.report.delivery import Delivery
 from numscope.report.stderr import has_terminal, say
+from numscope.summary.ledger import Ledger
 
 living: Living[Judge] = Living()  # one step may involve several models
 
@@ -54,17 +69,19 @@ class Judge:
         self._delivery = delivery
         self._ranks = ranks
         self.onlooker: Onlooker | None = None  # is shown each step's rows, and has news for all ranks
-        self._num_skipped: WeakKeyDictionary[Optimizer, int] = WeakKeyDictionary()  # steps in a row that GradScaler skipped
-        self._have_stepped: WeakSet[Optimizer] = WeakSet()
+        self._num_skipped: Beside[Optimizer, int] = Beside()  # steps in a row that GradScaler skipped
+        self._have_stepped: Beside[Optimizer, bool] = Beside()
         self._num_dead = 0  # steps in a row in which every gradient was zero
         self._contained_sites: set[Site] = set()
         self._left_out_sites: set[Site] = set()
+        self.evaluations = evaluations.Evaluations(evidence)
         self._speaks = True  # of all ranks that know the last finding, this one tells it to sinks
         living.add(self)
 
     def close(self) -> None:
         """Remove this model from the judgment of other models' steps, and of other ranks'."""
         living.discard(self)
+        evaluations.forget(self._evidence)
         self._ranks.close()
 
     # ---- when a step is judged
@@ -109,8 +126,9 @@ class Judge:
 
     def stepped(self, optimizer: Optimizer) -> None:
         """An optimizer's step was not left out."""
+        evaluations.stepped()
         self._num_skipped[optimizer] = 0
-        self._have_stepped.add(optimizer)
+        self._have_stepped[optimizer] = True
 
     def end_of_step(self, gradients: Sequence[int], *, trained: bool, alone: bool) -> None:
         """A step has ended without a torch optimizer, with a backward or without; ``alone``: the other ranks may be elsewhere."""
@@ -121,9 +139,28 @@ class Judge:
         self._look_for_dead(gradients)
 
     def alone(self, gradients: Sequence[int] = ()) -> None:
-        """Judge without the other ranks: after a call that gets no backward, or when an optimizer steps inside backward."""
+        """Judge without the other ranks: after calls whose graphs are gone, or when an optimizer steps inside backward."""
         with self._evidence.outside.asleep():
-            self._decide(*self._read(), "")
+            self._decide(*self._read(thorough=False), "")
+
+    def between_steps(self) -> None:
+        """Look at what the script's own code has written since the last step, or in it: its weights, buffers and copies of them."""
+        if not self.victim and not is_traced() and (left := left_bad(self._evidence, (one._evidence for one in living))) is not None:
+            self.victim = True
+            self._speaks = True
+            self._alarm(left)
+
+    def evaluated(self, call: Call) -> None:
+        """A call without gradients has returned. What is bad in its result is a note, unless it has reached a weight or a buffer."""
+        with self._evidence.outside.asleep():
+            bad, reached = self._read()
+            result = result_of(self._evidence, call, bad)
+            if reached or not result or self.victim:
+                self._decide([*bad, *reached], reached, "")
+            elif (note := self.evaluations.note(call, bad, result)) is not None:
+                self._contained_sites.update(self._evidence.journal.site(*leaf) for leaf in bad)
+                self._note(note)
+                self._stop_in_it(note)
 
     def died(self, error: BaseException) -> None:
         """An exception is ending the script; bad values that are not yet judged may be the cause. Nothing is raised."""
@@ -131,7 +168,9 @@ class Judge:
         if self.victim:
             return
         self._evidence.outside.ledger.read()
-        finding = self._first_of_models(bad, reached) if reached else self._paused_pending(bad)
+        finding = self._first_of_models(bad, reached)[0] if reached else self._paused_pending(bad)
+        if finding is None and isinstance(error, Exception) and (last := self.evaluations.last) is not None:
+            finding = replace(last, contained=False, note="")  # the script may have died of it
         if finding is None and any(call.had_backward for call in self._evidence.calls) and _ANOMALY in str(error):
             with optimizer_probe.paused():
                 finding = stopped_backward(self._evidence)
@@ -231,15 +270,24 @@ class Judge:
         if site not in self._left_out_sites:
             self._left_out_sites.add(site)
             self._contained_sites.add(site)
-            finding = self._first_of_models(bad, reached)
+            finding, _ = self._first_of_models(bad, reached)
             self._note(replace(finding, contained=True, note="the script used no bad gradient: those that the optimizer gets are finite"))
 
-    def after_step(self, optimizer: Optimizer, places: Sequence[tuple[Entry, str, Parameter]], handles: Sequence[int]) -> None:
+    def after_step(
+        self,
+        optimizer: Optimizer,
+        places: Sequence[tuple[Entry, str, Parameter]],
+        handles: Sequence[int],
+        states: Sequence[tuple[str, int]],
+        ledger: Ledger,
+    ) -> None:
         """An optimizer has just written its weights.
 
         Args:
             places: module, slot and parameter of each.
             handles: their rows'.
+            states: names and handles of its states that have gone bad.
+            ledger: of these states' rows.
         """
         self._evidence.updated_by(optimizer)
         weights = self._evidence.journal.weights.ledger
@@ -247,8 +295,8 @@ class Judge:
         read = zip(places, handles, strict=True) if bad else ()
         written = [(entry.parameter(slot), handle) for (entry, slot, _), handle in read if handle in bad]
         news = [(name, handle) for name, handle in written if name not in self.bad_from_start]
-        alarm = bool(news) and not self.victim
-        if not self._any("the updated weights", alarm, bool(bad)):
+        alarm = bool(news or states) and not self.victim
+        if not self._any("the updated weights", alarm, bool(bad or states)):
             return
         self.victim = True
         replay = Replay(None, COMMUNICATES if self._evidence.replays else NOT_WANTED)
@@ -258,90 +306,84 @@ class Judge:
             with optimizer_probe.paused():
                 together = spread or not agree.spread()
                 replay = replay_optimizer(optimizer, {id(p): entry.parameter(slot) for entry, slot, p in places}, together=together)
-        self._alarm(self._first_of_ranks(self._bad_update(optimizer, news, replay) if alarm else None))
+        mine = self._bad_update(optimizer, news or states, weights if news else ledger, replay) if alarm else None
+        self._alarm(self._first_of_ranks(mine))
 
-    def _bad_update(self, optimizer: Optimizer, news: Sequence[tuple[str, int]], replay: Replay) -> Finding:
+    def _bad_update(self, optimizer: Optimizer, news: Sequence[tuple[str, int]], ledger: Ledger, replay: Replay) -> Finding:
         journal = self._evidence.journal
-        journal.add_handles(Entry("", type(optimizer).__name__), Phase.OPTIMIZER, journal.weights.ledger, news)
+        journal.add_handles(Entry("", type(optimizer).__name__), Phase.OPTIMIZER, ledger, news)
         return self._evidence.finding(len(journal) - 1, news[0][0], replay.status, culprit=replay.culprit)
 
     # ---- which finding was first
 
-    def _read(self) -> tuple[list[BadLeaf], list[BadLeaf]]:
-        """The bad values, and those of them that have escaped."""
-        journal = self._evidence.journal
+    def _read(self, *, thorough: bool = True) -> tuple[list[BadLeaf], list[BadLeaf]]:
+        """The bad values, and those of them that have escaped; ``thorough``: buffers are read as at a step's end."""
+        evidence, journal = self._evidence, self._evidence.journal
+        evidence.saved.see(thorough=thorough)
         journal.read()
+        evidence.saved.note(evidence.calls, self._is_fault)
         bad = journal.bad() if journal.any_bad() else []
         return bad, escaped(self._evidence, bad, self.bad_from_start)
 
-    def _first_of_models(self, bad: Sequence[BadLeaf], reached: Sequence[BadLeaf]) -> Finding:
-        """The finding of the model whose own output went bad first: the teacher's or the discriminator's, rather than its victim's."""
+    def _is_fault(self, name: str, call: Call | None, numbers: Numbers) -> bool:
+        """Whether a buffer has gone bad by a fault: an infinity without a nan may have been written on purpose, as masks are."""
+        if numbers.num_nan or self.victim:
+            return True
+        if call is not None:
+            with optimizer_probe.paused():
+                replay = replay_buffer(self._evidence, name, call)
+            if replay.culprit is not None or replay.status not in (NOT_WANTED, COMMUNICATES):
+                return replay.culprit is not None
+        return bool(numbers.num_pos_inf and numbers.abs_max)
+
+    def _first_of_models(self, bad: Sequence[BadLeaf], reached: Sequence[BadLeaf]) -> tuple[Finding, Judge]:
+        """The finding of the model that went bad first, and its judge: of the teacher or the discriminator, rather than of its victim.
+
+        Where this model's forward is good, that is a model whose backward went bad earlier.
+        """
         self._evidence.outside.ledger.read()
-        order = min(self._evidence.journal.event(i).order for i, _ in bad)
+        own = self._evidence.journal.event(min(bad)[0])
         for other in living:
             if other is not self and any(call.thread == get_ident() for call in other._evidence.calls):
                 events = other._evidence.journal.events
                 theirs, _ = other._read()
-                out = [(i, slot) for i, slot in theirs if not events[i].entry.name and slot.startswith("output")]
-                if out and events[out[0][0]].order < order:
+                out = [
+                    (i, slot)
+                    for i, slot in theirs
+                    if (not events[i].entry.name and slot.startswith("output")) or own.phase is events[i].phase is Phase.BACKWARD
+                ]
+                if out and events[out[0][0]].order < own.order:
                     with optimizer_probe.paused():
-                        return diagnose(other._evidence, theirs, out)
+                        return diagnose(other._evidence, theirs, out), other
         with optimizer_probe.paused():
-            return diagnose(self._evidence, bad, reached)
+            return diagnose(self._evidence, bad, reached), self
 
     def _find(self, bad: Sequence[BadLeaf], reached: Sequence[BadLeaf], alone: bool, note: str = "") -> Finding | None:
         """The finding behind an alarm; ``reached`` is empty if another rank raised it."""
         mine: Finding | None = None
+        whose = self
         fault: Exception | None = None
         try:
-            mine = self._first_of_models(bad, reached) if reached else None
-        except Exception as error:  # the others wait for an answer first
+            if reached:
+                mine, whose = self._first_of_models(bad, reached)
+                mine = evaluations.traced_back(mine)
+        except ours() as error:  # the others wait for an answer first
             fault = error
         if not alone and self._ranks.together and self._ranks.any("a diagnosis", mine is not None and mine.replay == COMMUNICATES)[0]:
             with optimizer_probe.paused():
-                mine = diagnose_together(self._evidence, bad, reached, self._ranks)
+                mine, whose = diagnose_together(self._evidence, bad, reached, self._ranks), self
         if mine is not None and note:
             mine = replace(mine, note="; ".join(filter(None, (note, mine.note))), kind=Kind.SCALER_SKIPS)
         self._speaks = True
-        found = mine if alone else self._first_of_ranks(mine)
+        found = mine if alone else self._first_of_ranks(mine, whose)
         if fault is not None:
             raise fault
         return found
 
-    def _first_of_ranks(self, finding: Finding | None) -> Finding | None:
-        """Of all ranks' findings the first one that is no victim's: it has a culprit, which no other rank handed over.
-
-        Ranks are at the same place of the same step, so that what comes more calls before it, or in an earlier phase of a call, or in an
-        earlier event of a phase, was first.
-        """
-        self._speaks = True
-        if not self._ranks.together:
-            return finding
-        rank = self._evidence.rank
-        told = self._ranks.gather("findings", [rank, None if finding is None else [plain(finding), *self._since(finding)]])
-        self._speaks = rank == min(one for one, _ in told)
-        alarms = [(parse_finding(one[0]), one[1], one[2]) for _, one in told if one is not None]
-        phases = list(Phase)
-        first = min(
-            alarms,
-            key=lambda a: (a[0].culprit is None, received(a[0].culprit), -a[1], phases.index(a[0].phase), a[2], a[0].rank),
-            default=(None,),
-        )
-        return first[0]
-
-    def _since(self, finding: Finding) -> tuple[int, int]:
-        """How many calls ago it was, and how many of its call's events came before it."""
-        journal = self._evidence.journal
-        there = [event for event in journal.events if event.call == finding.batch]
-        site = finding.site
-        seen = (
-            place
-            for place, event in enumerate(there)
-            if (event.entry.name, event.phase) == (site.module, site.phase) and any(slot == site.slot for slot, _, _ in event.items)
-        )
-        return journal.call - finding.batch, next(seen, len(there))
-
-    # ---- reports
+    def _first_of_ranks(self, finding: Finding | None, whose: Judge | None = None) -> Finding | None:
+        """``ordering.first_of_ranks``; ``whose``: the judge of the model that the finding is of, if it is another one."""
+        first, self._speaks = first_of_ranks(finding, (whose or self)._evidence, self._ranks)
+        return first
 
     def _alarm(self, finding: Finding | None) -> None:
         if finding is None:  # the rank that had raised the alarm could not say why
@@ -365,7 +407,7 @@ class Judge:
 
         try:
             debugging.stop(finding, [self._evidence, *(j._evidence for j in living if j is not self)], self._options.debugger, error)
-        except Exception as fault:  # the finding has been told
+        except ours() as fault:  # the finding has been told
             say(f"numscope: --pdb: {type(fault).__name__}: {fault}")
 
     def _note_contained(self, bad: Sequence[BadLeaf]) -> None:

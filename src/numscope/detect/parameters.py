@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import weakref
 from collections.abc import Collection, Mapping
 from typing import cast
 
@@ -12,6 +11,7 @@ from torch.optim import Optimizer
 
 from numscope.detect.journal import Journal
 from numscope.probe.entry import Entry
+from numscope.probe.living import Beside
 from numscope.probe.module import ModuleProbe
 from numscope.probe.naming import is_sharded, named_state
 from numscope.probe.optimizers import ids_known, ids_of
@@ -28,7 +28,7 @@ class Parameters:
     def __init__(self, probe: ModuleProbe, journal: Journal) -> None:
         self._probe = probe
         self._journal = journal
-        self._num_parameters: weakref.WeakKeyDictionary[Optimizer, int] = weakref.WeakKeyDictionary()  # when it was last looked at
+        self._num_parameters: Beside[Optimizer, int] = Beside()  # when it was last looked at
         self.find()
 
     def find(self) -> None:

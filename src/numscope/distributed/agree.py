@@ -7,14 +7,13 @@ answer, ends it: from then on each rank judges its steps alone, and waits for no
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
 import json
 import logging
 import os
 import time
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import torch.distributed as dist
@@ -22,6 +21,8 @@ from torch import nn
 
 from numscope.distributed.channel import Apart, Channel, members, name_of, store
 from numscope.distributed.megatron import layout_of
+from numscope.distributed.pipelines import Stage, stage_of
+from numscope.records.faults import ours, suppress
 from numscope.records.heap import instances_of
 
 log = logging.getLogger("numscope")
@@ -29,10 +30,11 @@ log = logging.getLogger("numscope")
 PATIENCE_S = 15.0  # to wait for other ranks to watch the same model; ranks that train together arrive within the same step
 REPORT_S = 5.0  # to wait for the failing rank to print its report
 ANSWER_S = 10.0  # to wait for an answer: ranks come from the same reduction of gradients
+STAGES_S = 60.0  # the same between a pipeline's stages: the last one is done while gradients are on their way to the first
 DIAGNOSIS_S = 300.0  # to wait where a rank has raised an alarm: others may do calls again meanwhile
 _POLL_S = 0.02
 
-_watches: Counter[str] = Counter()  # number of watches of the same kind of model that this process has started
+_watches: Counter[str] = Counter()  # by kind, how many this process has begun
 
 
 def rank() -> int:
@@ -59,7 +61,7 @@ def is_first(what: str) -> bool:
         return True
     try:
         return bool(store().add(f"numscope/first/{what}", 1) == 1)
-    except Exception:  # the store disappears with the rank that hosts it
+    except ours():  # the store disappears with the rank that hosts it
         return True
 
 
@@ -79,13 +81,17 @@ def among(group: Any = None) -> Any:
 class Ranks:
     """The ranks that train one model together, and the questions they ask each other.
 
-    Their groups are looked up at the first question, when wrappers are in place: DDP's group, and those of the meshes over which FSDP2 or
-    tensor parallelism distributes the parameters. If only some ranks watch a model, each rank judges it alone.
+    Their groups are looked up at the first question, when wrappers are in place: DDP's group, those of the meshes over which FSDP2 or
+    tensor parallelism distributes the parameters, and that of a pipeline, whose ranks watch its other stages. If only some ranks watch a
+    model, each rank judges it alone.
 
     Args:
         model: the watched module.
         wrapper: the module that the user passed, perhaps a DDP around the model.
         step: gives the number of the step at work.
+
+    Attributes:
+        stage: the model's place in a pipeline, known from the first question on.
 
     *Cost:* a question is one collective of a few numbers per group; none in a single process.
     """
@@ -94,6 +100,7 @@ class Ranks:
         self._model = model
         self._wrapper = wrapper
         self._step = step
+        self.stage: Stage | None = None
         self._ddp: Any = None
         self._channels: list[Channel] | None = None
         self._key = f"numscope/{watch_name(model)}"
@@ -107,7 +114,7 @@ class Ranks:
         if not spread():
             return False
         if self._channels is None:
-            self._channels = [Channel(f"{self._key}/{name_of(group)}/channel", group, ANSWER_S) for group in self._find_groups()]
+            self._channels = [*self._find_channels()]
         return bool(self._channels) and not getattr(getattr(self._ddp, "_join_config", None), "enable", False)
 
     def any(self, purpose: str, *flags: bool, patience: float = DIAGNOSIS_S) -> tuple[bool, ...]:
@@ -118,7 +125,7 @@ class Ranks:
         values = [float(flag) for flag in flags]
         try:
             for channel in self._channels or () if self.together else ():
-                values = channel.meet(purpose, self._step(), values, patience)
+                values = channel.meet(purpose, self._step(), values, max(patience, channel.patience))
         except Apart as apart:
             self._part(apart)
             return flags
@@ -157,7 +164,7 @@ class Ranks:
         """
         if not self.together:
             return
-        with contextlib.suppress(Exception):  # the store disappears with the rank that hosts it
+        with suppress(Exception):  # the store disappears with the rank that hosts it
             key = f"{self._key}/{what}"
             if mine:
                 store().set(key, what)
@@ -165,7 +172,7 @@ class Ranks:
             while not store().check([key]) and (forever or time.monotonic() < end):
                 time.sleep(_POLL_S)
 
-    def _find_groups(self) -> list[Any]:
+    def _find_channels(self) -> Iterator[Channel]:
         groups: list[Any] = []
         for parameter in self._model.parameters():
             mesh = getattr(parameter, "device_mesh", None)
@@ -179,34 +186,47 @@ class Ranks:
         groups += [] if layout is None else [g for g in layout.groups if g not in groups]
         if not self._arrived:
             self._arrive()
-        return [g for g in groups if dist.get_world_size(g) > 1 and self._all_watch(g)]
+        for group in groups:
+            if dist.get_world_size(group) > 1 and self._all_watch(self._key, group, "it"):
+                yield Channel(f"{self._key}/{name_of(group)}/channel", group, ANSWER_S)
+        stage = self.stage = stage_of(self._model)
+        if stage is not None and dist.get_world_size(stage.group) > 1:
+            key = f"numscope/{numbered(f'stages {stage.row} of {name_of(stage.group)}')}"
+            self._arrive(key=key)
+            if self._all_watch(key, stage.group, "every stage"):
+                yield Channel(f"{key}/channel", stage.group, STAGES_S)
 
-    def _arrive(self, how: str = "watched") -> None:
+    def _arrive(self, how: str = "watched", key: str = "") -> None:
         self._arrived = True
-        with contextlib.suppress(Exception):  # the store disappears with the rank that hosts it
-            store().set(f"{self._key}/{dist.get_rank()}", how)
+        with suppress(Exception):  # the store disappears with the rank that hosts it
+            store().set(f"{key or self._key}/{dist.get_rank()}", how)
 
-    def _all_watch(self, group: Any) -> bool:
-        """Whether every rank of a group watches this model."""
+    def _all_watch(self, key: str, group: Any, what: str) -> bool:
+        """Whether every rank of a group watches this model, or its stage of a pipeline."""
         ranks = members(group)
-        keys = [f"{self._key}/{r}" for r in ranks]
-        if together(f"{self._key}/{','.join(map(str, ranks))}", keys) and b"gone" not in store().multi_get(keys):
+        keys = [f"{key}/{r}" for r in ranks]
+        if together(f"{key}/{','.join(map(str, ranks))}", keys) and b"gone" not in store().multi_get(keys):
             return True
         log.warning(
-            "numscope: %s is watched on rank %d, not on all of ranks %s: each watch judges alone. Watch it on every rank.",
+            "numscope: %s is watched on rank %d, not on all of ranks %s: each watch judges alone. Watch %s on every rank.",
             type(self._model).__name__,
             rank(),
             list(ranks),
+            what,
         )
         return False
+
+
+def numbered(kind: str) -> str:
+    """A name that is the same on all ranks for what each of them does equally often: its kind, and how often it was done so far."""
+    _watches[kind] += 1
+    return f"{kind}-{_watches[kind]}"
 
 
 def watch_name(model: nn.Module, purpose: str = "") -> str:
     """A name that is the same on all ranks for the same watch: its purpose, the kind of model, and the number of such watches so far."""
     names = ",".join(name for name, _ in model.named_parameters())
-    kind = f"{purpose}{type(model).__name__}-{hashlib.sha1(names.encode(), usedforsecurity=False).hexdigest()[:16]}"
-    _watches[kind] += 1
-    return f"{kind}-{_watches[kind]}"
+    return numbered(f"{purpose}{type(model).__name__}-{hashlib.sha1(names.encode(), usedforsecurity=False).hexdigest()[:16]}")
 
 
 def find_ddp(model: nn.Module, wrapper: nn.Module) -> Any:
@@ -244,8 +264,7 @@ def in_all_ranks(values: Sequence[str], purpose: str) -> set[str]:
     *Cost:* one entry in the store; a rank without values does not wait for other ranks.
     """
     met = store()
-    _watches[purpose] += 1
-    place = f"numscope/{purpose}-{_watches[purpose]}"
+    place = f"numscope/{numbered(purpose)}"
     met.set(f"{place}/{dist.get_rank()}", json.dumps(list(values)))
     if not values:
         return set()

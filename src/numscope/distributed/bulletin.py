@@ -13,6 +13,7 @@ from collections.abc import Iterator, Sequence
 import torch.distributed as dist
 
 from numscope.distributed.channel import store
+from numscope.records.faults import ours
 
 KEPT = 8  # a rank's latest notes that the store holds: its memory is bounded
 LOOKS = 64  # for the notes of one step; a rank that has not left its by then is elsewhere
@@ -97,6 +98,6 @@ class Bulletin:
         """The store disappears with the rank that hosts it; then nothing is noted any more."""
         try:
             yield
-        except Exception:
+        except ours():
             self._open = False
             self._pending.clear()

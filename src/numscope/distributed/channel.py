@@ -7,7 +7,6 @@ training waits at most once.
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
 import socket
@@ -21,6 +20,8 @@ from zlib import crc32
 import torch
 import torch.distributed as dist
 from torch import Tensor
+
+from numscope.records.faults import ours, suppress
 
 _WIDTH = 3  # values in a header
 
@@ -45,7 +46,7 @@ class Channel:
     """
 
     def __init__(self, name: str, group: Any, patience: float) -> None:
-        self._name, self._ranks, self._patience = f"numscope/{name}", members(group), patience
+        self._name, self._ranks, self.patience = f"numscope/{name}", members(group), patience
         self._gloo: Any = None
         self._why = ""
 
@@ -57,7 +58,7 @@ class Channel:
     def close(self, why: str = "this rank's watch has ended") -> None:
         """Answer no more: for ranks that ask, the sockets' end is a goodbye. Safe to call twice."""
         if self.is_open and self._gloo is None:
-            with contextlib.suppress(Exception):  # the store disappears with the rank that hosts it
+            with suppress(Exception):  # the store disappears with the rank that hosts it
                 self._arrive("gone")
         self._why = self._why or why
         self._gloo = None
@@ -103,7 +104,7 @@ class Channel:
     def _reduced(self, tensor: Tensor, op: Any, patience: float | None = None) -> Tensor:
         options = dist.distributed_c10d.AllreduceOptions()
         options.reduceOp = op
-        options.timeout = timedelta(seconds=patience or self._patience)
+        options.timeout = timedelta(seconds=patience or self.patience)
         self._wait(lambda gloo: gloo.allreduce([tensor], options))
         return tensor
 
@@ -117,7 +118,7 @@ class Channel:
             begin(self._gloo).wait()
         except Apart:
             raise
-        except Exception as error:
+        except ours() as error:
             text = str(error).splitlines()[0] if str(error) else type(error).__name__
             late = "timed out" in text.lower() or "timeout" in text.lower()
             gone = "closed" in text or "reset by peer" in text.lower()
@@ -130,14 +131,14 @@ class Channel:
         """Wait for the other ranks to connect, unless one of them has gone before."""
         self._arrive("here")
         keys = [f"{self._name}/{rank}" for rank in self._ranks]
-        store().wait(keys, timedelta(seconds=self._patience))
+        store().wait(keys, timedelta(seconds=self.patience))
         if b"gone" in store().multi_get(keys):
             raise self._apart("a rank watches no longer")
 
     def _connected(self) -> Any:
         kind: Any = dist.distributed_c10d.ProcessGroupGloo
         options = kind._Options()
-        options._timeout = timedelta(seconds=self._patience)
+        options._timeout = timedelta(seconds=self.patience)
         interface = "" if os.environ.get("GLOO_SOCKET_IFNAME") else os.environ.get("NCCL_SOCKET_IFNAME", "")
         if interface in {name for _, name in socket.if_nameindex()}:  # NCCL's may also be a prefix, or a list
             options._devices = [kind.create_device(interface=interface, lazy_init=False)]

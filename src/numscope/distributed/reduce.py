@@ -7,7 +7,6 @@ their new keys (as JSON) before they send.
 
 from __future__ import annotations
 
-import contextlib
 import logging
 import math
 from array import array
@@ -23,6 +22,7 @@ from numscope.distributed import agree
 from numscope.distributed.channel import Apart, Channel, members, name_of, store
 from numscope.distributed.copies import Copies, Groups
 from numscope.distributed.place import Kind, Places, Refused
+from numscope.records.faults import suppress
 from numscope.records.observation import FIELDS
 from numscope.summary.state import EMPTY_ROW, moved
 
@@ -118,7 +118,7 @@ class Reducer:
 
     def close(self) -> None:
         """Merge no more: this rank's watch has ended or failed. The other ranks learn it at their next exchange."""
-        with contextlib.suppress(Exception):  # the store disappears with the rank that hosts it
+        with suppress(Exception):  # the store disappears with the rank that hosts it
             for group in self.places.known if agree.spread() else ():
                 self._gone.add(name_of(group))
                 self._exchange(group).channel.close()

@@ -15,6 +15,7 @@ from torch.optim import Optimizer
 from torch.utils._python_dispatch import _disable_current_modes
 
 from numscope.probe.optimizers import states_of
+from numscope.records.faults import ours
 from numscope.summary.unwrap import Unsummarizable, plain
 
 PIECE_NUMEL = 1 << 16  # elements at a time on CPU: float64 copies of a piece stay in its cache, which halves the time
@@ -172,7 +173,7 @@ def _readable(tensor: object, like: Tensor | None = None) -> Tensor | None:
         return None
     try:
         found = plain(tensor)
-    except (Unsummarizable, RuntimeError):
+    except ours(Unsummarizable, RuntimeError):
         return None
     if found.layout is not torch.strided:
         found = found.to_dense()

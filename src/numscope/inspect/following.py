@@ -20,6 +20,7 @@ from numscope.config.wording import Errors
 from numscope.distributed.agree import rank, spread
 from numscope.distributed.channel import store
 from numscope.records.errors import UsageError
+from numscope.records.faults import ours
 from numscope.records.words import few
 
 LOOK_S = 1.0  # between two looks at the file or the store
@@ -78,7 +79,7 @@ class Follower:
                 self._agree(store(), now, check)
             elif (text := self._edited()) is not None:
                 self._take(self._tried(text, check), -1, step)
-        except RuntimeError as error:  # of the store: it goes with the rank that hosts it
+        except ours(RuntimeError) as error:  # of the store: it goes with the rank that hosts it
             self._say(f"{self._path} is no longer looked at: {str(error).splitlines()[0]}", logging.WARNING)
             self._next = float("inf")
             self._pending = None
@@ -87,7 +88,7 @@ class Follower:
         """The file's text, once it has changed and lies still since the look before."""
         try:
             found = os.stat(self._path)
-        except OSError:  # an editor is about to put another one in its place
+        except ours(OSError):  # an editor is about to put another one in its place
             return None
         stamp = (found.st_mtime_ns, found.st_size, found.st_ino)
         if stamp != self._stamp:

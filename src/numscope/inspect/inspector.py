@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import logging
 import traceback
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence, Set
@@ -28,13 +27,15 @@ from numscope.probe.dynamo import prepare_dynamo
 from numscope.probe.layer_names import Structure, layers_of, own_parameters
 from numscope.probe.module import ModuleProbe
 from numscope.probe.naming import class_name
+from numscope.probe.nodes import trains
 from numscope.probe.optimizer import guarded
-from numscope.probe.optimizers import gradient_of, ids_known, ids_of, trains
+from numscope.probe.optimizers import gradient_of, ids_known, ids_of
 from numscope.probe.own_calls import OwnCalls
 from numscope.probe.showing import Shower
 from numscope.probe.step import Reader, Step
 from numscope.records.alert import Alert
 from numscope.records.errors import STOPS
+from numscope.records.faults import ours, suppress
 from numscope.records.layer import Layer
 from numscope.records.observation import SEEN_IN_CALLS, TENSORS, Observation
 from numscope.records.words import few
@@ -122,8 +123,7 @@ class Inspector(Reader):
         selected, known_by = self._board.selected(self._inspection.selected()), self._prefix if again else None
         self._prefix = self.recorder.introduce(class_name(self._model), list(self._modules), selected, known_by)
         self._board.introduce(self._prefix)
-        sites = self._inspection.sites
-        readable = self._inspection.readable
+        sites, readable = self._inspection.sites, self._inspection.readable
         self._in_graphs = self._by_module(self._inspection.hooks(readable))
         self._own_in_graphs = self._by_module(self._inspection.own(readable))
         ledger = None if self._journal is None else self._journal.ledger
@@ -208,6 +208,7 @@ class Inspector(Reader):
     @guarded()
     def before_backward(self, roots: Sequence[Tensor]) -> None:
         """Whether it is this model's matters where no optimizer ends steps, or nothing of the model but weights is looked at."""
+        self._probe.backward_begins()
         if self._tally.anything or (not self._steps.optimizers.any and trains(roots, self._model)):
             self._steps.had_backward = True
             if not self._steps.optimizers.any:  # nobody will say when the weights are about to change
@@ -253,7 +254,7 @@ class Inspector(Reader):
                 self._probe.forget_step()
                 self._own_calls.forget_step()
                 written = self._record(closing)
-            except Exception as error:
+            except ours() as error:
                 self.failed(error)
                 return
             self._tally.reset()
@@ -388,14 +389,12 @@ class Inspector(Reader):
                 for label, value in given.items():
                     self._given.setdefault(site.index, {}).setdefault(label, []).append(value)
 
-    # ---- small things
-
     def failed(self, error: Exception) -> None:
         """The tool itself failed: it says so once and its hooks are gone; training goes on, its precision as it is switched now."""
         if self.closed:
             return
         self.fault = f"{type(error).__name__}: {error}"
-        with contextlib.suppress(Exception):  # it may be what has failed
+        with suppress(Exception):  # it may be what has failed
             self._board.stop_statistics()
         text = "".join(traceback.format_exception(error))
         self.recorder.say(f"no more statistics of {class_name(self._model)}: {self.fault}\n{text}", logging.ERROR)
@@ -438,12 +437,12 @@ class Inspector(Reader):
 
     def go_alone(self) -> None:
         """Detection has ended and no longer resets the shared rows."""
-        if self._journal is not None:
-            self._journal.ledger.before_reset = None
-            self._journal = None
+        journal, self._journal = self._journal, None
+        if journal is not None:
+            journal.ledger.before_reset = None
 
     def _put_back(self) -> None:
         try:
             self._board.close()
-        except Exception as error:
+        except ours() as error:
             self.recorder.say(f"switches may still be at work: {type(error).__name__}: {error}", logging.ERROR)

@@ -14,6 +14,7 @@ from numscope.precision.casting.cast import Cast, cast
 from numscope.precision.gemm.dumps import Dumps
 from numscope.precision.gemm.state import LayerState
 from numscope.records.errors import UsageError
+from numscope.records.faults import ours
 from numscope.records.layer import Layer
 
 DUMP = "dump_tensors"
@@ -63,7 +64,7 @@ class TensorDumps:
         self._files = self._files or Dumps(self._recorder.log_dir, self._recorder.rank)
         try:
             self._files.write(self._step, self.prefix + layer.name, tensor, parts, about)
-        except Exception as error:  # a full disk, a tensor without memory
+        except ours() as error:  # a full disk, a tensor without memory
             self._fail(error)
 
     def _write_cast(self, layer: Layer, state: LayerState, tensors: Sequence[str], gemm: str, operand: str, x: Tensor, made: Cast) -> None:
@@ -72,7 +73,7 @@ class TensorDumps:
             return
         try:
             codes = made.codes if made.codes is not None else _codes_of(state, operand, x, made)
-        except Exception as error:  # no memory for it
+        except ours() as error:  # no memory for it
             self._fail(error)
             return
         parts = {"scale_inv": made.scale_inv}

@@ -16,6 +16,7 @@ from numscope.config.options import WatchOptions
 from numscope.records import places
 from numscope.records.alert import Alert
 from numscope.records.errors import STOPS, NonFiniteError, UsageError
+from numscope.records.faults import ours
 from numscope.records.finding import Finding
 from numscope.records.markup import BAD, Markup, element
 from numscope.records.words import escape, nearest
@@ -24,7 +25,7 @@ from numscope.report.stderr import say
 from numscope.scope import watching
 from numscope.scope.autowatch import AutoWatch
 from numscope.scope.last_line import last_line
-from numscope.scope.scope import live
+from numscope.scope.open_scopes import live
 from numscope.sinks.destinations import destination
 
 WORDS = ("on", "off", "status")
@@ -91,7 +92,7 @@ class Notebook:
         """
         try:
             return self._do(shlex.split(line), line)
-        except (UsageError, ValueError) as error:  # also quotes that are not closed
+        except ours(UsageError, ValueError) as error:  # also quotes that are not closed
             raise WrongWords(f"%numscope: {error}") from None
 
     def _do(self, words: list[str], line: str) -> Any:
@@ -128,7 +129,7 @@ class Notebook:
             watch.finish(error)
         except STOPS:
             pass
-        except Exception as fault:
+        except ours() as fault:
             say(f"numscope: {type(fault).__name__}: {fault}")
         if self._is_cells:
             display(Status(watch))

@@ -10,6 +10,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
+from numscope.records.faults import ours
+
 try:
     import ray
     from ray import train
@@ -114,7 +116,7 @@ class Watched:
             return False
         try:
             self._told = ray.get(self._board.all.remote())
-        except Exception:
+        except ours():
             return False
         return True
 
@@ -143,7 +145,7 @@ class Watched:
                 alerts = [alert for scope in watch.scopes for alert in scope.alerts]
                 try:
                     ray.get(self._board.add.remote(watch.coverage.findings, alerts))
-                except Exception as error:  # the driver or its node may be gone: no reason for the loop to fail
+                except ours() as error:  # the driver or its node may be gone: no reason for the loop to fail
                     log.warning("The driver could not be told what this worker has found: %s: %s", type(error).__name__, error)
 
 

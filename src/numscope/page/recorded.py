@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from numscope.page.gathered import Gathered, Statistics
 from numscope.records.alert import Alert, parse_alert
@@ -18,6 +19,9 @@ from numscope.runs.folder import Run, find_run
 from numscope.runs.sources import Remote
 from numscope.sinks.runfolder import STATISTICS, read_attempts
 from numscope.storage.address import is_address
+
+if TYPE_CHECKING:
+    from pydantic import TypeAdapter
 
 MAX_FINDINGS = 200  # of a page; a run that does not stop at the first finding may have one for each step
 MAX_ALERTS = 200
@@ -108,7 +112,7 @@ def read_recorded(folder: str | os.PathLike[str], where: str = "RUN", copied: st
     run = None
     try:
         run = find_run(folder, where)
-        problems += [f"{STATISTICS}/{name} is not a complete Parquet file and is left out." for name in run.broken]
+        problems += run.problems
     except UsageError as error:
         if not names:
             raise
@@ -202,10 +206,16 @@ def _documents(path: str, names: list[str], problems: list[str]) -> Iterator[_Do
             problems.append(f"{name} could not be read and is left out: {_first_line(error)}")
 
 
-def _findings(data: Any) -> list[Finding]:
+@functools.cache
+def _reader() -> TypeAdapter[list[Finding]]:
+    """*Cost:* 15 ms, once; a run has a file a rank."""
     from pydantic import TypeAdapter
 
-    found = TypeAdapter(list[Finding]).validate_python(data)
+    return TypeAdapter(list[Finding])
+
+
+def _findings(data: Any) -> list[Finding]:
+    found = _reader().validate_python(data)
     for one in found:
         if not 0 <= one.step <= MAX_STEP or len(one.site.module) > LONGEST_NAME:
             raise ValueError("a step below 0 or above 2^53, or a name of more than 20,000 characters")
@@ -227,16 +237,16 @@ def alerts_of(data: Any) -> list[Alert]:
 
 def merged_alerts(every: Iterable[tuple[int, Alert]]) -> list[AlertOfRanks]:
     """Attempts' alerts by step; what one rank after the other had within some steps is one."""
-    groups: list[list[Alert]] = []
-    latest: dict[tuple[Any, ...], list[Alert]] = {}
+    groups: list[dict[int, Alert]] = []  # by rank
+    latest: dict[tuple[Any, ...], dict[int, Alert]] = {}
     for attempt, one in sorted(every, key=lambda each: (each[1].step, each[1].rank)):
         key = attempt, one.rule, one.layer, one.tensor
         group = latest.get(key)
-        if group is None or one.step - group[-1].step > SAME_STEPS or any(one.rank == other.rank for other in group):
-            group = latest[key] = []
+        if group is None or one.step - group[next(reversed(group))].step > SAME_STEPS or one.rank in group:
+            group = latest[key] = {}
             groups.append(group)
-        group.append(one)
-    return [AlertOfRanks(group[0], tuple(sorted(one.rank for one in group))) for group in groups]
+        group[one.rank] = one
+    return [AlertOfRanks(next(iter(group.values())), tuple(sorted(group))) for group in groups]
 
 
 def _layers(path: str, problems: list[str]) -> Iterator[tuple[str, str]]:

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 from numscope.plugins.registry import PROCESS, CustomFeature, CustomLogger, CustomPart, CustomRule, CustomStatistic, Registry, filling
 from numscope.records.alert import Alert
 from numscope.records.errors import UsageError
+from numscope.records.faults import ours
 from numscope.sinks.loggers import call_if_there
 from numscope.summary.extras import Extra
 
@@ -64,7 +65,7 @@ class Guarded:
             return None
         try:
             return function(*args)
-        except Exception as error:  # whatever a plug-in does, training goes on
+        except ours() as error:  # whatever a plug-in does, training goes on
             self.disabled = True
             where = place_in(error, self.part.place.rpartition(":")[0])
             text = f"{self.part.kind} {self.part.name!r} is off from here on: {type(error).__name__} at {where}: {error}"
@@ -283,7 +284,7 @@ def _once(key: str, execute: Callable[[], object], messages: list[tuple[str, int
         try:
             with filling(Registry()) as registry:
                 execute()
-        except (Exception, SystemExit) as error:
+        except ours(Exception, SystemExit) as error:
             messages.append((f"{key} is left out: {type(error).__name__} at {place_in(error, key)}: {error}", logging.ERROR))
             return None
         _loaded[key] = registry

@@ -16,6 +16,7 @@ from typing import Any, ClassVar, Literal, TypeVar, get_args
 
 from numscope.records.checks import check_one_of
 from numscope.records.errors import UsageError
+from numscope.records.faults import ours
 from numscope.records.observation import TENSORS
 
 Kind = Literal["statistic", "feature", "logger", "rule"]
@@ -230,7 +231,7 @@ def _told(function: Callable[..., Any]) -> tuple[str, str]:
         if code is not None:
             return f"{code.co_filename}:{code.co_firstlineno}", summary
         return f"{inspect.getsourcefile(found)}:{inspect.getsourcelines(found)[1]}", summary
-    except (OSError, TypeError):  # built in, or typed at a prompt
+    except ours(OSError, TypeError):  # built in, or typed at a prompt
         name = getattr(function, "__qualname__", type(function).__qualname__)
         return f"{getattr(function, '__module__', '?')}.{name}", summary
 
@@ -239,7 +240,7 @@ def _num_required(function: Callable[..., Any]) -> int:
     """How many parameters a function takes that have no default; 1 where Python does not know."""
     try:
         parameters = inspect.signature(function).parameters.values()
-    except (TypeError, ValueError):
+    except ours(TypeError, ValueError):
         return 1
     return sum(one.default is one.empty and one.kind in (one.POSITIONAL_ONLY, one.POSITIONAL_OR_KEYWORD) for one in parameters)
 

@@ -15,6 +15,7 @@ from torch.utils import _pytree as pytree
 from torch.utils._python_dispatch import _disable_current_modes
 
 from numscope.records.errors import UsageError
+from numscope.records.faults import ours
 
 COMPUTE_DTYPES = (torch.float32, torch.float64, torch.bfloat16, torch.float16)
 _FSDP_UNITS = frozenset({"FSDPModule", "FullyShardedDataParallel"})
@@ -308,7 +309,7 @@ def _learn_dtypes(precision: HighPrecisionForward, args: Any, kwargs: Any, leave
         fake_args, fake_kwargs = _map_leaves(fake, (args, kwargs))
         with _disable_current_modes(), mode, torch.no_grad():  # hidden from a replay that records operations
             output = inner(*fake_args, **fake_kwargs)
-    except Exception:  # data-dependent control flow, an operator without a fake version
+    except ours():  # data-dependent control flow, an operator without a fake version
         return None
     return tuple(leaf.dtype if _is_floating(leaf) else None for leaf in _leaves(output))
 

@@ -9,6 +9,7 @@ from functools import partial
 from itertools import count
 from typing import Any
 
+import torch
 from torch import Tensor, nn
 from torch.utils.hooks import RemovableHandle
 
@@ -116,6 +117,11 @@ _CALLS = (
     "_forward_hooks_with_kwargs",
     "_forward_hooks_always_called",
 )
+
+
+def can_be_hooked(module: nn.Module) -> bool:
+    """A scripted module runs no Python; the module around it sees what goes in and out."""
+    return not isinstance(module, torch.jit.ScriptModule)
 
 
 def new_id() -> int:

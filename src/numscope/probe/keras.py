@@ -8,17 +8,18 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
-from weakref import WeakKeyDictionary, ref
+from weakref import ref
 
 import torch
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
+from numscope.probe.living import Beside
 from numscope.probe.patching import patch
 
 _LAYER, _OPTIMIZER, _SCALER = "keras.src.layers.layer", "keras.src.optimizers.base_optimizer", "keras.src.optimizers.loss_scale_optimizer"
 KERAS_PARAMETERS = "_torch_params"  # a ParameterDict of a layer and all in it, which are named by their layers instead
-_steps: WeakKeyDictionary[Any, KerasSteps] = WeakKeyDictionary()
+_steps: Beside[Any, KerasSteps] = Beside()
 
 
 def is_layer(module: object) -> bool:

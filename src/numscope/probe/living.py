@@ -1,13 +1,15 @@
-"""A list of objects that does not keep them alive."""
+"""What is known of objects that others own: it does not keep them alive, and asks them nothing, not even whether they are equal."""
 
 from __future__ import annotations
 
-import contextlib
 import weakref
-from collections.abc import Iterator
+from collections.abc import Iterator, MutableMapping
 from typing import Generic, TypeVar
 
+from numscope.records.faults import suppress
+
 T = TypeVar("T")
+V = TypeVar("V")
 
 
 class Living(Generic[T]):
@@ -24,7 +26,7 @@ class Living(Generic[T]):
         """Take an object off, if it is there."""
         for ref in tuple(self._refs):  # in place, an object at a time: another thread may put one on meanwhile
             if ref() is item or ref() is None:
-                with contextlib.suppress(ValueError):
+                with suppress(ValueError):
                     self._refs.remove(ref)
 
     def __iter__(self) -> Iterator[T]:
@@ -36,3 +38,38 @@ class Living(Generic[T]):
 
     def __reversed__(self) -> Iterator[T]:
         return reversed(list(self))
+
+
+class Beside(MutableMapping[T, V], Generic[T, V]):
+    """A value for each of some objects, found by identity: a script's own optimizer may define ``__eq__`` and have no hash."""
+
+    def __init__(self) -> None:
+        self._items: dict[int, tuple[weakref.ref[T], V]] = {}
+
+    def __setitem__(self, item: T, value: V) -> None:
+        key, items = id(item), self._items
+
+        def forget(ref: weakref.ref[T]) -> None:
+            if key in items and items[key][0] is ref:
+                del items[key]
+
+        items[key] = weakref.ref(item, forget), value
+
+    def __getitem__(self, item: T) -> V:
+        ref, value = self._items[id(item)]
+        if ref() is not item:
+            raise KeyError(type(item))
+        return value
+
+    def __delitem__(self, item: T) -> None:
+        del self._items[id(item)]
+
+    def __contains__(self, item: object) -> bool:
+        known = self._items.get(id(item))
+        return known is not None and known[0]() is item
+
+    def __iter__(self) -> Iterator[T]:
+        return iter([item for ref, _ in tuple(self._items.values()) if (item := ref()) is not None])
+
+    def __len__(self) -> int:
+        return len(self._items)

@@ -17,26 +17,23 @@ import torch
 from torch import Tensor, nn
 
 from numscope.probe import dynamo, optimizer, walk
-from numscope.probe.calls import Calls, in_backward, is_traced
+from numscope.probe.calls import Calls, guard, in_backward, is_faked, is_traced, say_unread
 from numscope.probe.compiled import GRADIENTS, Graphs
 from numscope.probe.dgrad import InputEdge, input_edge, watch_dgrad
 from numscope.probe.entry import Entry, LayerSites, Leaves, Wanted
-from numscope.probe.hook import Hook, hook_calls, hook_gradient, new_id, unhook_calls
+from numscope.probe.hook import Hook, can_be_hooked, hook_calls, hook_gradient, new_id, unhook_calls
 from numscope.probe.keras import own_weights
 from numscope.probe.naming import class_name, qualified_names
+from numscope.probe.nodes import MOST_HOOKED
 from numscope.probe.protocol import Listener, Reader
 from numscope.probe.regions import Regions
 from numscope.probe.showing import Shower
 from numscope.probe.telling import Teller
+from numscope.records.faults import is_ours, ours
 from numscope.records.site import Phase
 
 _task = torch._C._current_graph_task_id
 _grad_enabled = torch.is_grad_enabled
-
-
-def can_be_hooked(module: nn.Module) -> bool:
-    """A scripted module runs no Python; the module around it sees what goes in and out."""
-    return not isinstance(module, torch.jit.ScriptModule)
 
 
 def _note_trace(key: str) -> int:
@@ -71,8 +68,10 @@ class ModuleProbe:
         self._by_name = {entry.name: entry for entry in self.entries.values()}
         self._listener: Listener | None = None
         self._calls: Calls | None = None
-        self._teller: Teller | None = None
+        self._tellers: tuple[Teller, ...] = ()  # of calls and gradients; of calls alone, where they are many
         self._gradients = False
+        self._num_calls = 0  # since the last backward
+        self.is_crowded = self.was_crowded = False  # these are too many for hooks on all their outputs: see probe/nodes.py
         self._reader: Reader | None = None
         self._shower: Shower | None = None
         self._sites: Mapping[nn.Module, LayerSites] = {}
@@ -97,19 +96,24 @@ class ModuleProbe:
     def deepen(self, deep: bool) -> None:
         """Tell the listener of each module's calls from now on, or no longer."""
         self.deep, listener = deep, self._listener
-        if deep and listener is not None and self._teller is None:
-            self._teller = Teller(listener.tap, listener.gradient if self._gradients else None, self._caught)
+        if deep and listener is not None and not self._tellers:
+            wanted = listener.gradient if self._gradients else None
+            self._tellers = Teller(listener.tap, wanted, self._caught), Teller(listener.tap, None, self._caught)
         self._hook_as_wanted()
 
     def detach(self) -> None:
         """Tell the listener nothing more."""
-        if self._teller is not None:
-            self._teller.close()
-        self._listener = self._calls = self._teller = None
+        for teller in self._tellers:
+            teller.close()
+        self._listener, self._calls, self._tellers = None, None, ()
         self.deepen(False)
         if not self._in_graphs:
             self._regions.forget()
         self._regions.unwrap()
+
+    def backward_begins(self) -> None:
+        """The graphs so far are about to go: outputs get hooks again."""
+        self._num_calls, self.is_crowded = 0, False
 
     @property
     def attached(self) -> bool:
@@ -262,6 +266,8 @@ class ModuleProbe:
         if (sites is None or sites.dgrad is None) and (calls is None or calls.module not in (None, module)):  # most calls
             return None
         if optimizer.is_paused() or is_traced():
+            if wanted.calls and entry.is_root and is_faked():
+                say_unread("calls under FakeTensorMode")
             return None
         if sites is not None and sites.dgrad is not None:
             self._guard(self._fail_reader, self._note_input, module, args, kwargs)
@@ -276,19 +282,22 @@ class ModuleProbe:
                 self._graphs.take_output(entry, wanted, self._gradients, module, args, kwargs, output)
             return
         told, leaves, sites, shown, _ = wanted
+        self._num_calls += 1
+        if self._num_calls == MOST_HOOKED:
+            self.is_crowded = self.was_crowded = True
         calls = self._calls
         if calls is None or calls.module is not module:
-            if leaves and self._teller is not None:
+            if leaves and self._tellers:
                 try:
-                    leaves = not self._teller.heard(entry, args, kwargs, output)
-                except Exception as error:
-                    self._caught(error)
+                    leaves = not self._tellers[self.is_crowded].heard(entry, args, kwargs, output)
+                except ours(but=self.errors) as error:
+                    self._fail(error)
                     leaves = False
-            if shown is not None and self._shower is not None:
+            if shown is not None and self._shower is not None and not self.is_crowded:
                 try:
                     sites = None if self._shower.shown(shown, args, kwargs, output) else sites
-                except Exception as error:
-                    self.caught_by_reader(error)
+                except ours(but=self.errors) as error:
+                    self._fail_reader(error)
                     sites = None
             if not leaves and sites is None:
                 return
@@ -296,12 +305,7 @@ class ModuleProbe:
             return
         failed = output is None and sys.exc_info()[0] is not None
         if not failed and (leaves or sites is not None):
-            try:  # _guard, without the frame: this is the hot path
-                self._see(entry, leaves, sites, module, args, kwargs, output)
-            except self.errors:
-                raise
-            except Exception as error:
-                self._fail(error)
+            self._guard(self._fail, self._see, entry, leaves, sites, module, args, kwargs, output)
         if told and self._calls is not None and self._calls.module is module:
             self._leave(entry, module, output, failed)
 
@@ -326,13 +330,13 @@ class ModuleProbe:
             else:
                 found = walk.leaves(args, kwargs, output)
             self._guard(self._fail, listener.tap, entry, found)
-        hears = listener is not None and self._gradients
+        hears = listener is not None and self._gradients and not self.is_crowded
         if not (hears or given is not None) or not _grad_enabled():
             return
         for slot, leaf in (("output", output),) if plain else walk.tensors(output, "output"):
             site = None
             if leaf is given and sites is not None:
-                site, given = sites.gradient, None
+                site, given = None if self.is_crowded else sites.gradient, None
             if leaf.requires_grad and (site is not None or (hears and not leaf.is_leaf)):
                 # A module that works in place on a view makes autograd forget the hooks on it.
                 base = walk.own_base(output, args, kwargs)
@@ -343,7 +347,7 @@ class ModuleProbe:
 
     def _note_input(self, module: nn.Module, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
         """Where the input stands, of which the call's own part of the gradient is wanted."""
-        taken = _taken(args, kwargs)
+        taken = walk.first_input(args, kwargs)
         self._edges.setdefault((module, get_ident()), []).append(None if taken is None else input_edge(taken))
 
     def _show_call(
@@ -359,7 +363,7 @@ class ModuleProbe:
         edges = self._edges.get((module, get_ident())) if sites.dgrad is not None else None
         edge = edges.pop() if edges else None
         if not in_backward() and (_grad_enabled() or module.training or sites.evaluation):  # in backward: recomputed for checkpointing
-            taken = None if sites.activation is None else _taken(args, kwargs)
+            taken = None if sites.activation is None else walk.first_input(args, kwargs)
             if sites.activation is not None and taken is not None:
                 self.show(sites.activation, taken)
             if sites.output is not None and given is not None:
@@ -411,21 +415,16 @@ class ModuleProbe:
     # ---- errors of the tool: never the run's end
 
     def _guard(self, fail: Callable[[Exception], None], call: Callable[..., None], *args: Any) -> None:
-        try:
-            call(*args)
-        except self.errors:
-            raise
-        except Exception as error:
-            fail(error)
+        guard(fail, self.errors, call, *args)
 
     def caught_by_reader(self, error: Exception) -> None:
-        """An error as the reader was shown something."""
-        if isinstance(error, self.errors):
+        """An exception as the reader was shown something."""
+        if isinstance(error, self.errors) or not is_ours(error):
             raise error
         self._fail_reader(error)
 
     def _caught(self, error: Exception) -> None:
-        if isinstance(error, self.errors):
+        if isinstance(error, self.errors) or not is_ours(error):
             raise error
         self._fail(error)
 
@@ -442,9 +441,3 @@ class ModuleProbe:
         if reader is not None:
             self.disarm()
             reader.failed(error)
-
-
-def _taken(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Tensor | None:
-    """What a module takes for its activation: the first floating-point input."""
-    found = walk.first_inexact(args) if args else None
-    return walk.first_inexact(kwargs) if found is None and kwargs else found

@@ -2,23 +2,37 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import itertools
+from collections.abc import Collection, Mapping
 
 from torch import Tensor, nn
 
 from numscope.distributed.megatron import is_megatrons
 from numscope.probe import keras
+from numscope.records.places import file_of, is_installed
 from numscope.records.site import WRAPPER_SEGMENTS
 
 
 def peel(model: nn.Module) -> nn.Module:
     """The module inside DataParallel and DistributedDataParallel: its own call is the one to watch and to do again.
 
-    A compiled wrapper (``torch.compile(model)``) stays: its call is the last that runs as plain Python.
+    So is that of a module which a library has put into a private one of its own, as solvers do at each call. A compiled wrapper
+    (``torch.compile(model)``) stays: its call is the last that runs as plain Python.
     """
-    while type(model).__name__ in WRAPPER_SEGMENTS["module"] and isinstance(inner := getattr(model, "module", None), nn.Module):
+    while True:
+        inner = getattr(model, "module", None) if type(model).__name__ in WRAPPER_SEGMENTS["module"] else _inside_private(model)
+        if not isinstance(inner, nn.Module):
+            return model
         model = inner
-    return model
+
+
+def _inside_private(model: nn.Module) -> nn.Module | None:
+    """The user's module in a wrapper without weights, private to an installed package other than torch."""
+    cls, parts = type(model), list(model._modules.values())
+    if not cls.__name__.startswith("_") or len(parts) != 1 or parts[0] is None or model._parameters or model._buffers:
+        return None
+    is_librarys = cls.__module__.partition(".")[0] != "torch" and is_installed(file_of(cls))
+    return None if not is_librarys or (is_installed(file_of(type(parts[0]))) and not _inside_private(parts[0])) else parts[0]
 
 
 def qualified_names(root: nn.Module) -> dict[nn.Module, str]:
@@ -68,6 +82,11 @@ def class_name(module: nn.Module) -> str:
     if cls.__name__.startswith("Parametrized") and cls.__mro__[1] is not nn.Module:
         return cls.__mro__[1].__name__
     return cls.__name__
+
+
+def free_name(name: str, taken: Collection[str]) -> str:
+    """A name with a number behind it where others have it: ``Net``, ``Net_2``."""
+    return next(one for n in itertools.count(1) if (one := name if n == 1 else f"{name}_{n}") not in taken)
 
 
 def is_sharded(module: nn.Module) -> bool:

@@ -15,12 +15,13 @@ from torch import Tensor
 from torch.optim import Optimizer
 from torch.optim import optimizer as torch_optimizer
 
-from numscope.probe.calls import in_backward
+from numscope.probe.calls import guard, in_backward, is_traced
 from numscope.probe.dynamo import never_traced, run_plainly
 from numscope.probe.hook import put
 from numscope.probe.keras import hear_steps
 from numscope.probe.living import Living
 from numscope.probe.patching import patch
+from numscope.probe.rehearsal import hear_rehearsals
 
 Method = TypeVar("Method", bound=Callable[..., None])
 
@@ -31,8 +32,14 @@ class StepListener:
     def made(self, optimizer: Optimizer) -> None:
         """An optimizer was made."""
 
+    def rehearsal(self) -> None:
+        """A pipeline is about to rehearse: nobody is told what it does."""
+
     def before_backward(self, roots: Sequence[Tensor]) -> None:
         """``backward`` is about to run from these tensors; their graphs are whole."""
+
+    def after_backward(self) -> None:
+        """``backward``, or ``autograd.grad``, has returned."""
 
     def after_gradients(self, gradients: Sequence[Tensor]) -> None:
         """``autograd.grad`` gave gradients that are differentiable themselves: the loss goes on from them."""
@@ -56,28 +63,25 @@ def guarded(*through: type[Exception]) -> Callable[[Method], Method]:
     The object has an attribute ``closed``: once it is true, such a method does nothing.
     """
 
-    def guard(method: Method) -> Method:
+    def decorate(method: Method) -> Method:
         @never_traced
         @functools.wraps(method)
         def run(self: Any, *args: Any) -> None:
             if not self.closed:
-                try:
-                    method(self, *args)
-                except through:
-                    raise
-                except Exception as error:
-                    self.failed(error)
+                guard(self.failed, through, method, self, *args)
 
         return cast(Method, run)
 
-    return guard
+    return decorate
 
 
 _listeners: Living[StepListener] = Living()
 _undo: list[Callable[[], None]] = []
-_keras: list[Callable[[], None]] = []  # the same for Keras's optimizers
+# The same for what scripts load later: Keras's optimizers, pipelines.
+_keras: list[Callable[[], None]] = []
+_pipelines: list[Callable[[], None]] = []
 _lock = threading.RLock()  # of the two; a listener may be collected, and taken off, while another is put on
-_num_paused = 0  # threads in which a replay runs
+_paused: dict[int, tuple[int, bool]] = {}  # by id of each ``paused`` at work: its thread, and whether that may train
 
 
 class _Thread(threading.local):
@@ -86,8 +90,7 @@ class _Thread(threading.local):
     stepped: list[Optimizer] | None = None  # optimizers whose step ran inside the current GradScaler.step
     scaler: torch.amp.GradScaler | None = None  # that is stepping an optimizer
     has_closure = False  # the optimizer that is about to step was given one
-    is_paused = 0  # how many replays run in it, one inside the other
-    is_untrained = 0
+    accumulates = False  # the backward that began last
 
 
 _thread = _Thread()
@@ -98,8 +101,7 @@ def listen(listener: StepListener) -> None:
     with _lock:
         if not _undo:
             _install()
-        if not _keras:
-            _keras.extend(hear_steps(_skip, is_paused))  # loaded by now, as it was not perhaps when the first listener came
+        _install_late()
         if not any(listener is known for known in _listeners):
             _listeners.add(listener)
 
@@ -108,7 +110,7 @@ def unlisten(listener: StepListener) -> None:
     with _lock:
         _listeners.discard(listener)
         if not _listeners:
-            for undo in (_undo, _keras):
+            for undo in (_undo, _keras, _pipelines):
                 while undo:
                     undo.pop()()
 
@@ -128,44 +130,49 @@ def has_closure() -> bool:
     return _thread.has_closure
 
 
+def accumulates() -> bool:
+    """To be asked in ``before_backward``: whether parameters get its gradients. ``autograd.grad`` returns them instead."""
+    return _thread.accumulates
+
+
 def is_paused() -> bool:
     """Whether a replay runs in this thread; a thread of autograd's own, where a device's backward runs, may work for any thread's."""
-    return _num_paused > 0 and (_thread.is_paused > 0 or (in_backward() and threading.current_thread().name.startswith("Dummy")))
+    if not _paused:
+        return False
+    here = threading.get_ident()
+    is_anyones = in_backward() and threading.current_thread().name.startswith("Dummy")
+    return is_anyones or any(thread == here for thread, _ in tuple(_paused.values()))
 
 
 class paused:
-    """While a replay runs the optimizer or backward, nobody is told what its thread does; ``untrained``: and it may do neither."""
+    """While a replay runs the optimizer or backward, nobody is told what its thread does; ``untrained``: and it may do neither.
+
+    It begins and ends by one write each, which an interrupt can't divide.
+    """
 
     def __init__(self, untrained: bool = False) -> None:
         self._untrained = untrained
-        self._thread: int | None = None  # in which it is entered
 
     def __enter__(self) -> None:
-        global _num_paused
-        with _lock:
-            _num_paused += 1
-            _thread.is_paused += 1
-            _thread.is_untrained += self._untrained
-            self._thread = threading.get_ident()
+        _paused[id(self)] = threading.get_ident(), not self._untrained
 
     def __exit__(self, *_: object) -> None:
-        global _num_paused
-        with _lock:
-            thread, self._thread = self._thread, None
-            if thread is None:
-                return
-            _num_paused -= 1
-            if thread == threading.get_ident():
-                _thread.is_paused -= 1
-                _thread.is_untrained -= self._untrained
+        _paused.pop(id(self), None)
 
     def __del__(self) -> None:  # an interrupt at the beginning of __exit__ left it undone, and nobody would be told anything again
-        if self._thread is not None:
-            self.__exit__()
+        _paused.pop(id(self), None)
 
 
 def _told() -> tuple[StepListener, ...]:
-    return () if is_paused() else tuple(_listeners)
+    return () if is_paused() or is_traced() else tuple(_listeners)
+
+
+def _install_late() -> None:
+    """Hear of what is loaded by now, and perhaps was not when the first listener came."""
+    if not _keras:
+        _keras.extend(hear_steps(_skip, is_paused))
+    if not _pipelines:
+        _pipelines.extend(hear_rehearsals(_rehearse))
 
 
 def _install() -> None:
@@ -199,7 +206,10 @@ def _install() -> None:
 
 
 def _refuse() -> None:
-    if _thread.is_untrained and not in_backward():  # where reentrant checkpointing needs it
+    here = threading.get_ident()
+    if not in_backward() and any(
+        thread == here and not trains for thread, trains in tuple(_paused.values())
+    ):  # where reentrant checkpointing needs it
         raise RuntimeError("the call itself trains the model")
 
 
@@ -224,18 +234,30 @@ def _skips_inside(optimizer: Optimizer) -> bool:
 
 def _backward(original: Callable[..., Any], tensors: Any, *args: Any, **kwargs: Any) -> Any:
     _refuse()
+    _thread.accumulates = True
     _announce(tensors)
-    return original(tensors, *args, **kwargs)
+    result = original(tensors, *args, **kwargs)
+    _tell_of_end()
+    return result
 
 
 def _grad(original: Callable[..., Any], outputs: Any, *args: Any, **kwargs: Any) -> Any:
+    _thread.accumulates = False
     _announce(outputs)
     result = original(outputs, *args, **kwargs)
     gradients = [g for g in result if isinstance(g, Tensor) and g.requires_grad] if isinstance(result, tuple | list) else []
     if gradients and not torch.compiler.is_compiling():
         for listener in _told():
             listener.after_gradients(gradients)
+    _tell_of_end()
     return result
+
+
+@run_plainly
+def _tell_of_end() -> None:
+    if not torch.compiler.is_compiling() and torch._C._functorch.peek_interpreter_stack() is None:
+        for listener in _told():
+            listener.after_backward()
 
 
 @run_plainly
@@ -250,8 +272,17 @@ def _announce(roots: Any) -> None:
             listener.before_backward(found)
 
 
+def _rehearse(original: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+    for listener in _told():
+        listener.rehearsal()
+    with paused():
+        return original(*args, **kwargs)
+
+
 def _make(original: Callable[..., Any], optimizer: Optimizer, *args: Any, **kwargs: Any) -> None:
     original(optimizer, *args, **kwargs)
+    with _lock:
+        _install_late()
     for listener in _told():
         listener.made(optimizer)
 

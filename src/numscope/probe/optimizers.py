@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import weakref
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection
 from typing import Any
 
 from torch import Tensor, nn
 from torch.nn import Parameter
 from torch.optim import Optimizer
 
+from numscope.probe.living import Beside
 from numscope.records.heap import instances_of
 
 
@@ -25,7 +26,7 @@ class Optimizers:
         self._model = weakref.ref(model)
         self._first = [weakref.ref(p) for p in model.parameters()]  # FSDP2 puts others in their place between forward and backward
         self._found: list[weakref.ref[Optimizer]] = [] if known is None else [weakref.ref(known)]
-        self._owned: weakref.WeakKeyDictionary[Optimizer, tuple[tuple[int, int], bool]] = weakref.WeakKeyDictionary()
+        self._owned: Beside[Optimizer, tuple[tuple[int, int], bool]] = Beside()
         self._searched = known is not None
 
     @property
@@ -111,25 +112,3 @@ def states_of(optimizer: Optimizer, parameter: Parameter) -> dict[str, Any]:
         if isinstance(found, dict):
             return found
     return {}
-
-
-def trains(roots: Sequence[Tensor], model: nn.Module) -> bool:
-    """Whether backward from some tensors gives a model's parameters gradients. *Cost:* a walk over the graph, about 1 µs a node."""
-    wanted = {id(p) for p in model.parameters()}
-    return any(id(getattr(node, "variable", None)) in wanted for node in _nodes(roots))
-
-
-def holds(roots: Sequence[Tensor], wanted: Collection[Any]) -> bool:
-    """Whether the graph of some tensors holds one of these nodes. *Cost:* as ``trains``, up to that node."""
-    return any(node in wanted for node in _nodes(roots))
-
-
-def _nodes(roots: Sequence[Tensor]) -> Iterator[Any]:
-    todo = [t.grad_fn for t in roots if t.grad_fn is not None]
-    seen: set[Any] = set(todo)
-    while todo:
-        node = todo.pop()
-        yield node
-        new = [following for following, _ in node.next_functions if following is not None and following not in seen]
-        seen.update(new)
-        todo += new

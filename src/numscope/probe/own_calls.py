@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from numscope.probe import optimizer
-from numscope.probe.calls import in_backward, is_traced
+from numscope.probe.calls import guard, in_backward, is_traced
 from numscope.probe.dynamo import is_exporting, listen, never_traced, run_plainly, unlisten
 from numscope.probe.hook import Hook, hook_calls, hook_gradient, new_id, unhook_calls
 from numscope.probe.layer_names import own_parameters
@@ -148,11 +148,11 @@ class OwnCalls:
             self._guard(self._show, site, gradient)
 
     def _guard(self, call: Callable[..., None], *args: Any) -> None:
-        try:
-            call(*args)
-        except Exception as error:
-            self.disarm()
-            self._failed(error)
+        guard(self._fail, (), call, *args)
+
+    def _fail(self, error: Exception) -> None:
+        self.disarm()
+        self._failed(error)
 
 
 def attention_in(module: nn.Module, output: Any) -> Tensor | None:

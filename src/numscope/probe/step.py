@@ -34,9 +34,14 @@ class Reader(optimizer_probe.StepListener):
     def end(self, closing: bool) -> None:
         """The step is over; ``closing``: and the watch with it, other ranks may be elsewhere."""
 
+    def give_up(self) -> None:
+        """The step no longer keeps the model alive: judge what there is."""
+
+
+MOST_AT_WORK = 16  # steps that keep their models; of these it matters to models alone that a script drops before they are judged
 
 _steps: Living[Step] = Living()  # that are read
-_at_work: set[Step] = set()  # kept alive, though the script may have dropped the model
+_at_work: dict[Step, None] = {}  # kept alive, though the script may have dropped the model; the earliest first
 
 
 class Step(optimizer_probe.StepListener):
@@ -56,6 +61,7 @@ class Step(optimizer_probe.StepListener):
         number: of the step at work.
         num_steps: how many have ended.
         had_backward: a backward of this model has run in this step.
+        thread: number of the one that called the model or updated it last.
     """
 
     def __init__(
@@ -74,7 +80,7 @@ class Step(optimizer_probe.StepListener):
         self.optimizers = Optimizers(model, optimizer)
         self.had_backward = False
         self._heard_forward = False
-        self._thread: int | None = None  # that called the model or updated it last
+        self.thread: int | None = None
         self._readers: list[Reader] = []
         self._stepped: list[Optimizer] = []  # in this step, or this round of it
         # by id of the optimizers that are at their step, or have raised in it: what their closure does
@@ -95,7 +101,7 @@ class Step(optimizer_probe.StepListener):
             if not self._readers:
                 optimizer_probe.unlisten(self)
                 _steps.discard(self)
-                _at_work.discard(self)
+                _at_work.pop(self, None)
 
     @property
     def closed(self) -> bool:
@@ -114,7 +120,7 @@ class Step(optimizer_probe.StepListener):
         if any(self._stepping.values()) or in_backward():
             return
         self._heard_forward = True
-        self._thread = get_ident()
+        self.thread = get_ident()
         if self._stepped:
             self._over()
         elif self.had_backward and not self.explicit:
@@ -124,12 +130,27 @@ class Step(optimizer_probe.StepListener):
 
     def keep(self) -> None:
         """A call has begun that may have to be replayed: keep the model alive until the call is judged."""
-        _at_work.add(self)
+        _at_work[self] = None
+        if len(_at_work) > MOST_AT_WORK:
+            first = next(iter(_at_work))
+            del _at_work[first]
+            for reader in tuple(first._readers):
+                reader.give_up()
+
+    @property
+    def keeps(self) -> bool:
+        """Whether it keeps the model alive."""
+        return self in _at_work
+
+    @property
+    def awaits_optimizer(self) -> bool:
+        """Whether gradients are there, and an optimizer that may use them."""
+        return self.had_backward and bool(self.optimizers.living)
 
     def rest(self) -> None:
         """No call so far has to be replayed: the model may be dropped."""
-        if not self.had_backward:
-            _at_work.discard(self)
+        if not self.awaits_optimizer:
+            _at_work.pop(self, None)
 
     def step(self) -> None:
         """The user says that the step is over."""
@@ -148,7 +169,7 @@ class Step(optimizer_probe.StepListener):
             self.num_steps += not closing or self.has_stepped or (self.had_backward and not self.optimizers.any)
             self.had_backward = self._heard_forward = False
             self._stepped.clear()
-            _at_work.discard(self)
+            _at_work.pop(self, None)
         if not closing:
             self._begin()
 
@@ -175,7 +196,7 @@ class Step(optimizer_probe.StepListener):
     @guarded(*STOPS, UsageError)
     def before_backward(self, roots: Sequence[Tensor]) -> None:
         thread = get_ident()
-        if thread != self._thread and any(step._thread == thread for step in _steps):
+        if thread != self.thread and any(step.thread == thread for step in _steps):
             return  # another thread trains another model
         self.optimizers.search()
         if self._stepped and not any(self._stepping.values()) and not in_backward():
@@ -186,10 +207,16 @@ class Step(optimizer_probe.StepListener):
             reader.before_backward(roots)
 
     @guarded(*STOPS, UsageError)
+    def after_backward(self) -> None:
+        if self.thread in (None, get_ident()) and not self.optimizers.any:
+            for reader in tuple(self._readers):
+                reader.after_backward()
+
+    @guarded(*STOPS, UsageError)
     def before_step(self, optimizer: Optimizer) -> None:
         if not self.optimizers.owns(optimizer):
             return
-        self._thread = get_ident()
+        self.thread = get_ident()
         if any(o is optimizer for o in self._stepped) and not in_backward():
             self._over()
         self._take_in(optimizer)

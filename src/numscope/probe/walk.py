@@ -10,6 +10,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from numscope.records.faults import ours
+
 log = logging.getLogger("numscope")
 
 # What a slot holds that is no tensor; the guide's words.
@@ -59,7 +61,7 @@ def _named_items(value: Any) -> list[tuple[str, Any]]:
         if dataclasses.is_dataclass(value) and not isinstance(value, type):
             found = ((f.name, getattr(value, f.name, None)) for f in dataclasses.fields(value))
             return [(name, item) for name, item in found if item is not None]
-    except Exception as error:
+    except ours() as error:
         log.debug("not walked: %s: %s", type(value).__name__, error)
     return []
 
@@ -102,6 +104,12 @@ def first_inexact(value: Any) -> Tensor | None:
     if isinstance(value, Tensor):
         return value if is_inexact(value) else None
     return next((t for _, t in tensors(value, "") if is_inexact(t)), None)
+
+
+def first_input(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Tensor | None:
+    """The tensor that stands for a call's input: the first floating-point one."""
+    found = first_inexact(args) if args else None
+    return first_inexact(kwargs) if found is None and kwargs else found
 
 
 def own_base(output: Any, args: Iterable[Any], kwargs: Mapping[str, Any]) -> Tensor | None:

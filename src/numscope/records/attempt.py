@@ -6,7 +6,6 @@ processes that run at the same time are kept apart too.
 
 from __future__ import annotations
 
-import contextlib
 import datetime
 import json
 import logging
@@ -16,6 +15,7 @@ import socket
 from collections.abc import Mapping
 from typing import Any
 
+from numscope.records.faults import suppress
 from numscope.records.files import read_json, write_atomically
 from numscope.records.words import escape
 
@@ -93,7 +93,7 @@ def _say_who_else(mine: Attempt, folder: str) -> None:
     """A process that writes as the same rank at the same time, if it can be known: on this machine."""
     if mine.number == 1:
         return
-    with contextlib.suppress(Exception):  # what stands there need be no file of ours
+    with suppress(Exception):  # what stands there need be no file of ours
         other = read_json(os.path.join(os.path.dirname(mine.path), f"rank{mine.rank}-{mine.number - 1}.json"))
         pid, since = int(other["pid"]), escape(other["started"])
         if other["host"] == socket.gethostname() and pid != os.getpid():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from numscope.records.words import escape
@@ -40,6 +41,10 @@ class UsageError(NumscopeError, ValueError):
         super().__init__("\n".join(map(escape, message.split("\n"))))
 
 
+stop_listeners: list[Callable[[NumscopeError], None]] = []
+"""Called with each NonFiniteError and AlertError as it is made: what becomes of it in the script is the script's to say."""
+
+
 class AlertError(NumscopeError):
     """An alert, where alerts are to stop the run.
 
@@ -52,6 +57,8 @@ class AlertError(NumscopeError):
     def __init__(self, alert: Alert) -> None:
         super().__init__(escape(alert.line()))
         self.alert = alert
+        for listener in tuple(stop_listeners):
+            listener(self)
 
     def __reduce__(self) -> tuple[type[AlertError], tuple[Alert]]:
         return (type(self), (self.alert,))
@@ -69,6 +76,8 @@ class NonFiniteError(NumscopeError, ValueError):
     def __init__(self, finding: Finding) -> None:
         super().__init__(finding.headline())
         self.finding = finding
+        for listener in tuple(stop_listeners):
+            listener(self)
 
     def __reduce__(self) -> tuple[type[NonFiniteError], tuple[Finding]]:
         return (type(self), (self.finding,))  # survives a process boundary (spawned workers, pytest-xdist)

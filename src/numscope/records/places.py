@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import linecache
 import os
+import sys
 from collections.abc import Callable
 from urllib.parse import quote
+
+from numscope.records.faults import ours
 
 CONTEXT_LINES = 2
 _INSTALLED = tuple(f"{os.sep}{name}{os.sep}" for name in ("site-packages", "dist-packages"))
@@ -26,6 +29,11 @@ def place(file: str, line: int) -> str:
 def is_installed(path: str) -> bool:
     """Whether a file is an installed package's, rather than the script's or a module's next to it."""
     return any(part in path for part in _INSTALLED)
+
+
+def file_of(cls: type) -> str:
+    """The file that a class is defined in; "" for that of a notebook or of a prompt."""
+    return getattr(sys.modules.get(cls.__module__), "__file__", None) or ""
 
 
 def quoted(path: str) -> str:
@@ -64,7 +72,7 @@ def source(file: str, line: int, code: str) -> list[tuple[int, str]]:
     try:
         linecache.checkcache(file)
         lines = linecache.getlines(file)
-    except (OSError, ValueError):  # not a name in this file system
+    except ours(OSError, ValueError):  # not a name in this file system
         lines = []
     first = code.strip().split("\n")[0].strip()
     if not (0 < line <= len(lines)) or first not in lines[line - 1]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from types import FrameType
@@ -16,18 +16,20 @@ from torch import Tensor, UntypedStorage, nn
 from numscope.distributed.agree import Ranks, has_group, spread
 from numscope.probe import optimizer as optimizer_probe
 from numscope.probe import walk
-from numscope.probe.module import can_be_hooked
+from numscope.probe.calls import heard
+from numscope.probe.hook import can_be_hooked
 from numscope.probe.naming import named_state
+from numscope.probe.nodes import graph
+from numscope.records.faults import ours
 from numscope.records.finding import Culprit
 from numscope.records.places import is_installed
 from numscope.records.site import Phase
 from numscope.replay.capture import BufferCopies, Call, RandomState, attributes_restored, put_back
-from numscope.replay.culprit import find_culprit, find_record, pending_states
+from numscope.replay.culprit import at_own_line, find_culprit, find_record, pending_states
 from numscope.replay.fork import in_child
 from numscope.replay.graph import HINT, backend_of, differing
 from numscope.replay.op import COLLECTIVES, Communicates, OpProbe
-from numscope.replay.reasons.case import widen
-from numscope.replay.tape import OpRecord, OpTape, graph
+from numscope.replay.tape import OpRecord, OpTape
 from numscope.summary.ledger import Ledger
 
 REPRODUCED = "reproduced"
@@ -38,6 +40,9 @@ FINITE = (
 FORWARD_FINITE = "not reproduced: the forward was finite the second time"
 NOT_WANTED = "not replayed: the watch has replay=False"
 COMMUNICATES = "not replayed: the model communicates between ranks, and the other ranks were not at the same place"
+NO_FORK = (
+    "not replayed: nothing of it reached training, and no process of its own can do the call again (a device, other threads, other ranks)"
+)
 _ELSEWHERE = "not reproduced: another rank could not do its part"
 
 
@@ -57,6 +62,8 @@ def replay_call(
     backward: bool,
     ranks: Ranks | None = None,
     gave_bad: bool = False,
+    forks: bool = False,
+    saved: Collection[str] = (),
 ) -> Replay:
     """Replay one outermost call under the op probe, with its backward if requested, and find the culprit.
 
@@ -70,14 +77,18 @@ def replay_call(
         backward: also replay the backward, from the gradients that the outputs had received.
         ranks: that replay the same call at the same time. Without them no collective runs, and the replay ends with COMMUNICATES.
         gave_bad: the call returned a nan or an infinity.
+        forks: in a forked process or not at all.
+        saved: names of buffers that it may have made bad.
 
     *Cost:* one step under a dispatch mode, about 50 µs per operation; a fork.
     """
     if ranks is None:
-        done = in_child(lambda: _replay(call, names, buffers, backward, None, gave_bad, lone=has_group()), not_reproduced)
+        done = in_child(lambda: _replay(call, names, buffers, backward, None, gave_bad, saved, lone=has_group()), not_reproduced)
         if done is not None and (done.status != COMMUNICATES or spread()):
             return done  # else it communicates with itself, for which a fork lacks the threads
-    return _replay(call, names, buffers, backward, ranks, gave_bad, lone=ranks is None and spread())
+    if forks:
+        return Replay(None, NO_FORK)
+    return _replay(call, names, buffers, backward, ranks, gave_bad, saved, lone=ranks is None and spread())
 
 
 def parameters_of(names: Mapping[nn.Module, str]) -> Iterator[Tensor]:
@@ -91,7 +102,15 @@ def not_reproduced(why: str) -> Replay:
 
 
 def _replay(
-    call: Call, names: Mapping[nn.Module, str], buffers: BufferCopies, backward: bool, ranks: Ranks | None, gave_bad: bool, *, lone: bool
+    call: Call,
+    names: Mapping[nn.Module, str],
+    buffers: BufferCopies,
+    backward: bool,
+    ranks: Ranks | None,
+    gave_bad: bool,
+    saved: Collection[str],
+    *,
+    lone: bool,
 ) -> Replay:
     stale = any(tensor._version != version for tensor, version in call.versions)
     if _some(stale, ranks):
@@ -101,7 +120,7 @@ def _replay(
     spared: dict[int, tuple[UntypedStorage, UntypedStorage]] = {}
     try:
         with as_it_began(call, names, buffers), eager():
-            done = _placed(run_stages(Stages(call, names, lone, ranks, spared), backward), call, names)
+            done = _placed(run_stages(Stages(call, names, lone, ranks, spared, saved=saved), backward), call)
         put_spared_back(spared)
         return done if ranks is not None else _compared(call, names, buffers, done, gave_bad)
     finally:
@@ -148,14 +167,14 @@ def _compared(call: Call, names: Mapping[nn.Module, str], buffers: BufferCopies,
     with as_it_began(call, names, buffers), _conditions(call), _untrained(names):
         try:
             culprit = differing(lambda: call.module(*call.args, **call.kwargs), compiler, names)
-        except Exception as error:
+        except ours() as error:
             return replace(done, status=f"{done.status}; in the graph not looked for: {type(error).__name__}: {error}")
     return replace(done, status=done.status + HINT) if culprit is None else Replay(culprit, REPRODUCED)
 
 
 @contextlib.contextmanager
 def _conditions(call: Call) -> Iterator[None]:
-    with torch.inference_mode(call.inference), torch.set_grad_enabled(call.grad_enabled), call.autocast.restored():
+    with heard(), torch.inference_mode(call.inference), torch.set_grad_enabled(call.grad_enabled), call.autocast.restored():
         yield
 
 
@@ -172,31 +191,18 @@ def _untrained(names: Mapping[nn.Module, str]) -> Iterator[None]:
                 parameter.grad = gradient
 
 
-def _placed(replay: Replay, call: Call, names: Mapping[nn.Module, str]) -> Replay:
-    """Add what the op probe can't know: the script's line that called the model, and the module that contains the one at fault."""
+def _placed(replay: Replay, call: Call) -> Replay:
+    """Add what the op probe can't know: the script's line that called the model."""
     culprit = replay.culprit
     if culprit is None:
         return replay
-    advice = culprit.advice
-    if any(name == culprit.module and type(m).__module__.startswith("torch.nn.") for m, name in names.items()):
-        advice = widen(advice, culprit.module, _around(culprit.module, names))
     callers = call.caller.resolve()
     own = [number for number, caller in enumerate(callers) if not is_installed(caller[0])]
     stack = (*callers[own[-1] if own else -1 :], *culprit.stack)  # from the script's own line on; a library's loop may lie between
     if not culprit.line and stack:  # the whole model is torch's own code, so the innermost user line is the one that called it
         file, line, _, code = stack[-1]
         culprit = replace(culprit, file=file, line=line, code=code)
-    return replace(replay, culprit=replace(culprit, advice=advice, stack=stack))
-
-
-def _around(name: str, names: Mapping[nn.Module, str]) -> str:
-    """The module whose forward calls the named one; lists and sequences of modules are skipped."""
-    modules = {n: m for m, n in names.items()}
-    while name:
-        name = name.rpartition(".")[0]
-        if not isinstance(modules.get(name), nn.ModuleList | nn.ModuleDict | nn.Sequential):
-            break
-    return name
+    return replace(replay, culprit=replace(culprit, stack=stack))
 
 
 def _some(flag: bool, ranks: Ranks | None) -> bool:
@@ -222,7 +228,7 @@ def _attempt(stage: Callable[[], Culprit | None], pending: Callable[[], Culprit 
         culprit = stage()
     except Communicates:
         return Replay(None, COMMUNICATES)
-    except Exception as error:
+    except ours() as error:
         culprit = pending()
         if culprit is None:
             return Replay(None, f"not reproduced: the replay raised {type(error).__name__}: {error}")
@@ -240,11 +246,13 @@ class Stages:
         ranks: Ranks | None,
         spared: dict[int, tuple[UntypedStorage, UntypedStorage]],
         stop: tuple[int, Callable[[FrameType], None]] | None = None,
+        saved: Collection[str] = (),
     ) -> None:
-        self.stop = stop
+        self.stop, self.saved = stop, saved
         self.asked: OpRecord | None = None  # what the user's code ran that led to the culprit
         self.call, self.names, self.lone, self.ranks = call, names, lone, ranks
-        self.tape, self.rows = OpTape(), Ledger()
+        uncalled = {name for module, name in names.items() if isinstance(module, nn.ModuleList | nn.ModuleDict)}
+        self.tape, self.rows = OpTape(uncalled=uncalled), Ledger()
         self.spared = spared
         self.slots = slot_names(call, names)
         self.outputs: list[tuple[str, Tensor]] = []
@@ -257,7 +265,13 @@ class Stages:
         with _conditions(call), _untrained(self.names), self._probed(Phase.FORWARD):
             output = call.module(*call.args, **call.kwargs)
         self.outputs = walk.tensors(output, "output")
-        return self._culprit([t for _, t in self.outputs])
+        buffers = [
+            buffer
+            for module, name in (self.names.items() if self.saved else ())
+            for slot, buffer in module._buffers.items()
+            if buffer is not None and (f"{name}.{slot}" if name else slot) in self.saved
+        ]
+        return self._culprit([t for _, t in self.outputs], buffers)
 
     def unready(self) -> Replay | None:
         """The reason why the backward can't be replayed; None if it can."""
@@ -298,27 +312,31 @@ class Stages:
         self.rows.read()
         states = pending_states(self.tape, self.rows)
         self.asked = find_record(self.tape, states, self.rows)
-        return find_culprit(self.tape, states, self.rows)
+        return self._at_own_line(find_culprit(self.tape, states, self.rows))
+
+    def _at_own_line(self, culprit: Culprit | None) -> Culprit | None:
+        return None if culprit is None else at_own_line(culprit, self.names)
 
     @contextlib.contextmanager
     def _probed(self, phase: Phase) -> Iterator[None]:
         # activation checkpointing calls modules in the backward too
-        with ModuleStack(self.names) as stack, OpProbe(
+        with heard(), ModuleStack(self.names) as stack, OpProbe(
             self.tape, self.rows, phase=phase, module_name=stack.current, names=self.slots, boundary=run_stages.__code__, lone=self.lone,
             spared=self.spared, stop=self.stop,
         ):  # fmt: skip
             yield
 
-    def _culprit(self, results: list[Tensor]) -> Culprit | None:
+    def _culprit(self, results: list[Tensor], buffers: Sequence[Tensor] = ()) -> Culprit | None:
+        bad = [state for t in results if nonfinite(t) and (state := self.tape.read_state_of(t, self.rows)) is not None]
+        saved = [t for t in buffers if nonfinite(t)]
         self.rows.read()
-        bad = [t for t in results if nonfinite(t)]
-        culprit = find_culprit(self.tape, bad, self.rows) if bad else None
+        culprit = find_culprit(self.tape, bad, self.rows, saved) if bad or saved else None
         self.asked = find_record(self.tape, bad, self.rows) if culprit is not None else None
         if self.ranks is not None and (culprit is None or culprit.op.partition(".")[0] in COLLECTIVES):
             # What this rank sent to the others may be bad although nothing that it kept is.
             handed = [o.state for r in self.tape.records if r.op.partition(".")[0] in COLLECTIVES for o in r.inputs if o.state is not None]
             culprit = find_culprit(self.tape, handed, self.rows) or culprit
-        return culprit
+        return self._at_own_line(culprit)
 
 
 def _gradients(given: list[tuple[Tensor, Tensor]], parameters: list[Tensor], arguments: list[Tensor]) -> tuple[list[Tensor], list[Tensor]]:

@@ -23,8 +23,11 @@ from torch import Tensor, nn
 from torch.nn.parameter import is_lazy
 
 from numscope.probe import walk
+from numscope.probe.calls import say_unread
+from numscope.records.faults import ours, suppress
 from numscope.replay import stack as stacks
 from numscope.replay.stack import Stack
+from numscope.summary.unwrap import is_wrapped
 
 _MT19937 = 4 * 624 + 4  # bytes of the generator's state: its words and its place in them
 SMALL_BUFFER_BYTES = 1 << 16  # copied when a call begins; larger ones are copied once they have been seen to change
@@ -50,13 +53,18 @@ class BufferCopies:
             buffer = module._buffers[slot] if slot in module._buffers else None
             if buffer is None or is_lazy(buffer) or buffer.device.type == "meta":
                 continue
-            stamp = id(buffer), -1 if buffer.is_inference() else buffer._version
+            stamp = _stamp(buffer)
             if self._stamps.setdefault(place, stamp) != stamp:
                 self._volatile.add(place)
                 self._stamps[place] = stamp
             if place in self._volatile or buffer.numel() * buffer.element_size() <= SMALL_BUFFER_BYTES:
                 copies |= _copied(place, buffer)
         return copies
+
+    def copy_of(self, copies: Mapping[int, Tensor], module: nn.Module, slot: str) -> Tensor | None:
+        """Among what ``capture`` returned, the copy of one buffer."""
+        place = next((place for place, known in enumerate(self._places) if known == (module, slot)), -1)
+        return copies.get(place)
 
     @contextlib.contextmanager
     def restored(self, copies: Mapping[int, Tensor]) -> Iterator[None]:
@@ -77,11 +85,16 @@ class BufferCopies:
                 put_back(module._buffers, buffers)
 
 
+def _stamp(buffer: Tensor) -> tuple[int, int]:
+    """Which tensor it is, and its version."""
+    return id(buffer), -1 if buffer.is_inference() else buffer._version
+
+
 def _copied(key: int, buffer: Tensor) -> dict[int, Tensor]:
     """A copy under a key; empty if torch can't copy the buffer, such as one of int4."""
     try:
         return {key: buffer.detach().clone()}
-    except RuntimeError:
+    except ours(RuntimeError):
         return {}
 
 
@@ -291,7 +304,9 @@ class Call:
 
     def keep(self, slot: str, gradient: Tensor, limit: int) -> None:
         """Keep a gradient that an output received, unless the total would exceed ``limit`` bytes."""
-        if self.nbytes + gradient.numel() * gradient.element_size() > limit:
+        if is_wrapped(gradient):
+            say_unread("gradients that autograd.grad makes with is_grads_batched=True")
+        elif self.nbytes + gradient.numel() * gradient.element_size() > limit:
             self.gradients_dropped = True
         else:
             self.gradients.setdefault(slot, []).append(gradient.detach())
@@ -302,7 +317,7 @@ class Call:
         found = []
         for forward in self.forwards.values():
             for cell in getattr(forward, "__closure__", None) or ():
-                with contextlib.suppress(ValueError):  # an empty one
+                with suppress(ValueError):  # an empty one
                     found.append(cell.cell_contents)
         return [value for value in found if isinstance(value, nn.Module)]
 

@@ -4,49 +4,54 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import torch
 
 from numscope.records.finding import Culprit, Operand
+from numscope.records.places import file_of, is_installed, place
 from numscope.records.site import Phase
 from numscope.replay.origin import Origin, Origins, concerns, first, source_of
-from numscope.replay.reasons.case import Case, Root, Rounded
+from numscope.replay.reasons.case import FLOAT32_RANGE, Case, Root, Rounded
 from numscope.replay.reasons.explain import explain
 from numscope.replay.tape import UNOBSERVED, OperandRecord, OpRecord, OpTape, Rows, State
 
 if TYPE_CHECKING:
-    from torch import Tensor
+    from torch import Tensor, nn
 
 _FSDP = os.path.join("torch", "distributed", "fsdp", "")
 
 
-def find_culprit(tape: OpTape, escaped: Sequence[Tensor | State], rows: Rows) -> Culprit | None:
+def find_culprit(tape: OpTape, escaped: Sequence[Tensor | State], rows: Rows, saved: Sequence[Tensor | State] = ()) -> Culprit | None:
     """Name the operation where finite inputs first gave a non-finite output that reached what escaped.
 
     Args:
         tape: of a forward, or of a forward and its backward.
         escaped: outputs, gradients, a loss, parameters, or states of such: whatever must not be non-finite. Finite ones are skipped.
         rows: the ledger that the probe wrote to, already read.
+        saved: tensors that are kept for later, in which an infinity that was written on purpose is no fault.
 
     Returns: the culprit; None when nothing that escaped was made bad on this tape.
     *Cost:* one walk over the records in plain Python; no tensor is touched.
     """
     origins = Origins(tape, rows)
-    states = [t if isinstance(t, State) else tape.state_of(t) for t in escaped]
-    suspects = [s for s in states if s is not None and (s.row == UNOBSERVED or origins.bad(s))]
-    found = [origin for s in suspects if (origin := origins.of(s)) is not None]
+    found = _origins_of(origins, escaped)
+    found += [origin for origin in _origins_of(origins, saved) if not origin.deliberate]
     return _Writer(origins).culprit(min(found, key=first)) if found else None
+
+
+def _origins_of(origins: Origins, tensors: Sequence[Tensor | State]) -> list[Origin]:
+    states = [t if isinstance(t, State) else origins.tape.state_of(t) for t in tensors]
+    suspects = [s for s in states if s is not None and (s.row == UNOBSERVED or origins.bad(s))]
+    return [origin for s in suspects if (origin := origins.of(s)) is not None]
 
 
 def find_record(tape: OpTape, escaped: Sequence[Tensor | State], rows: Rows) -> OpRecord | None:
     """The record whose frames are the culprit's that ``find_culprit`` names: for an operation of backward, its forward operation."""
     origins = Origins(tape, rows)
-    states = [t if isinstance(t, State) else tape.state_of(t) for t in escaped]
-    suspects = [s for s in states if s is not None and (s.row == UNOBSERVED or origins.bad(s))]
-    found = [origin for s in suspects if (origin := origins.of(s)) is not None]
+    found = _origins_of(origins, escaped)
     if not found:
         return None
     writer = _Writer(origins)
@@ -68,6 +73,17 @@ def pending_states(tape: OpTape, rows: Rows) -> list[State]:
     return []
 
 
+def at_own_line(culprit: Culprit, names: Mapping[nn.Module, str]) -> Culprit:
+    """A culprit that a library ran for a module of the user's own, such as a solver's arithmetic, at that module's line."""
+    module = next((m for m, name in names.items() if name == culprit.module), None)
+    own = [at for at, entry in enumerate(culprit.stack) if not is_installed(entry[0])]
+    if module is None or not own or not is_installed(culprit.file) or is_installed(file_of(type(module))):
+        return culprit
+    file, line, _, code = culprit.stack[own[-1]]
+    detail = f"{culprit.detail} It ran in {place(culprit.file, culprit.line)} `{culprit.code}`."
+    return replace(culprit, file=file, line=line, code=code, detail=detail, stack=culprit.stack[: own[-1] + 1])
+
+
 class _Writer:
     """Writes the culprit of an origin."""
 
@@ -76,6 +92,8 @@ class _Writer:
 
     def culprit(self, origin: Origin) -> Culprit:
         record = self.user_of(origin)
+        if record.told is not None:
+            return record.told
         out = origin.output
         inputs = [o for o in record.inputs if out is None or o.state is None or concerns(o, out)]
         case = replace(
@@ -87,7 +105,7 @@ class _Writer:
             uninitialized=out is not None and out.state is not None and out.state.row == UNOBSERVED,
             contained=origin.contained,
         )
-        reason, detail, advice = explain(case)
+        reason, detail, advice = explain(self._held(case, record))
         stack = self._stack(record)
         file, line, _, code = stack[-1] if stack else ("", 0, "", "")
         if origin.written >= 0 and (lines := self._stack(self.tape[origin.written])) and lines[-1][:2] != (file, line):
@@ -117,8 +135,37 @@ class _Writer:
             values={o.name: _value(o, out) for o in inputs if o.state is None},
             output=self.origins.numbers(result.state) if result is not None else None,
             outputs=tuple(self._operand(o) for o in record.outputs),
+            ignored=tuple(self._operand(o) for o in inputs if o.ignored),
+            bears=record.bears,
             rounded=self._rounded(record, inputs),
         )
+
+    def _held(self, case: Case, record: OpRecord) -> Case:
+        """Where a result that is too large for its dtype goes: sums, products and casts hand it on; norms and matrices don't."""
+        case = replace(case, holder=record.module, last=record.module)
+        if record.phase is not Phase.FORWARD or not record.module or case.limit >= FLOAT32_RANGE:
+            return case
+        carried, read, modules = {record.index}, set[int](), [record.module]
+        for later in self.tape.records:
+            if later.phase is not Phase.FORWARD or later.index <= record.index:
+                continue
+            given = {index for o in later.inputs if o.state is not None for index in carried.intersection(o.state.writers)}
+            if not given:
+                continue
+            read |= given
+            modules.append(later.module)
+            if later.name in _HANDS_ON and any(self._too_large(out, case.limit) for out in later.outputs):
+                carried.add(later.index)
+        holder = record.module
+        while holder and (holder in self.tape.uncalled or not all(f"{name}.".startswith(f"{holder}.") for name in modules)):
+            holder = holder.rpartition(".")[0]
+        return replace(case, holder=holder, last=modules[-1], leaves=not carried <= read)
+
+    def _too_large(self, operand: OperandRecord, limit: float) -> bool:
+        numbers = self.origins.numbers(operand.state)
+        if numbers is None or operand.dtype is None or torch.finfo(operand.dtype).max > limit:
+            return False
+        return numbers.num_nonfinite > 0 or (numbers.abs_max or 0.0) > limit / 4
 
     def user_of(self, origin: Origin) -> OpRecord:
         """The operation to name. FSDP gathers a bad weight before the module that owns it can use it: that use is named."""
@@ -193,6 +240,28 @@ class _Writer:
         return None
 
 
+_HANDS_ON = frozenset(
+    {
+        "add",
+        "sub",
+        "rsub",
+        "mul",
+        "div",
+        "neg",
+        "abs",
+        "cat",
+        "stack",
+        "copy",
+        "clone",
+        "_to_copy",
+        "index_select",
+        "gather",
+        "index",
+        "roll",
+    }
+    | {"relu", "gelu", "silu", "leaky_relu", "native_dropout", "where", "masked_fill", "clamp", "clamp_min", "clamp_max", "nan_to_num"}
+    | {"maximum", "minimum", "max_pool2d_with_indices", "upsample_nearest2d", "constant_pad_nd"}
+)  # what is too large for a dtype stays so
 _STEPS_BACK = 6
 _ADDS = frozenset({"add", "clamp", "clamp_min"})
 _KEEP_ZEROS = frozenset({"sqrt", "div", "maximum", "amax", "cat", "copy", "clone"})  # what is 0 in their results was 0 before

@@ -22,12 +22,16 @@ T = TypeVar("T")
 
 IDLE_SECONDS = 30  # a process that has used no CPU for so long waits for something that a fork does not have
 
+_HARMLESS = ("TMonitor",)  # threads that sleep without a lock: tqdm's, which looks after slow bars every ten seconds
+
 is_forking = False  # this module's fork is running: handlers of others' forks have nothing to do
 
 
 def can_fork() -> bool:
     """Whether a child can do what this process does: on a device, or beside other threads, it can not."""
-    alone = sys.platform == "linux" and threading.active_count() == 1
+    alone = sys.platform == "linux" and all(
+        type(t).__name__ in _HARMLESS for t in threading.enumerate() if t is not threading.current_thread()
+    )
     return alone and not torch.cuda.is_initialized() and not _used_accelerator()  # type: ignore[no-untyped-call]
 
 

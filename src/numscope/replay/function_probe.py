@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import sys
 import weakref
-from collections import deque
 from collections.abc import Callable, Iterator, Mapping
 from functools import lru_cache, partial
 from typing import Any
@@ -18,6 +17,7 @@ from torch import Tensor
 from torch.overrides import TorchFunctionMode
 
 from numscope.probe.calls import is_traced
+from numscope.records.faults import is_ours, ours
 from numscope.records.site import Phase
 from numscope.replay import stack as stacks
 from numscope.replay.op import nonfinite_number, shape_of
@@ -39,21 +39,26 @@ class FunctionProbe(TorchFunctionMode):
         tape: gets the records.
         rows: gets each tensor once.
         names: known names of tensors, by id.
-        log: gets a function for each record, which creates it; it keeps small results alive.
-        flush: calls the functions in the log.
+        note: gets a function for each record, which creates it; it keeps small results alive.
+        flush: calls the functions that were noted.
 
     *Cost:* 1 µs a function of torch, 5 more for one that makes a floating-point tensor. An error of its own disables it; training goes on.
     """
 
     def __init__(
-        self, tape: OpTape, rows: Rows, names: Mapping[int, str], log: deque[Callable[[], None]], flush: Callable[[], None]
+        self,
+        tape: OpTape,
+        rows: Rows,
+        names: Mapping[int, str],
+        note: Callable[[Callable[[], None]], None],
+        flush: Callable[[], None],
     ) -> None:
         super().__init__()
         self.tape, self.rows, self.names = tape, rows, names
         self.error: Exception | None = None
         self.is_on = True
-        self._log, self._flush = log, flush
-        self._share(log.append, State, _COMING, Tensor.__setitem__, Tensor.__getitem__, partial, SMALL)
+        self._log, self._flush = note, flush
+        self._share(note, State, _COMING, Tensor.__setitem__, Tensor.__getitem__, partial, SMALL)
         vars(self)["__torch_function__"] = self.call  # torch looks here first, dynamo at the class
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
@@ -75,9 +80,15 @@ class FunctionProbe(TorchFunctionMode):
                     self._note_part(args[0], args[2])
                 elif func is not Tensor.__getitem__ or not self._take_part(args[0], result):
                     self._note(func, args, kwargs or {}, results, first)
-            except Exception as error:
-                self.error, self.is_on = error, False
+            except ours() as error:
+                self.caught(error)
         return result
+
+    def caught(self, error: Exception) -> None:
+        """An exception came as a function was noted."""
+        if not is_ours(error):
+            raise error
+        self.error, self.is_on = error, False
 
     def _note(self, func: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any], results: tuple[Any, ...], first: int) -> None:
         given: list[Any] = []  # of each argument its place, its state or value, dtype, shape
@@ -100,7 +111,7 @@ class FunctionProbe(TorchFunctionMode):
                 if tensor._base is not None and args and tensor is args[0]:
                     parts += self._begin_part(tensor._base)
         last, stack = torch._C._autograd._get_sequence_nr(), stacks.walk(sys._getframe(1))
-        self._log.append(partial(self._put, func, len(args), list(kwargs), given, made, parts, first, last, stack))
+        self._log(partial(self._put, func, len(args), list(kwargs), given, made, parts, first, last, stack))
         if at_once:
             self._flush()
 
@@ -115,7 +126,7 @@ class FunctionProbe(TorchFunctionMode):
         given = State(self.rows.observe(tensor)) if fills else self._state_of(value)
         parts = [*self._begin_part(tensor), *(self._begin_part(tensor._base) if tensor._base is not None else ())]
         number = value if fills else None
-        self._log.append(partial(self._put_part, given, number, tensor.dtype, tensor.shape, parts, stacks.walk(sys._getframe(1))))
+        self._log(partial(self._put_part, given, number, tensor.dtype, tensor.shape, parts, stacks.walk(sys._getframe(1))))
 
     def _begin_part(self, tensor: Tensor) -> tuple[State, State]:
         """The states of a tensor before and after a part of it is written."""

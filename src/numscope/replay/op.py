@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import contextlib
 import math
 import sys
 import weakref
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from functools import lru_cache
 from types import CodeType, FrameType
 from typing import Any
@@ -16,7 +16,10 @@ from torch import Tensor, UntypedStorage
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from numscope.probe.calls import is_traced
+from numscope.records.faults import ours, suppress
+from numscope.records.finding import Culprit
 from numscope.records.site import Phase
+from numscope.replay import reach
 from numscope.replay import stack as stacks
 from numscope.replay.tape import ACCUMULATE, UNOBSERVED, OperandRecord, OpRecord, OpTape, Rows, State, StorageRecord, region_of
 
@@ -29,7 +32,11 @@ _OVERWRITES = frozenset(
 
 COLLECTIVES = frozenset({"c10d", "c10d_functional", "_c10d_functional", "_c10d_functional_autograd"})  # namespaces of collective operators
 _WAITS = frozenset({"wait_tensor", "_wrap_tensor_autograd"})  # the second half of a collective
-_RECEIVED = frozenset({"output", "output_tensor", "output_tensors"})  # arguments that collectives only write, which their schemas omit
+# Arguments that c10d's operators only write, and those that they read and write; their schemas say neither.
+_RECEIVED = frozenset({"output", "output_tensor", "output_tensors", "output_lists", "outputs", "out"})
+_EXCHANGED = "tensors"
+_JOINS = frozenset({"aten.cat", "aten.stack"})
+_RUNNING = frozenset({"running_mean", "running_var"})
 
 
 class Communicates(BaseException):
@@ -39,7 +46,8 @@ class Communicates(BaseException):
 class _Op:
     """The fixed properties of an operator."""
 
-    __slots__ = ("arguments", "collective", "elementwise_lists", "fresh", "name", "part", "uninitialized", "unread", "view",
+    __slots__ = ("arguments", "collective", "corresponds", "elementwise_lists", "fresh", "name", "part", "uninitialized", "unread", "view",
+                 "waits",
                  "written")  # fmt: skip
 
     def __init__(self, func: Any) -> None:
@@ -49,19 +57,28 @@ class _Op:
         arguments = [] if schema is None else schema.arguments
         self.arguments = tuple(a.name for a in arguments)
         self.written = frozenset(a.name for a in arguments if a.alias_info is not None and a.alias_info.is_write)
+        if self.name.endswith("_batch_norm"):  # native_, cudnn_, miopen_: their schemas leave out what they write
+            self.written |= _RUNNING.intersection(self.arguments)
         overwrites = self.name.rpartition(".")[2] in _OVERWRITES
         # written without being read, so the old content is not an input
         self.unread = frozenset(a.name for a in arguments if a.name in self.written and (a.kwarg_only or overwrites))
-        self.collective = self.name.partition(".")[0] in COLLECTIVES and self.name.rpartition(".")[2] not in _WAITS
+        namespace, _, plain = self.name.rpartition(".")
+        self.waits = namespace in COLLECTIVES and plain in _WAITS
+        self.collective = namespace in COLLECTIVES and not self.waits
         if self.collective:
-            self.unread = frozenset(a for a in self.arguments if a in _RECEIVED)
+            received = _RECEIVED | ({"tensor", _EXCHANGED} if "recv" in plain else set())
+            self.unread = frozenset(received.intersection(self.arguments))
+            self.written |= self.unread | ({_EXCHANGED} if namespace == "c10d" and plain != "send" else set())
+        elif plain.startswith("new_") or plain.endswith("_like"):
+            self.unread = frozenset(self.arguments[:1])  # of which they take no more than shape and dtype
         self.part = self.name == "fsdp.all_gather_copy_in"  # writes this rank's part of a buffer and returns the rest unwritten
         if self.part:
             self.unread = frozenset({"all_gather_output"})
         aliases = schema is not None and any(r.alias_info is not None and not r.alias_info.is_write for r in schema.returns)
         self.fresh = self.name in ("aten.lift_fresh", "aten.lift")  # makes a tensor of Python numbers; no other operation writes it
-        self.view = aliases and not self.written and not self.fresh
+        self.view = (aliases and not self.written and not self.fresh) or self.name.startswith("profiler.")  # around an optimizer's step
         self.elementwise_lists = self.name.startswith(("aten._foreach_", "aten._fused_"))  # result i depends only on operand i
+        self.corresponds = reach.corresponds(func)
         self.uninitialized = self.name.rpartition(".")[2] in UNINITIALIZED
 
 
@@ -81,6 +98,7 @@ class OpProbe(TorchDispatchMode):  # type: ignore[no-untyped-call]
         lone: no other rank takes part, so the first collective raises Communicates instead of running.
         stop: called in front of the operation of this index on the tape, with the user's innermost frame.
         keeps_frames: records keep that frame, and with it whatever its function holds.
+        written: called when an operation is on the tape.
         spared: gets memory that was there before and is written in place, with a copy of what it held, by the ``_cdata`` of its storage.
 
     *Cost:* one pass over each new tensor and about 30 µs per operation; no sync. An internal error disables the probe; training continues.
@@ -101,13 +119,14 @@ class OpProbe(TorchDispatchMode):  # type: ignore[no-untyped-call]
         spared: dict[int, tuple[UntypedStorage, UntypedStorage]] | None = None,
         stop: tuple[int, Callable[[FrameType], None]] | None = None,
         keeps_frames: bool = False,
+        written: Callable[[], None] | None = None,
     ) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
         self.tape, self.rows, self.phase = tape, rows, phase
         self.module_name, self.boundary, self.lone = module_name, boundary, lone
         self.names = {} if names is None else names
         self.spared = spared
-        self.stop, self.keeps_frames = stop, keeps_frames
+        self.stop, self.keeps_frames, self.written = stop, keeps_frames, written
         self.error: Exception | None = None  # an internal error; once set, the probe only passes operations on
         self.is_on = True
         self._first_seq: int = torch._C._autograd._get_sequence_nr()  # earlier nodes belong to operations that were not recorded
@@ -125,6 +144,7 @@ class OpProbe(TorchDispatchMode):  # type: ignore[no-untyped-call]
             raise Communicates(str(func))
         record: OpRecord | None = None
         op: _Op | None = None
+        bad: reach.Bad = []
         if self.error is None:
             try:
                 wrapped = _wrapper(types)
@@ -133,7 +153,9 @@ class OpProbe(TorchDispatchMode):  # type: ignore[no-untyped-call]
                 with self.tape.lock:
                     op = _op(func)
                     record = self._before(op, args, kwargs, wrapped == _UNWRAPS)
-            except Exception as error:
+                if record is not None and op.corresponds:
+                    bad = reach.bad_elements(record, _named(op, args, kwargs), self.rows, self.boundary is not None)
+            except ours() as error:
                 self.error = error
             if record is None and self.error is None:
                 return NotImplemented if wrapped == _UNWRAPS else func(*args, **kwargs)
@@ -144,16 +166,26 @@ class OpProbe(TorchDispatchMode):  # type: ignore[no-untyped-call]
         result = func(*args, **kwargs)
         if record is not None and op is not None and self.error is None:
             try:
-                if op.collective:
-                    _wait(result)
+                if bad:
+                    reach.settle(func, record, _named(op, args, kwargs), bad, result)
                 with self.tape.lock:
                     self._after(op, record, args, kwargs, result)
-            except Exception as error:
+                if self.written is not None:
+                    self.written()
+            except ours() as error:
                 self.error = error
         return result
 
+    def made(self, tensors: Sequence[Tensor], culprit: Culprit) -> None:
+        """Record tensors that an operation made where no tape was."""
+        record = OpRecord(-1, f"model.{culprit.op}", Phase.FORWARD, culprit.module, stacks.Stack(), told=culprit)
+        with self.tape.lock:
+            self.tape.add(record)
+            self._results(record, "output", list(tensors), set(), False)
+
     def _before(self, op: _Op, args: Sequence[Any], kwargs: Mapping[str, Any], unwraps: bool) -> OpRecord | None:
-        """A record of what is known before the operation runs; None if it only makes a view, or if a wrapper's operations do the work."""
+        """A record of what is known before the operation runs; None if it only makes a view or waits, or if a wrapper's operations do the
+        work."""
         stack = stacks.capture(sys._getframe(2), self.boundary)
         record = OpRecord(-1, op.name, self.phase, self.module_name(), stack)
         if self.keeps_frames:
@@ -161,7 +193,7 @@ class OpProbe(TorchDispatchMode):  # type: ignore[no-untyped-call]
         self._place(record, args, kwargs)
         for tensor in _tensors((*args, *kwargs.values())):
             self._identify(tensor)
-        if unwraps or op.view or (op.name == "aten.copy_" and self._ends_collective(*args[:2])):
+        if unwraps or op.view or op.waits or (op.name == "aten.copy_" and self._ends_collective(*args[:2])):
             return None
         for name, value in _named(op, args, kwargs):
             if name not in op.unread:
@@ -212,31 +244,50 @@ class OpProbe(TorchDispatchMode):  # type: ignore[no-untyped-call]
             record.module = record.forward.module
 
     def _after(self, op: _Op, record: OpRecord, args: Sequence[Any], kwargs: Mapping[str, Any], result: Any) -> None:
+        """Add the record, with its results. A collective's come later, and only the script waits for them: the first operation that reads
+        them has them read."""
         self.tape.add(record)
         seen: set[int] = set()
         for name, value in _named(op, args, kwargs):
             if name in op.written:
-                self._results(record, name, value, seen, False)
-        self._results(record, "output", result[:1] if op.part else result, seen, op.uninitialized)
+                self._results(record, name, value, seen, op.collective)
+        self._results(record, "output", result[:1] if op.part else result, seen, op.uninitialized or op.collective)
         if not op.elementwise_lists:
             for out in record.outputs:
                 out.position = -1
+        if op.name in _JOINS and isinstance(result, Tensor):
+            self._join(record, op.name, args, kwargs, result)
 
-    def _results(self, record: OpRecord, name: str, value: Any, seen: set[int], uninitialized: bool) -> None:
+    def _join(self, record: OpRecord, name: str, args: Sequence[Any], kwargs: Mapping[str, Any], result: Tensor) -> None:
+        """Note the parts of a result that were separate tensors: whoever reads one of them reads nothing of the others."""
+        storage = self._storage(result)
+        if storage is None or not result.dtype.is_floating_point:
+            return
+        dim, begin = (args[1] if len(args) > 1 else kwargs.get("dim", 0)), 0
+        for operand in [o for o in record.inputs if o.state is not None]:
+            if operand.shape == (0,) and result.dim() != 1:
+                continue  # torch leaves it out
+            length = operand.shape[dim] if name == "aten.cat" else 1
+            region, low, high, _ = region_of(result.narrow(dim, begin, length))
+            state = State(operand.state.row, (record.index,)) if operand.state is not None else State(UNOBSERVED)
+            storage.states[region] = (state, low, high)
+            record.parts.append(replace(operand, name="output", state=state))
+            begin += length
+
+    def _results(self, record: OpRecord, name: str, value: Any, seen: set[int], blank: bool) -> None:
         if isinstance(value, Tensor):
             if id(value) not in seen:
                 seen.add(id(value))
-                row = UNOBSERVED if uninitialized else self._observe(value)
-                state = self._write(value, record.index, row, uninitialized)
+                state = self._write(value, record.index, UNOBSERVED if blank else self._observe(value), blank)
                 record.outputs.append(OperandRecord(name, state, None, value.dtype, shape_of(value)))
         elif isinstance(value, list | tuple):
             for position, item in enumerate(value):
-                self._results(record, f"{name}[{position}]", item, seen, uninitialized)
+                self._results(record, f"{name}[{position}]", item, seen, blank)
                 if record.outputs and isinstance(item, Tensor):
                     record.outputs[-1].position = position
         elif isinstance(value, dict):
             for key, item in value.items():
-                self._results(record, f"{name}[{key}]", item, seen, uninitialized)
+                self._results(record, f"{name}[{key}]", item, seen, blank)
 
     def _operands(self, into: list[OperandRecord], name: str, value: Any, position: int = -1) -> None:
         if isinstance(value, Tensor):
@@ -268,7 +319,7 @@ class OpProbe(TorchDispatchMode):  # type: ignore[no-untyped-call]
     def _name(self, tensor: Tensor) -> str:
         name = self.names.get(id(tensor), "")
         if not name:
-            with contextlib.suppress(RuntimeError, NotImplementedError):
+            with suppress(RuntimeError, NotImplementedError):
                 key = tensor.untyped_storage()._cdata
                 known = self.tape.storages.get(key)
                 name = self.names.get(key, "") or (known.name if known is not None else "")
@@ -280,7 +331,7 @@ class OpProbe(TorchDispatchMode):  # type: ignore[no-untyped-call]
         try:
             storage = tensor.untyped_storage()
             key = storage._cdata
-        except (RuntimeError, NotImplementedError):  # functorch's wrappers and the like
+        except ours(RuntimeError, NotImplementedError):  # functorch's wrappers and the like
             return None
         known = self.tape.storages.get(key)
         if known is None:
@@ -315,15 +366,6 @@ class OpProbe(TorchDispatchMode):  # type: ignore[no-untyped-call]
         return state
 
 
-def _wait(result: Any) -> None:
-    """Wait for a collective, because its results can't be read earlier. Only replays and losses reduced over ranks incur this cost."""
-    for value in result if isinstance(result, list | tuple) else (result,):
-        if isinstance(value, torch.ScriptObject):
-            value.wait()  # type: ignore[attr-defined]
-        elif isinstance(value, Tensor) and not isinstance(result, tuple):
-            torch.ops._c10d_functional.wait_tensor(value)
-
-
 def _named(op: _Op, args: Sequence[Any], kwargs: Mapping[str, Any]) -> list[tuple[str, Any]]:
     named = [(op.arguments[i] if i < len(op.arguments) else f"arg{i}", value) for i, value in enumerate(args)]
     return named + list(kwargs.items())
@@ -342,7 +384,7 @@ def _tensors(values: Sequence[Any]) -> list[Tensor]:
 def shape_of(tensor: Tensor) -> tuple[int, ...]:
     try:
         return tuple(tensor.shape)
-    except RuntimeError:  # a nested tensor has none
+    except ours(RuntimeError):  # a nested tensor has none
         return ()
 
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 
 from numscope.records.finding import Numbers
 from numscope.records.site import Phase
-from numscope.replay.op import UNINITIALIZED, nonfinite_number
+from numscope.replay.op import COLLECTIVES, UNINITIALIZED, nonfinite_number
 from numscope.replay.outside import MODEL_OUTPUT
 from numscope.replay.reasons.case import LIFTS, SOFTMAX, Source, zeros_and_ones
 from numscope.replay.tape import UNOBSERVED, OperandRecord, OpRecord, OpTape, Rows, State
@@ -60,7 +60,7 @@ class Origins:
         self._numbers: dict[int, Numbers] = {}
         self._known: dict[int, list[tuple[OperandRecord, Origin]]] = {}  # by record: of each of its bad results
         for record in tape.records:
-            found = [(out, self._origin(record, out)) for out in record.outputs if self.bad(out.state)]
+            found = [(out, self._origin(record, out)) for out in (*record.outputs, *record.parts) if self.bad(out.state)]
             if found:
                 self._known[record.index] = found
 
@@ -90,7 +90,17 @@ class Origins:
         if self.numbers(state) is None:  # nothing has read it whole: a mask written into a part of it explains no other part
             return min((o for _, o in found), key=first, default=None)
         same = [o for is_nan, o in found if is_nan == wants_nan] or [o for _, o in found]
-        return min(same, key=first, default=None)
+        return min(same, key=first, default=None) or self._of_unread(state)
+
+    def _of_unread(self, state: State) -> Origin | None:
+        """The origin of a bad state of memory that was left uninitialized, or that a collective wrote: only what reads it tells."""
+        for index in state.writers if self.bad(state) else ():
+            record = self.tape[index] if index in self.tape else None
+            if record is not None and record.name in UNINITIALIZED:
+                return Origin(index, output=record.outputs[0])
+            if record is not None and record.op.partition(".")[0] in COLLECTIVES:
+                return self._origin(record, replace(record.outputs[0], state=state))
+        return None
 
     def _nan(self, state: State | None) -> bool:
         numbers = self.numbers(state)
@@ -102,9 +112,6 @@ class Origins:
         origin = self.of(state)
         if origin is not None:
             return origin
-        blank = [i for i in state.writers if i in self.tape and self.tape[i].name in UNINITIALIZED]
-        if blank:
-            return Origin(blank[0], output=self.tape[blank[0]].outputs[0])
         numbers = self.numbers(state)
         assert numbers is not None
         only_minus_inf = numbers.num_nan == 0 and numbers.num_pos_inf == 0
@@ -115,7 +122,7 @@ class Origins:
         here = Origin(record.index, output=out)
         if record.name in LIFTS:
             return replace(here, deliberate=self._like_mask(out.state) or out.shape == ())
-        found = [(o, self._of_operand(record, o)) for o in record.inputs if self.bad(o.state) and concerns(o, out)]
+        found = [(o, self._of_operand(record, o)) for o in record.inputs if self.bad(o.state) and not o.ignored and concerns(o, out)]
         if self._nan(out.state):
             nans = [(o, origin) for o, origin in found if self._nan(o.state)]
             if not nans and all(origin.deliberate for _, origin in found):
@@ -130,7 +137,8 @@ class Origins:
                 return replace(here, deliberate=self._on_purpose(record))
         if record.phase == Phase.BACKWARD:
             found = [(o, self._met_in_backward(found, origin)) for o, origin in found]
-        return min((origin for _, origin in found), key=first)
+        candidates = [origin for _, origin in found] + [here] * record.bears
+        return min(candidates, key=first)
 
     def _nan_of_infinities(self, record: OpRecord, here: Origin, found: list[tuple[OperandRecord, Origin]]) -> Origin:
         """A nan was born of infinities written on purpose, or of none. One that came in with the data is at fault itself."""

@@ -8,51 +8,49 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import os
 import threading
 import weakref
 from bisect import bisect_right
 from collections import deque
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from functools import partial
-from itertools import islice
 from operator import attrgetter
+from types import MethodType
 from typing import Any
 
 import torch
 from torch import Tensor
-from torch.overrides import _get_current_function_mode_stack
-from torch.overrides import _pop_mode as pop_function_mode
 from torch.overrides import _push_mode as push_function_mode
-from torch.utils._python_dispatch import _get_current_dispatch_mode_stack, _pop_mode, _push_mode
+from torch.utils._python_dispatch import _get_current_dispatch_mode_stack, _push_mode
 
 from numscope.probe import optimizer as optimizer_probe
 from numscope.probe.calls import in_backward
 from numscope.probe.hook import hook_node
+from numscope.probe.nodes import graph, suspects
 from numscope.probe.optimizer import guarded
+from numscope.records.finding import Culprit
 from numscope.records.site import Phase
+from numscope.replay import fork
 from numscope.replay.function_probe import SMALL, FunctionProbe
+from numscope.replay.modes import DISPATCH_MODES, FUNCTION_MODES, taken_off
+from numscope.replay.named import Named
 from numscope.replay.op import OpProbe, shape_of
-from numscope.replay.tape import ACCUMULATE, UNOBSERVED, OperandRecord, OpRecord, OpTape, State, graph
+from numscope.replay.tape import ACCUMULATE, UNOBSERVED, OperandRecord, OpRecord, OpTape, State
 from numscope.summary.ledger import Ledger
 
 log = logging.getLogger("numscope")
 
 MODEL_OUTPUT = "input from the model:"  # prefix of the names of operands that a model made
-MAX_NODES = 512  # of a loss's graph; of a longer one, which contains a model or many acts of an agent, those alone that _SINGULAR names
-_MAX_WALK = 1 << 14
-# Operations whose backward makes an infinity or a nan of finite numbers, by the begin of their nodes' names.
-_SINGULAR = (
-    *("Sqrt", "Rsqrt", "Log", "Pow", "Div", "Reciprocal", "Norm", "LinalgVectorNorm", "Std", "Var", "Xlogy", "Acos", "Asin", "Acosh"),
-    *("Atanh", "Atan2", "Cdist", "PairwiseDistance", "Hypot", "Prod", "Cumprod", "Digamma", "Lgamma", "Exp", "Linalg", "Svd"),
-)
 _LIMIT = 4096  # records on the tape; older ones are dropped
 _FEW_TIMES = 8  # per step that operations are recorded; where it is more often (an agent acts), there and in the next step functions are
+_FEW_OPERATIONS = 1024  # of a stretch that are recorded; then functions are, and in the next step from the start
+MOST_FUNCTIONS = 4096  # in a row that are written down; what a longer stretch does further runs bare
 _CAPACITY = 4096  # rows: 512 KiB a thread
-_MAX_ROWS = 1 << 16
-_MANY_ROWS = 3500  # from here on the tape is reset although no step has ended
+_MAX_ROWS, _MANY_ROWS = 1 << 16, 3500  # from the latter here on the tape is reset although no step has ended
 _MAX_LEFTOVER = 8
 _RECENT = 64  # records that are kept in that case
-
+MOST_BETWEEN, SELDOM = 512, 16  # records between two steps; where there were more, only every SELDOM-th such stretch is recorded
 
 keeps_frames = False  # for a prompt in them: functions' variables then live as long as the tape
 
@@ -60,9 +58,11 @@ keeps_frames = False  # for a prompt in them: functions' variables then live as 
 class Outside:
     """The tape of one thread.
 
-    It is kept as long as a step may need it: until a call begins after the steps of all users have ended, or all users are released.
+    It is kept as long as a step may need it: until a call begins after the steps of all users have ended, or all users are released. What
+    runs between two steps (data, copies of the weights, weights that the script writes) belongs to the next one.
 
-    *Cost:* about 50 µs an operation, plus one pass over each operand not seen before; from a step's 9th stretch on 20 to 40 µs a function.
+    *Cost:* about 50 µs an operation, plus one pass over each operand not seen before; 20 to 40 µs a function from a step's 9th stretch on,
+    and from a stretch's 1,025th operation; 4 µs where a stretch is so long that it runs on bare.
     """
 
     closed = False  # it serves its thread to the end
@@ -76,8 +76,7 @@ class Outside:
         self._done: set[Hashable] = set()  # users whose step has ended
         self._passed: set[Hashable] = set()  # users of which a step has ended since the tape began
         self._inside: set[Hashable] = set()  # users whose outermost call is at work: one watched model may call another
-        self._names: dict[int, str] = {}  # by id, of what the models made
-        self._outputs: dict[int, weakref.ref[Tensor]] = {}
+        self._named = Named()  # what the models made
         self._custom: list[OpProbe] = []  # pushed around a custom function's backward
         self._mode: OpProbe | FunctionProbe | None = None
         self._leftover: list[OpProbe | FunctionProbe] = []  # perhaps still on torch's stacks
@@ -85,8 +84,18 @@ class Outside:
         self._times_before = 0  # the same before the last reset
         self._began = 0  # autograd's sequence number
         self._nodes: list[range] = []  # sequence numbers of the nodes that were made outside, ascending
+        self._past = 0  # index of the first record since the steps of all users have ended
+        self._past_nodes = 0  # and how many ranges of nodes were made before
+        self._between = -1  # index of the first record between two steps; -1 while none of that is recorded
+        self._num_between = 0  # records of the last such stretch that was recorded
+        self._num_left_out = 0  # such stretches in a row that were not
+        self._num_looked = 0  # rows that `has_news` has looked at
         self._resumes = False  # it was watching when the outermost call at work began
         self._was_watching = False  # when the last backward began
+        self._num_written = 0  # records of the stretch at work
+        self._cut_at: int | None = None  # autograd's sequence number where the stretch at work became too long
+        self.is_cut = False  # a stretch was, since the tape began
+        self.was_cut = False  # the one was at whose end backward was called last
 
     @property
     def watching(self) -> bool:
@@ -107,6 +116,11 @@ class Outside:
     def is_behind(self) -> bool:
         """Whether some records are still to be created."""
         return bool(self._log)
+
+    def has_news(self) -> bool:
+        """Whether a tensor on the tape is known to be bad that was not when this was last asked."""
+        begin, self._num_looked = self._num_looked, len(self._ledger)
+        return any(self._ledger.is_bad(handle) for handle in range(begin if begin <= self._num_looked else 0, self._num_looked))
 
     def _write_up(self) -> None:
         if self._log:
@@ -136,7 +150,7 @@ class Outside:
         if ended or (overlap and len(self._ledger) > _MANY_ROWS):
             self._users = {other: told for other, told in self._users.items() if other not in self._done or other == user}
             self._done.clear()
-            self.reset()
+            self._begin_step() if ended else self.reset()
         self._done.discard(user)
         self._inside.add(user)
 
@@ -144,9 +158,20 @@ class Outside:
         """An outermost call has returned these tensors, or failed; ``watch``: a loss may follow."""
         self._inside.discard(user)
         for slot, tensor in named:
-            self._name(tensor, f"{MODEL_OUTPUT} {slot}")
+            self._named.add(tensor, f"{MODEL_OUTPUT} {slot}")
         if watch or self._resumes:
             self.begin()
+
+    def begin_between(self) -> None:
+        """A step has ended, or a backward that no torch optimizer follows: record up to the next call, unless that were too much."""
+        if self._num_between > MOST_BETWEEN and self._num_left_out < SELDOM - 1:
+            self._num_left_out += 1
+        elif not self.watching:
+            self._num_left_out = 0
+            num_times = self._num_times
+            self.begin()
+            if self._num_times > num_times:
+                self._num_times, self._between = num_times, self._tape.first + len(self._tape.records)
 
     def begin(self) -> None:
         """Record from here on, unless another dispatch mode is active: modes must end in the reverse order of their start."""
@@ -156,30 +181,67 @@ class Outside:
                 self.reset()
             self._num_times += 1
             if keeps_frames or max(self._num_times, self._times_before) <= _FEW_TIMES:
-                self._mode = OpProbe(self._tape, self._ledger, phase=Phase.LOSS, names=self._names, keeps_frames=keeps_frames)
+                written = None if keeps_frames else self._operation_written
+                self._mode = OpProbe(
+                    self._tape, self._ledger, phase=Phase.LOSS, names=self._named, keeps_frames=keeps_frames, written=written
+                )
                 _push_mode(self._mode)
             else:
-                self._mode = FunctionProbe(self._tape, self._ledger, self._names, self._log, self._write_up)
+                self._mode = FunctionProbe(self._tape, self._ledger, self._named, self._note_function, self._write_up)
                 push_function_mode(self._mode)  # type: ignore[no-untyped-call]
+            self._num_written, self._cut_at = 0, None
             self._began = torch._C._autograd._get_sequence_nr()
+
+    def _operation_written(self) -> None:
+        """The op probe has recorded an operation. A long stretch goes on by functions, which cost a tenth."""
+        self._num_written += 1
+        probe = self._mode
+        if self._num_written < _FEW_OPERATIONS or not isinstance(probe, OpProbe):
+            return
+        probe.is_on = False
+        self._leftover.append(probe)  # within its own operation it can't be taken off
+        self._mode = mode = FunctionProbe(self._tape, self._ledger, self._named, self._note_function, self._write_up)
+
+        def first(mode: FunctionProbe, *call: Any) -> Any:
+            vars(mode)["__torch_function__"] = mode.call
+            self._pop_leftover()
+            return mode.call(*call)
+
+        vars(mode)["__torch_function__"] = MethodType(first, mode)  # torch asks whose method it is
+        push_function_mode(mode)  # type: ignore[no-untyped-call]
+
+    def _note_function(self, later: Callable[[], None]) -> None:
+        """The function probe has noted a function."""
+        self._log.append(later)
+        self._num_written += 1
+        if self._num_written == _FEW_OPERATIONS:
+            self._num_times = max(self._num_times, _FEW_TIMES + 1)
+        if self._num_written >= MOST_FUNCTIONS and self._mode is not None:
+            self._mode.is_on = False
+            self._cut_at = torch._C._autograd._get_sequence_nr()
+            self.is_cut = True
 
     def pause(self) -> None:
         """Stop watching, until ``begin``."""
         mode = self.take_off()
         if mode is not None:
-            self._nodes.append(range(self._began, torch._C._autograd._get_sequence_nr()))
+            self._nodes.append(range(self._began, self._cut_at or torch._C._autograd._get_sequence_nr()))
+            if self._between >= 0:
+                self._num_between, self._between = self._tape.first + len(self._tape.records) - self._between, -1
             if mode.error is not None:
                 self.failed(mode.error)
 
     def take_off(self) -> OpProbe | FunctionProbe | None:
         """Remove our mode from torch's stacks of modes. Returns: the mode that was on."""
         while self._custom:  # the function's backward raised
-            _taken_off(self._custom.pop(), *_DISPATCH_MODES)
-        mode, self._mode = self._mode, None
+            taken_off(self._custom[-1], *DISPATCH_MODES)
+            self._custom.pop()
+        mode = self._mode
         if mode is not None:
             mode.is_on = False
+            self._leftover.append(mode)  # before it is forgotten here: an interrupt may come at any line
+            self._mode = None
             vars(mode).pop("__torch_function__", None)  # a cycle, with the tape in it; there is the class's
-            self._leftover.append(mode)
         self._pop_leftover()
         return mode
 
@@ -193,15 +255,33 @@ class Outside:
             yield
         finally:
             if mode is not None and self._mode is mode:
-                mode.is_on = True
+                mode.is_on = self._cut_at is None
 
     def step_ends(self, user: Hashable) -> None:
         """A user's step is over: it needs the tape only for a further backward before its next call."""
-        if user in self._users:
+        if user in self._users and user not in self._done:
             self._done.add(user)
             self._passed.add(user)
             if self._done.issuperset(self._users):
                 self._log.clear()
+                if len(self._ledger) > _MANY_ROWS:
+                    self.reset()
+                self._past, self._past_nodes = self._tape.first + len(self._tape.records), len(self._nodes)
+                self.look_again()
+
+    def look_again(self) -> None:
+        """Code that nobody records has run, and may have written any memory."""
+        self._tape.forget_states()
+        self._ledger.look_again()
+
+    def _begin_step(self) -> None:
+        """Forget what was recorded before the last step's end."""
+        self._tape.drop(self._past - self._tape.first)
+        self.backward = []
+        self._passed.clear()
+        self._times_before, self._num_times = self._num_times, 0
+        del self._nodes[: self._past_nodes]
+        self._past = self._past_nodes = 0
 
     def release(self, user: Hashable) -> None:
         """A user needs the tape no longer. Its content is kept for the others."""
@@ -222,20 +302,11 @@ class Outside:
         self._passed.clear()
         self._times_before, self._num_times = self._num_times, 0
         self._nodes.clear()
-        self._names.clear()
-        self._outputs.clear()
+        self._named.clear()
+        self._past = self._past_nodes = self._num_looked = 0
+        self.is_cut = False
         if self._mode is not None:
             self._mode.tape, self._mode.rows = self._tape, self._ledger
-
-    def _name(self, tensor: Tensor, name: str) -> None:
-        key = id(tensor)
-
-        def forget(_: object, names: dict[int, str] = self._names, outputs: dict[int, weakref.ref[Tensor]] = self._outputs) -> None:
-            names.pop(key, None)
-            outputs.pop(key, None)
-
-        self._names[key] = name
-        self._outputs[key] = weakref.ref(tensor, forget)
 
     def failed(self, error: Exception) -> None:
         """An error of the tool: turn off the watches whose steps this serves."""
@@ -247,7 +318,7 @@ class Outside:
         """Take modes off torch's stacks. A stack may be away for the time: function modes' within ``Tensor.backward``, itself such a
         function, and dispatch modes' where the garbage collector ends a watch while they are disabled."""
         for mode in tuple(self._leftover):
-            if _taken_off(mode, *(_DISPATCH_MODES if isinstance(mode, OpProbe) else _FUNCTION_MODES)):
+            if taken_off(mode, *(DISPATCH_MODES if isinstance(mode, OpProbe) else FUNCTION_MODES)):
                 self._leftover.remove(mode)
         del self._leftover[:-_MAX_LEFTOVER]
 
@@ -257,6 +328,7 @@ class Outside:
     def before_backward(self, roots: Sequence[Tensor]) -> None:
         """``backward`` is about to run from these tensors."""
         self._was_watching = self.watching
+        self.was_cut = self.watching and self._cut_at is not None
         self.pause()
         if not in_backward():
             self._see_backward(roots)
@@ -266,21 +338,22 @@ class Outside:
         """``autograd.grad`` gave differentiable gradients, as for a penalty: the loss goes on."""
         if self._was_watching and not in_backward():
             for i, gradient in enumerate(gradients):
-                self._name(gradient, f"gradient[{i}]")
+                self._named.add(gradient, f"gradient[{i}]")
             self.begin()
+
+    def came_bad(self, tensors: Sequence[Tensor], culprit: Culprit) -> None:
+        """These tensors came bad out of a call whose culprit is known: whatever they make bad is that culprit's."""
+        with self.asleep():
+            OpProbe(self.tape, self._ledger).made(tensors, culprit)
 
     def states(self, tensors: Sequence[Tensor]) -> list[State]:
         """The states of those tensors that were made outside."""
-        return [state for t in tensors if (state := self.tape.state_of(t)) is not None]
+        return [state for t in tensors if (state := self.tape.read_state_of(t, self._ledger)) is not None]
 
     def _see_backward(self, roots: Sequence[Tensor]) -> None:
         """Watch the backward of the nodes made outside, from what backward is called on down to the models' outputs."""
-        outputs = [t for ref in self._outputs.values() if (t := ref()) is not None]
-        stop = {t.grad_fn for t in outputs if t.grad_fn is not None}
-        nodes = list(islice(graph(roots, lambda node: node not in stop and self._made(node)), _MAX_WALK + 1))
-        if len(nodes) > MAX_NODES:
-            nodes = [node for node in nodes if node.name().startswith(_SINGULAR) or hasattr(node, "_forward_cls")]
-        for node in nodes[:_MAX_WALK]:
+        stop = {t.grad_fn for t in self._named.living() if t.grad_fn is not None}
+        for node in suspects(list(graph(roots, lambda node: node not in stop and self._made(node)))):
             if hasattr(node, "_forward_cls"):  # a custom function's backward is Python code with lines of its own
                 probe = OpProbe(self._tape, self._ledger, phase=Phase.BACKWARD, keeps_frames=keeps_frames)
                 hook_node(node.register_prehook, partial(self._custom_begins, probe))
@@ -305,7 +378,7 @@ class Outside:
     def _custom_ran(self, probe: OpProbe, going: Sequence[Tensor | None], coming: Sequence[Tensor | None]) -> None:
         if probe in self._custom:
             self._custom.remove(probe)
-        _taken_off(probe, *_DISPATCH_MODES)
+        taken_off(probe, *DISPATCH_MODES)
         self.backward += [s for g in going if isinstance(g, Tensor) and (s := self.tape.state_of(g)) is not None]
 
     @guarded()
@@ -338,23 +411,18 @@ class Outside:
 
 
 # torch's two stacks of modes: how to list one, to pop its top, to push onto it
-_DISPATCH_MODES: Any = (_get_current_dispatch_mode_stack, _pop_mode, _push_mode)
-_FUNCTION_MODES: Any = (_get_current_function_mode_stack, pop_function_mode, push_function_mode)
-
-
-def _taken_off(mode: Any, stack: Callable[[], Any], pop: Callable[[], Any], push: Callable[[Any], None]) -> bool:
-    """Take a mode off its stack, wherever it is in it. False if it is not in it: somebody else unwound the stack."""
-    if mode not in stack():
-        return False
-    above: list[Any] = []
-    while (top := pop()) is not mode:
-        above.append(top)
-    for other in reversed(above):
-        push(other)
-    return True
-
-
 _threads = threading.local()
+
+
+def _leave_parent() -> None:
+    """A forked child, such as a data loader's worker, is not watched."""
+    found: Outside | None = getattr(_threads, "outside", None)
+    if found is not None and not fork.is_forking:
+        found.take_off()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_leave_parent)
 
 
 def current() -> Outside:
@@ -367,6 +435,9 @@ def current() -> Outside:
 
 class _Backward(optimizer_probe.StepListener):
     """Reports backward to the thread's tape, before the models' steps are told."""
+
+    def rehearsal(self) -> None:
+        current().pause()
 
     def before_backward(self, roots: Sequence[Tensor]) -> None:
         current().before_backward(roots)

@@ -12,6 +12,7 @@ from types import FrameType
 from typing import Any
 
 from numscope.records.errors import UsageError
+from numscope.records.faults import ours
 
 Entry = tuple[FrameType, int]  # a frame and the line to show in it
 
@@ -41,7 +42,7 @@ def debugger_class(name: str) -> type[Any]:
     module, _, cls = name.partition(":")
     try:
         found = getattr(importlib.import_module(module), cls)
-    except (ImportError, AttributeError, ValueError) as error:
+    except ours(ImportError, AttributeError, ValueError) as error:
         raise UsageError(
             f"--pdbcls: got {name!r}, expected MODULE:CLASS, such as IPython.terminal.debugger:TerminalPdb: {error}."
         ) from None

@@ -9,7 +9,7 @@ from __future__ import annotations
 import threading
 import weakref
 from bisect import bisect_right
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Collection
 from dataclasses import dataclass, field
 from types import FrameType
 from typing import Any, Protocol
@@ -18,13 +18,15 @@ import torch
 from torch import Tensor
 from torch.multiprocessing.reductions import StorageWeakRef
 
-from numscope.records.finding import Numbers
+from numscope.records.faults import ours
+from numscope.records.finding import Culprit, Numbers
 from numscope.records.site import Phase
 from numscope.replay import stack as stacks
 
 UNOBSERVED = -1
 ACCUMULATE = "torch::autograd::AccumulateGrad"
 COPY_SLICES = "CopySlices"
+_SCALED = frozenset({"addmm", "baddbmm", "addbmm", "addmv", "addr", "sspaddmm", "_addmm_activation"})  # with beta = 0, self is not read
 
 
 class Rows(Protocol):
@@ -32,6 +34,7 @@ class Rows(Protocol):
 
     def observe(self, tensor: Tensor) -> int: ...
     def numbers(self, handle: int) -> Numbers: ...
+    def is_bad(self, handle: int) -> bool | None: ...
 
 
 @dataclass(slots=True)
@@ -60,6 +63,7 @@ class OperandRecord:
     shape: tuple[int, ...] = ()
     position: int = -1  # within a list of tensors; -1 outside
     parameter: bool = False
+    ignored: bool = False  # what is bad in it is not what is bad in the result
 
     @property
     def producer(self) -> int | None:
@@ -78,12 +82,15 @@ class OpRecord:
     stack: stacks.Stack
     inputs: list[OperandRecord] = field(default_factory=list)
     outputs: list[OperandRecord] = field(default_factory=list)
+    parts: list[OperandRecord] = field(default_factory=list)  # of the result, one for each tensor of a list that was put together
     differentiable: bool = False
     node: str = ""  # the autograd node at work, "SqrtBackward0"
     node_seq: int = -1
     forward: OpRecord | None = None  # of a backward op, the forward op whose gradient it computes
     accumulates: str = ""  # the tensor whose gradient is being accumulated, of AccumulateGrad
     frame: FrameType | None = None  # the user's innermost one, where frames are kept
+    bears: bool = False  # something is bad in its result that is not bad in its operands, at the places that correspond
+    told: Culprit | None = None  # of what was diagnosed before it came to the tape
 
     @property
     def name(self) -> str:
@@ -148,10 +155,12 @@ class OpTape:
 
     Args:
         limit: keep about this many of the latest records; None keeps all.
+        uncalled: names of modules that only hold others, as ``nn.ModuleList`` does.
     """
 
-    def __init__(self, limit: int | None = None) -> None:
+    def __init__(self, limit: int | None = None, uncalled: Collection[str] = ()) -> None:
         self.records: list[OpRecord] = []
+        self.uncalled = uncalled
         self.limit = limit
         self.first = 0  # index of records[0]
         self.storages: dict[int, StorageRecord] = {}
@@ -175,10 +184,17 @@ class OpTape:
                 region, low, high, _ = region_of(tensor)
                 known = storage.states.get(region)
                 return known[0] if known is not None else State(UNOBSERVED, self.overlapping(storage, low, high))
-        except (RuntimeError, NotImplementedError):
+        except ours(RuntimeError, NotImplementedError):
             pass
         odd = self.odd.get(id(tensor))
         return odd[1] if odd is not None and odd[0]() is tensor else None
+
+    def read_state_of(self, tensor: Tensor, rows: Rows) -> State | None:
+        """``state_of``, and its numbers where nothing has read it since it was written. The script uses it: its communication is over."""
+        state = self.state_of(tensor)
+        if state is not None and state.row == UNOBSERVED and state.writers:
+            state = State(rows.observe(tensor), state.writers, state.name)
+        return state
 
     @staticmethod
     def overlapping(storage: StorageRecord, low: int, high: int) -> tuple[int, ...]:
@@ -215,9 +231,18 @@ class OpTape:
 
     def add(self, record: OpRecord) -> None:
         record.index = self.first + len(self.records)
+        if record.name in _SCALED and any(o.name == "beta" and o.value == 0 for o in record.inputs):
+            for operand in record.inputs:
+                operand.ignored = operand.ignored or operand.name in ("self", "input")
         self.records.append(record)
         if self.limit is not None and len(self.records) > self.limit + self.limit // 4:
             self.drop(len(self.records) - self.limit)
+
+    def forget_states(self) -> None:
+        """What tensors hold is not known any more; who wrote them last, on this tape, is."""
+        for storage in self.storages.values():
+            storage.states.clear()
+        self.odd.clear()
 
     def drop(self, count: int) -> None:
         del self.records[:count]
@@ -241,15 +266,3 @@ def _local(tensor: Tensor) -> Tensor:
             break
         tensor = inner
     return tensor
-
-
-def graph(roots: Iterable[Tensor], enters: Callable[[Any], bool] = lambda node: True) -> Iterator[Any]:
-    """The nodes of the autograd graph of some tensors, each once, as far as ``enters`` lets them in. *Cost:* about 1 µs a node."""
-    todo = [t.grad_fn for t in roots if t.grad_fn is not None and enters(t.grad_fn)]
-    seen = set(todo)
-    while todo:
-        node = todo.pop()
-        yield node
-        new = {following for following, _ in node.next_functions if following is not None and enters(following)} - seen
-        seen |= new
-        todo += new

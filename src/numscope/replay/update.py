@@ -11,6 +11,8 @@ from torch.optim import Optimizer
 from numscope.distributed.agree import has_group
 from numscope.probe import optimizer as optimizer_probe
 from numscope.probe import walk
+from numscope.probe.calls import heard
+from numscope.records.faults import ours
 from numscope.records.finding import Culprit
 from numscope.records.site import Phase
 from numscope.replay.call import COMMUNICATES, REPRODUCED, Replay, eager, nonfinite, not_reproduced
@@ -57,7 +59,7 @@ def _replay(optimizer: Optimizer, names: Mapping[int, str], *, lone: bool) -> Re
                 _make_finite(p)
             for s in optimizer.state.values():
                 _make_finite(s)
-            with OpProbe(tape, rows, phase=Phase.OPTIMIZER, names=dict(names), lone=lone):
+            with heard(), OpProbe(tape, rows, phase=Phase.OPTIMIZER, names=dict(names), lone=lone):
                 optimizer.step()
             rows.read()
             bad = [p.detach() for p in params if nonfinite(p)]
@@ -67,7 +69,7 @@ def _replay(optimizer: Optimizer, names: Mapping[int, str], *, lone: bool) -> Re
                 status = REPRODUCED
     except Communicates:
         status = COMMUNICATES
-    except Exception as error:
+    except ours() as error:
         status = f"not reproduced: the optimizer's second step raised {type(error).__name__}: {error}"
     finally:
         with torch.no_grad():

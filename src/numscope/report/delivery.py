@@ -14,6 +14,7 @@ from typing import Any
 
 from numscope.records.alert import Alert
 from numscope.records.attempt import Attempt
+from numscope.records.faults import ours, suppress
 from numscope.records.files import write_atomically, write_where_asked
 from numscope.records.finding import Finding, Frame
 from numscope.records.words import escape
@@ -101,7 +102,7 @@ class Delivery:
         if self._log_dir is not None and self._share.attempt is None:
             try:
                 self._share.attempt = Attempt.take(self._log_dir, self._rank, "findings")
-            except OSError as error:
+            except ours(OSError) as error:
                 log.error("log_dir: got %r, expected a folder that can be written to: %s. No report will be in it.", self._log_dir, error)
 
     def finding(self, finding: Finding, *, speaks: bool = True) -> None:
@@ -236,14 +237,14 @@ def _said(what: str) -> Iterator[None]:
     """An error is said; it must not end the run."""
     try:
         yield
-    except Exception as error:
+    except ours() as error:
         log.error("numscope could not write %s: %s: %s", what, type(error).__name__, error)
 
 
 def _print(finding: Finding) -> None:
     if sys.stderr is None:
         return
-    with _same_random_numbers(), contextlib.suppress(OSError, ValueError):  # as in ``say``
+    with _same_random_numbers(), suppress(OSError, ValueError):  # as in ``say``
         from numscope.report.text import print_finding
 
         print_finding(finding, file=sys.stderr)

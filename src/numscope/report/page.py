@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import atexit
-import contextlib
 import logging
-import multiprocessing
 import os
 import subprocess
 import sys
 from collections.abc import Callable
-from multiprocessing.util import Finalize
 from typing import NamedTuple
 
+from numscope.records.faults import ours, suppress
 from numscope.records.words import escape
+from numscope.report.ending import at_end
 from numscope.report.stderr import say
 
 WAIT_S = 10.0  # of the run's end; a page takes about a second, and larger folders have none by themselves
@@ -51,8 +49,7 @@ def due(page: Due) -> None:
         say(_how(page.folder))
         return
     if _due is None or _due[1] != os.getpid():
-        # After what was registered before the finding; what multiprocessing has forked calls no exit handlers.
-        atexit.register(_write) if multiprocessing.parent_process() is None else Finalize(None, _write, exitpriority=0)
+        at_end(_write)
     _due = page._replace(folder=os.path.abspath(page.folder)), os.getpid()
 
 
@@ -97,7 +94,7 @@ def _is_first(page: Due) -> bool:
         os.close(os.open(os.path.join(page.folder, f".report-{page.attempt}"), os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o666))
     except FileExistsError:
         return False
-    except OSError:  # what makes the page says it
+    except ours(OSError):  # what makes the page says it
         pass
     return True
 
@@ -108,7 +105,7 @@ def _make(folder: str) -> int:
     try:
         return process.wait(WAIT_S)
     finally:
-        with contextlib.suppress(OSError):
+        with suppress(OSError):
             process.kill()
 
 

@@ -145,6 +145,10 @@ def _shown(places: Sequence[Place], root: str, script: str) -> Place | None:
 
 def _inside(file: str, root: str) -> str:
     """The path below the root, also where a link leads there; "" for a file outside, such as ``root/../other.py``."""
+    try:
+        os.fsencode(file)
+    except UnicodeEncodeError:  # of a name that no file system has
+        return ""
     real_root = os.path.join(os.path.realpath(root), "")
     for path, folder in ((os.path.abspath(file), root), (os.path.realpath(file), real_root)):
         if path.startswith(folder):

@@ -2,22 +2,23 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import sys
+
+from numscope.records.faults import ours, suppress
 
 
 def say(text: str) -> None:
     """Print to stderr. If there is none, or it can't be written to, nothing happens: that must not end a training or lose a finding."""
     if sys.stderr is not None:  # it is None in a process that was started with it closed, and print would take stdout
-        with contextlib.suppress(OSError, ValueError):  # its reader has gone, its disk is full; the script has closed it
+        with suppress(OSError, ValueError):  # its reader has gone, its disk is full; the script has closed it
             sys.stderr.write(f"{text}\n")  # one write, unlike print's to an unbuffered stream, which ranks share
             sys.stderr.flush()
 
 
 def marked(text: str) -> str:
     """The text in bold yellow where stderr is a terminal that wants colors."""
-    with contextlib.suppress(OSError, ValueError, AttributeError):
+    with suppress(OSError, ValueError, AttributeError):
         if sys.stderr.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb":
             return f"\x1b[1;33m{text}\x1b[0m"
     return text
@@ -27,5 +28,5 @@ def has_terminal() -> bool:
     """Whether somebody can answer a prompt."""
     try:
         return sys.stdin is not None and sys.stdin.isatty()
-    except (OSError, ValueError, AttributeError):
+    except ours(OSError, ValueError, AttributeError):
         return False

@@ -5,7 +5,6 @@ Names and code come from models and files: they are never read as markup, and co
 
 from __future__ import annotations
 
-import re
 import sys
 import textwrap
 from collections.abc import Iterable, Sequence
@@ -27,7 +26,6 @@ NUM_CALLERS = 3
 BAD = "bold red"
 QUIET = "dim"
 NAME = "bold cyan"
-_PLACE = re.compile(r"[/\\]\S*:\d")
 
 
 def print_finding(finding: Finding, file: TextIO | None = None, width: int | None = None) -> None:
@@ -177,26 +175,21 @@ def _long(text: Text) -> Text:
     return text
 
 
-class _Unbroken:
-    """A field whose words are wrapped, and never broken: one of them is a line's place."""
+class _Field:
+    """A field whose words are wrapped, and never broken: some of them are to be clicked or pasted."""
 
     def __init__(self, name: str, value: str, style: str) -> None:
         self._name, self._value, self._style = name, value, style
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> Iterable[RenderableType]:
         width = max(1, options.max_width - 9)
-        for number, line in enumerate(textwrap.wrap(self._value, width, break_long_words=False, break_on_hyphens=False)):
+        lines = textwrap.wrap(self._value, width, break_long_words=False, break_on_hyphens=False) or [""]
+        for number, line in enumerate(lines):
             yield _long(Text.assemble((f"{'' if number else self._name:<9}", "bold"), (line, self._style)))
 
 
 def _field(name: str, value: str, style: str = "") -> RenderableType:
-    if _PLACE.search(value):
-        return _Unbroken(name, escape(value), style)
-    grid = Table.grid(padding=(0, 1, 0, 0))
-    grid.add_column(width=8, no_wrap=True)
-    grid.add_column(overflow="fold")
-    grid.add_row(Text(name, style="bold"), Text(escape(value), style=style, overflow="fold"))
-    return grid
+    return _Field(name, escape(value), style)
 
 
 def _sentence(n: Numbers) -> str:

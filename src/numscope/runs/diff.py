@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import logging
 import os
 import re
 from collections.abc import Sequence
@@ -27,6 +28,9 @@ if TYPE_CHECKING:
 NUM_EARLIER_PAIRS = 8  # steps before, which calibrate a comparison of two steps of one run
 
 
+log = logging.getLogger("numscope")
+
+
 @dataclass(frozen=True, slots=True)
 class Side:
     """A side of a comparison: a run, or one step of it."""
@@ -45,7 +49,10 @@ class Side:
         """
         match = re.fullmatch(r"(.+):(\d+)", given)
         path, step = (match[1], int(match[2])) if match and not os.path.isdir(given) else (given, None)
-        return cls(where, table, given, find_run(path, where), step)
+        run = find_run(path, where)
+        for problem in run.problems:
+            log.warning("numscope diff: %s: %s", where, problem)
+        return cls(where, table, given, run, step)
 
 
 def compare(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -9,9 +10,11 @@ from typing import TYPE_CHECKING
 
 from numscope.records.attempt import RANKS
 from numscope.records.errors import UsageError
+from numscope.records.words import few
 from numscope.runs.sources import Remote, instead, is_of_run
 from numscope.sinks.parts import PartName, split_merged
 from numscope.sinks.runfolder import RUN_FILE, STATISTICS
+from numscope.sinks.seal import is_sound
 from numscope.storage.address import is_address
 
 if TYPE_CHECKING:
@@ -22,6 +25,7 @@ _NOTHING_YET = (
     "or when the run ends, without a configuration at a finding and at the end. A run that was killed before that has none, "
     "and neither has one without pyarrow: pip install 'numscope[runs]'."
 )
+DAMAGED = "is damaged or incomplete"  # what is said of a part that is broken
 _MAGIC = b"PAR1"  # what a Parquet file begins and ends with
 
 
@@ -34,11 +38,16 @@ class Run:
 
     path: str  # the folder, absolute
     parts: tuple[PartName, ...]  # its whole Parquet files, by rank, attempt and time
-    broken: tuple[str, ...] = ()  # names of files that are not whole; no kill leaves one, a lost disk may
+    broken: tuple[str, ...] = ()  # names of files that are not whole or not sound; no kill leaves one, a bad disk may
     known_rows: Mapping[str, int] = field(default_factory=dict)  # by part: of how many of its first rows nothing is wanted
     known_starts: Mapping[tuple[int, int], int] = field(default_factory=dict)  # by rank and attempt: the first step, in other parts
     ranges: RangeFiles | None = None  # of a run in another storage: by which its parts are read
     listed: Mapping[str, Fingerprint] = field(default_factory=dict)  # of such a run: its parts by name
+
+    @property
+    def problems(self) -> tuple[str, ...]:
+        """A sentence for each file that is left out."""
+        return tuple(f"{STATISTICS}/{name} {DAMAGED}, and is left out." for name in self.broken)
 
     @property
     def paths(self) -> list[str]:
@@ -99,8 +108,12 @@ def find_run(folder: str | os.PathLike[str], where: str = "RUN") -> Run:
             raise UsageError(
                 f"{where}: {place!r} is a link, expected a file or folder: links in a run are not followed. Copy what it names."
             )
-    broken = tuple(part.name for part in found if not _is_whole(os.path.join(statistics, part.name)))
+    broken = tuple(part.name for part in found if not _is_readable(os.path.join(statistics, part.name)))
     parts = tuple(part for part in found if part.name not in broken)
+    if broken and not parts:
+        raise UsageError(
+            f"{where}: {given!r} has no part that can be read: {few([f'{STATISTICS}/{name}' for name in broken], 3)} {DAMAGED}."
+        )
     if not parts:
         if os.path.exists(os.path.join(path, RUN_FILE)) or os.path.isdir(os.path.join(path, RANKS)):
             raise UsageError(f"{where}: {given!r} {_NOTHING_YET}")
@@ -122,10 +135,23 @@ def _find_remote(address: str, where: str) -> Run:
     return Run(source.path, parts, ranges=ranges, listed=listed)
 
 
+def _is_readable(path: str) -> bool:
+    """Whether a part is whole and holds what was written."""
+    try:
+        told = os.stat(path)
+        return os.path.isfile(path) and _is_sound(path, (told.st_ino, told.st_size, told.st_mtime_ns))  # a pipe would block forever
+    except OSError:
+        return False
+
+
+@functools.lru_cache(maxsize=1 << 16)
+def _is_sound(path: str, fingerprint: Fingerprint) -> bool:
+    """The answer for a file that nobody has written since: a live view asks every second. *Cost:* one pass over the file."""
+    return _is_whole(path) and is_sound(path)
+
+
 def _is_whole(path: str) -> bool:
     try:
-        if not os.path.isfile(path):  # a pipe would block forever
-            return False
         with open(path, "rb") as file:
             if file.read(4) != _MAGIC:
                 return False

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import glob
+import logging
 import os
 import re
 from collections.abc import Callable, Mapping
@@ -21,13 +22,14 @@ if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
 
 T = TypeVar("T")
+log = logging.getLogger("numscope")
 
 VIEW = "stats"
 RAW = "raw"  # without the derived columns
 EVERY = "every_row"  # as stored, with the steps that a later attempt ran again
 NEVER_NULL = ("step", "layer", "cls", "tensor", "dtype", "rank", "attempt", "ranks")
 NUM_READERS = 16  # threads that read from another storage: they mostly wait
-MAX_ROWS_PER_BYTE = 100  # a real run's rows take some bytes each; all alike, still a tenth of one
+MAX_ROWS_PER_BYTE = 10  # a real part has at most 3, of rows that are all alike: a row group of 16,384 takes 6 KB of the footer
 _TYPES = dict.fromkeys(("step", "ord", "rank", "attempt", "ranks", "calls", *COUNTS), "BIGINT")
 _TYPES |= dict.fromkeys(("layer", "cls", "tensor", "dtype"), "VARCHAR") | dict.fromkeys((*EXTREMA, "abs_sum"), "DOUBLE")
 _TYPES["time"] = "TIMESTAMP"
@@ -117,7 +119,10 @@ def frame_of(run: str | os.PathLike[str], sql: str = f"SELECT * FROM {VIEW} ORDE
         import pandas  # noqa: F401  # said here rather than by DuckDB, and before the folder is read
     except ImportError:
         raise UsageError("numscope.load: pandas is not installed. Install it: pip install 'numscope[runs]'.") from None
-    frame: pandas.DataFrame = reading(find_run(run, "run"), lambda connection: _execute(connection, sql).df())
+    found = find_run(run, "run")
+    for problem in found.problems:
+        log.warning("numscope.load: %s", problem)
+    frame: pandas.DataFrame = reading(found, lambda connection: _execute(connection, sql).df())
     return frame
 
 
@@ -217,7 +222,8 @@ def _check_rows(run: Run, connection: DuckDBPyConnection) -> None:
 
 def _execute(connection: DuckDBPyConnection, sql: str) -> DuckDBPyConnection:
     duckdb = _duckdb()
-    statements = connection.extract_statements(sql)
+    is_text = sql.isascii() or sql.encode(errors="replace").decode() == sql
+    statements = connection.extract_statements(sql) if is_text else ()
     if len(statements) != 1 or statements[0].type not in (duckdb.StatementType.SELECT, duckdb.StatementType.EXPLAIN):
         raise UsageError(f"SQL: got {sql!r}, expected one SELECT over the view {VIEW}: a run is read, never changed.")
     return connection.execute(statements[0])

@@ -22,13 +22,15 @@ from numscope.distributed import agree
 from numscope.probe import dynamo, keras
 from numscope.probe import optimizer as optimizer_probe
 from numscope.probe.calls import in_backward
-from numscope.probe.hook import put
-from numscope.probe.living import Living
-from numscope.probe.module import can_be_hooked
+from numscope.probe.hook import can_be_hooked, put
+from numscope.probe.living import Beside, Living
 from numscope.probe.naming import peel, qualified_names
 from numscope.probe.optimizers import ids_of
+from numscope.probe.rehearsal import is_rehearsal
 from numscope.records.errors import STOPS, AbortAfter, UsageError
+from numscope.records.faults import ours, suppress
 from numscope.replay import fork, outside
+from numscope.scope import open_scopes
 from numscope.scope import scope as scopes
 from numscope.scope.coverage import Coverage
 from numscope.scope.tensors import TensorWatch
@@ -81,8 +83,8 @@ class AutoWatch(optimizer_probe.StepListener):
         self.elsewhere: list[tuple[str, ...]] = []  # sections that do not select what a script hands in by itself, a tuple each
         self._checks_selection = False  # until the first optimizer steps
         self._searches = False  # it looks for models by what optimizers step
-        self._known: weakref.WeakKeyDictionary[Optimizer, tuple[int, int]] = weakref.WeakKeyDictionary()
-        self._strange: weakref.WeakKeyDictionary[Optimizer, int] = weakref.WeakKeyDictionary()  # and how often
+        self._known: Beside[Optimizer, tuple[int, int]] = Beside()
+        self._strange: Beside[Optimizer, int] = Beside()  # and how often
         self._tensors: TensorWatch | None = None
         self.scopes: Living[scopes.Scope] = Living()
         self.num_calls = 0  # of any module, as far as torch tells of them
@@ -103,7 +105,7 @@ class AutoWatch(optimizer_probe.StepListener):
             optimizer_probe.listen(self)
         self.look(True)
         if self.options.on_nonfinite is not None and not self.options.trace:
-            self._tensors = TensorWatch(self._watch_tensors, scopes.live)
+            self._tensors = TensorWatch(self._watch_tensors, open_scopes.live)
             optimizer_probe.listen(self._tensors)
         return self
 
@@ -125,7 +127,7 @@ class AutoWatch(optimizer_probe.StepListener):
         elif not on and self._hook is not None:
             self._hook()
             dynamo.unlisten(self)
-            with contextlib.suppress(ValueError):  # the script has set its own filters
+            with suppress(ValueError):  # the script has set its own filters
                 warnings.filters.remove(self._quiet)  # type: ignore[attr-defined]
             self._hook = None
 
@@ -216,13 +218,13 @@ class AutoWatch(optimizer_probe.StepListener):
                 self.coverage.not_watched(what, "its tensors have no values there")
             return
         self.num_calls += 1
-        if any(s.active for s in scopes.live()) or module in self._seen or in_backward() or keras.has_no_values(args):
+        if any(s.active for s in open_scopes.live()) or module in self._seen or in_backward():
+            return
+        if optimizer_probe.is_paused() or is_rehearsal() or keras.has_no_values(args):
             return
         try:
             self._attach(module, args, before)
-        except (*STOPS, AbortAfter, UsageError):  # of a scope that this one takes the place of; of the configuration
-            raise
-        except Exception as error:
+        except ours(but=(*STOPS, AbortAfter, UsageError)) as error:  # of a scope that this one takes the place of; of the configuration
             self._seen.update(module.modules())  # nor its parts, which it calls
             self.coverage.not_watched(type(module).__name__, f"{type(error).__name__}: {error}")
             log.error("numscope can't watch %s: %s: %s", type(module).__name__, type(error).__name__, error)
@@ -230,7 +232,7 @@ class AutoWatch(optimizer_probe.StepListener):
     def _watch_tensors(self, model: nn.Module) -> scopes.Scope | None:
         try:
             scope = scopes.Scope(model, self.options, called=False)
-        except Exception as error:
+        except ours() as error:
             self.coverage.not_watched("an optimizer's tensors", f"{type(error).__name__}: {error}")
             return None
         self.scopes.add(scope)
@@ -256,7 +258,7 @@ class AutoWatch(optimizer_probe.StepListener):
             module = whole
             inner = peel(whole)
             before = True  # the call on its way is of a part
-        known = (*self.scopes, *scopes.live())  # also what the script watches by itself
+        known = (*self.scopes, *open_scopes.live())  # also what the script watches by itself
         owners = [s for s in known if s.owns(inner)]
         for owner in owners:
             self.coverage.add(owner)

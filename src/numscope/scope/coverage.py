@@ -7,6 +7,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from numscope.probe.living import Living
+from numscope.records.places import place
+from numscope.records.words import escape
 
 if TYPE_CHECKING:
     from numscope.records.finding import Finding
@@ -20,6 +22,8 @@ class Watched:
     Args:
         models: names of their classes.
         steps: training steps, of the model that made the most.
+        steps_of: training steps by model; of models that had the same name one after the other, of the one that made the most.
+        without_gradients: where calls without gradients gave bad results.
         tensors: observations of tensors by detection.
         findings: their headlines.
         contained: how many contained notes.
@@ -43,6 +47,8 @@ class Watched:
     gaps: list[str] = field(default_factory=list)
     rank: int = 0
     world_size: int = 1
+    steps_of: dict[str, int] = field(default_factory=dict)
+    without_gradients: list[str] = field(default_factory=list)
 
 
 class Coverage:
@@ -55,6 +61,7 @@ class Coverage:
         self._scopes: Living[Scope] = Living()
         self._gone = Watched()  # of those that have gone with their models
         self._findings: list[Finding] = []  # theirs
+        self._gone_steps = 0  # theirs together
         self._skipped: set[int] = set()
         self._gaps: dict[str, None] = {}
         self._place = (0, 1)  # rank, world size
@@ -77,6 +84,11 @@ class Coverage:
         """Of all models, a model at a time."""
         return [*self._findings, *(finding for scope in self._scopes for finding in scope.findings)]
 
+    @property
+    def num_steps(self) -> int:
+        """Training steps that have ended, of all models together."""
+        return self._gone_steps + sum(scope.num_steps for scope in self._scopes)
+
     def watched(self) -> Watched:
         """The counts so far."""
         found, skipped = copy.deepcopy(self._gone), set(self._skipped)
@@ -91,15 +103,16 @@ class Coverage:
     def _inherit(self, scope: Scope) -> None:
         _count(scope, self._gone, self._skipped)
         self._findings += scope.findings
+        self._gone_steps += scope.num_steps
 
 
 def _count(scope: Scope, into: Watched, skipped: set[int]) -> None:
-    from numscope.probe.naming import class_name
-
-    name, inspector = class_name(scope.model), scope.inspector
+    name, inspector = scope.numbering.name, scope.inspector
     detecting = scope.options.on_nonfinite is not None and not scope.options.trace
     into.models += [name] if name not in into.models else []
-    into.steps = max(into.steps, scope.num_steps)
+    into.steps_of[name] = max(into.steps_of.get(name, 0), scope.num_steps)
+    into.steps = max(into.steps_of.values())
+    into.without_gradients += [where for note in scope.without_gradients if (where := _where(note)) not in into.without_gradients]
     into.tensors += scope.num_tensors
     into.contained += len(scope.contained)
     into.alerts += [one for one in scope.alerting.words if one not in into.alerts]
@@ -110,6 +123,12 @@ def _count(scope: Scope, into: Watched, skipped: set[int]) -> None:
     gaps = [f"{name}: numscope failed and left it alone: {fault}" for fault in faults]
     if detecting and scope.could_train and not (scope.has_trained or faults):
         gaps.append(f"backward of {name}: none was called on its outputs")
-    if scope.has_trained and scope.misses_gradients:
-        gaps.append(f"gradients within compiled graphs of {name}, but for those of its weights: torch shows them from 2.11 on")
+    gaps += scope.gaps
     into.gaps += [gap for gap in gaps if gap not in into.gaps]
+
+
+def _where(note: Finding) -> str:
+    culprit = note.culprit
+    if culprit is None:
+        return escape(f"{note.kind.value} in {note.model or note.site} without gradients")
+    return escape(f"{note.kind.value} without gradients: {culprit.op} at {place(culprit.file, culprit.line)}")

@@ -27,9 +27,12 @@ def last_line(own: Watched, children: Sequence[Watched], why_nothing: str) -> st
 
 def _part(processes: Sequence[Watched], where: str = "") -> str:
     models = list(dict.fromkeys(name for one in processes for name in one.models))
+    own_steps = processes[0].steps_of if len(processes) == 1 else {}
+    if differ := len({number for number in own_steps.values() if number}) > 1:  # models that train side by side are told apart
+        models = [f"{name} ({count(own_steps[name], 'step')})" for name in models]
     steps = [one.steps for one in processes]
     most = f"up to {count(max(steps), 'step')}" if len(set(steps)) > 1 else count(steps[0], "step")
-    facts = [few(models, _MAX_NAMES) + where, f"{most} each" if len(processes) > 1 else most]
+    facts = [few(models, _MAX_NAMES) + where, *([] if differ else [f"{most} each" if len(processes) > 1 else most])]
     tensors = sum(one.tensors for one in processes)
     num_alerts = len({alert for one in processes for alert in one.alerts}) + sum(one.more_alerts for one in processes)
     alerts = [count(num_alerts, "alert")] if num_alerts else []
@@ -37,9 +40,8 @@ def _part(processes: Sequence[Watched], where: str = "") -> str:
         return f"{', '.join(facts)}: {', '.join(['detection was off', *alerts])}"
     findings = {headline for one in processes for headline in one.findings}  # ranks that train together share theirs
     outcome = [count(len(findings), "finding") if findings else "no finding", *alerts]
-    for number, what in (
-        (sum(one.contained for one in processes), "contained note"),
-        (max(one.skipped for one in processes), "skipped step"),
-    ):
-        outcome += [count(number, what)] if number else []
+    notes, skipped = sum(one.contained for one in processes), max(one.skipped for one in processes)
+    unused = list(dict.fromkeys(place for one in processes for place in one.without_gradients))
+    outcome += [count(notes, "contained note") + (f" ({few(unused, 1)})" if unused else "")] if notes else []
+    outcome += [count(skipped, "skipped step")] if skipped else []
     return f"{', '.join([*facts, count(tensors, 'tensor')])}: {', '.join(outcome)}"

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import contextlib
 import logging
 import sys
+import threading
 import traceback
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
@@ -23,24 +23,25 @@ from numscope.detect.detection import Detection
 from numscope.detect.history import History
 from numscope.detect.journal import Journal
 from numscope.distributed.agree import rank
-from numscope.probe import compiled
 from numscope.probe import optimizer as optimizer_probe
 from numscope.probe.dynamo import drop_graphs, prepare_dynamo, release_dynamo
 from numscope.probe.entry import Entry, Leaves
 from numscope.probe.hook import owned_by
-from numscope.probe.living import Living
 from numscope.probe.module import ModuleProbe
 from numscope.probe.naming import class_name, peel
 from numscope.probe.step import Step
 from numscope.records.alert import Alert
 from numscope.records.errors import STOPS, AbortAfter
+from numscope.records.faults import ours, suppress
 from numscope.records.finding import Finding
 from numscope.records.markup import BAD, Markup, element
 from numscope.records.words import count, without_passwords
-from numscope.report import page
 from numscope.report.delivery import Delivery
+from numscope.report.ending import at_end
 from numscope.scope import signals
 from numscope.scope.alerting import Alerting
+from numscope.scope.numbering import Numbering
+from numscope.scope.open_scopes import closed, end_all, live, opened, write_all
 from numscope.storage.spool import spooled
 
 if TYPE_CHECKING:
@@ -53,15 +54,15 @@ log = logging.getLogger("numscope")
 
 _ASKED_FOR = (*STOPS, AbortAfter)
 
-_live: Living[Scope] = Living()
-
 
 class Scope:
     """What ``watch`` returns: the watch on one model, until ``close``. The model keeps it alive, and it ends with the model.
 
     Attributes:
+        numbering: tells the model's name.
         batch: outermost calls so far.
         closed: nothing is watched any more.
+        ends_by_itself: with the process, if nobody closes it before.
         heirs: called with the scope when it is deleted; they take over what it has found.
         fault: the internal error that ended the watch early, or "".
         inspector: collects the statistics that ``config`` asks for; None without.
@@ -82,10 +83,13 @@ class Scope:
         self.options = options
         self.batch = 0
         self.closed = False
+        self.ends_by_itself = False
+        at_end(end_all)
         self.heirs: list[Callable[[Scope], None]] = []
         self.inspector: Inspector | None = None
         self.fault = ""
         self._model = peel(model)
+        self.numbering: Numbering = Numbering(class_name(self._model), [scope.numbering for scope in live()], self._renamed)
         first = options.first_step if recorder is None else recorder.first_step
         self._steps = Step(self._model, first, self._steps_failed, optimizer=optimizer, explicit=explicit)
         detecting = options.detecting
@@ -96,7 +100,7 @@ class Scope:
         if address is not None:
             options = replace(options, log_dir=spooled(address, rank()))
         self._delivery = Delivery(
-            options.json, options.log_dir, class_name(self._model), rank(),
+            options.json, options.log_dir, self.numbering.name, rank(),
             sarif=options.sarif, meanings={name: rule.meaning for name, rule in RULES.items()}, detecting=calls_matter,
             shown_as=None if address is None else without_passwords(address),
         )  # fmt: skip
@@ -133,12 +137,12 @@ class Scope:
         if self._detection is not None and self.alerting.plan.mode != "off":
             subject = Subject(self._model, model, self._probe, self._steps, self._detection.ranks, self._detection.evidence.journal)
             self._checker = Checker(subject, self.alerting.desk.post, CHECKS, self.alerting.plan.rules)
-        _live.add(self)
+        opened(self)
         if self._delivery.has_files or self.inspector is not None or options.loggers:
-            signals.listen(_write_all)
+            signals.listen(write_all)
 
     def __del__(self) -> None:
-        with contextlib.suppress(Exception):  # it may be the interpreter's end, or a scope that was never made whole
+        with suppress(Exception):  # it may be the interpreter's end, or a scope that was never made whole
             if not self.closed:  # no step is at work
                 self._end()
             elif self.inspector is not None:
@@ -157,6 +161,11 @@ class Scope:
     def contained(self) -> list[Finding]:
         """Non-finite values that did not spread, one note per site."""
         return [] if self._detection is None else self._detection.judge.contained
+
+    @property
+    def without_gradients(self) -> list[Finding]:
+        """Bad results of calls without gradients, each slot's last one; among ``contained`` is each slot's first."""
+        return [] if self._detection is None else self._detection.judge.evaluations.notes
 
     @property
     def alerts(self) -> list[Alert]:
@@ -194,9 +203,9 @@ class Scope:
         return self._detection is not None and self._detection.had_graph
 
     @property
-    def misses_gradients(self) -> bool:
-        """Whether gradients inside compiled graphs are not seen, as before torch 2.11."""
-        return self._probe.in_graphs and not compiled.GRADIENTS
+    def gaps(self) -> list[str]:
+        """What was not watched of the model, and around it."""
+        return [] if self._detection is None else self._detection.gaps
 
     @property
     def num_tensors(self) -> int:
@@ -244,6 +253,20 @@ class Scope:
         finally:
             self._end()
 
+    def write(self) -> None:
+        """Write the files without a judgment: the process may be gone the next moment."""
+        self.alerting.close(stops=False)
+        self._delivery.write(self.findings, self.contained, self.events, self.num_steps, self.batch, ended=False)
+        self._write_history()
+        if self.inspector is not None:
+            self.inspector.recorder.close()
+        self.alerting.end()
+
+    @property
+    def is_in_other_thread(self) -> bool:
+        """Whether a thread that still runs has used the model last, and it is not this one."""
+        return self._steps.thread != threading.get_ident() and any(t.ident == self._steps.thread for t in threading.enumerate())
+
     def abandon(self) -> None:
         """Remove every hook without judging or writing: in a forked child, the watch belongs to the parent."""
         if self.inspector is not None:
@@ -263,7 +286,7 @@ class Scope:
         told += [count(len(self.contained), "contained note")] if self.contained else []
         told += [count(len(self.alerts), "alert")] if self.alerts else []
         told += [count(len(self.events), "skipped step")] if self.events else []
-        title = element("p", element("b", f"Scope of {class_name(self._model)}"), f" ({state}): {', '.join(told)}")
+        title = element("p", element("b", f"Scope of {self.numbering.name}"), f" ({state}): {', '.join(told)}")
         fault = [element("p", self.fault, style=BAD)] if self.fault else []
         shown = [Markup(finding._repr_html_()) for finding in self.findings[:MOST_SHOWN]]
         shown += [Markup(element("p", element("b", "⚑ "), alert.line())) for alert in self.alerts[:MOST_SHOWN]]
@@ -313,7 +336,14 @@ class Scope:
 
     # ---- called by the module probe
 
+    def _renamed(self, name: str) -> None:
+        self._delivery.model = name
+        if self._detection is not None:
+            self._detection.evidence.model = name
+
     def enter(self, module: nn.Module, entry: Entry, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
+        if self.numbering.younger:
+            self.numbering.goes_on()
         if self._detection is not None:
             self._detection.enter(module, entry, self.batch, args, kwargs)
             if self._checker is not None:
@@ -357,7 +387,7 @@ class Scope:
         self.alerting.release()
         self._write_files()
         text = "".join(traceback.format_exception(error))
-        log.error("numscope is off for %s: %s\n%s", class_name(self._model), self.fault, text)
+        log.error("numscope is off for %s: %s\n%s", self.numbering.name, self.fault, text)
 
     def _steps_failed(self, error: Exception) -> None:
         self.failed(error)
@@ -377,54 +407,26 @@ class Scope:
 
     def _detach(self) -> None:
         self.closed = True
-        _live.discard(self)
+        closed(self)
         parts = [part for part in (self._checker, self._detection) if part is not None]
         for undo in (self._disown, self._probe.detach, *(part.detach for part in parts)):
             try:
                 undo()
-            except Exception as error:  # the rest must be undone all the same
+            except ours() as error:  # the rest must be undone all the same
                 log.debug("while numscope went: %s: %s", type(error).__name__, error)
         if self._probe.in_graphs:
             drop_graphs()
-        if not _live:
+        if not live():
             release_dynamo()
             signals.unlisten()
 
     def _write_files(self) -> None:
         try:
             self._delivery.close(self.findings, self.contained, self.events, self.num_steps, self.batch)
-        except Exception as error:
+        except ours() as error:
             log.error("numscope could not write its files: %s: %s", type(error).__name__, error)
         self._write_history()
 
     def _write_history(self) -> None:
         if self._detection is not None and self._detection.evidence.history is not None:
             self._detection.evidence.history.write()
-
-
-def _write_all() -> None:
-    """The process is being ended: what is known goes into the files, without a judgment."""
-    for scope in live():
-        with contextlib.suppress(Exception):  # the other scopes' files
-            scope.alerting.close(stops=False)
-            scope._delivery.write(scope.findings, scope.contained, scope.events, scope.num_steps, scope.batch, ended=False)
-            scope._write_history()
-            if scope.inspector is not None:
-                scope.inspector.recorder.close()
-            scope.alerting.end()
-
-
-def _end_all() -> None:
-    """The interpreter ends, and nobody has closed these, whose files are to be whole."""
-    for scope in live():
-        if scope.findings:
-            with contextlib.suppress(Exception):
-                scope._end()
-
-
-def live() -> tuple[Scope, ...]:
-    """The open scopes of this process, in the order of their start."""
-    return tuple(_live)
-
-
-page.first(_end_all)

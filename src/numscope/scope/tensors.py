@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import weakref
 from collections.abc import Callable, Sequence
 
 from torch import Tensor, nn
@@ -10,6 +9,7 @@ from torch.optim import Optimizer
 
 from numscope.probe import optimizer as optimizer_probe
 from numscope.probe.calls import in_backward
+from numscope.probe.living import Beside
 from numscope.replay import outside
 from numscope.scope.scope import Scope
 
@@ -41,7 +41,7 @@ class TensorWatch(optimizer_probe.StepListener):
     def __init__(self, watch: Callable[[nn.Module], Scope | None], live: Callable[[], Sequence[Scope]]) -> None:
         self._watch = watch
         self._live = live
-        self._optimizers: weakref.WeakKeyDictionary[Optimizer, Tensors | None] = weakref.WeakKeyDictionary()  # and what stands for it
+        self._optimizers: Beside[Optimizer, Tensors | None] = Beside()  # and what stands for it
         self._without_optimizer: Tensors | None = None
 
     def close(self) -> None:

@@ -10,11 +10,12 @@ from torch import nn
 from torch.optim import Optimizer
 
 from numscope.config.options import WatchOptions
-from numscope.probe.module import can_be_hooked
+from numscope.probe.hook import can_be_hooked
 from numscope.probe.naming import class_name, peel
 from numscope.records.errors import UsageError
 from numscope.replay import fork
-from numscope.scope.scope import Scope, live
+from numscope.scope.open_scopes import live
+from numscope.scope.scope import Scope
 
 log = logging.getLogger("numscope")
 
@@ -22,7 +23,8 @@ replaces = False  # a watch takes the place of an earlier one of the same model:
 
 
 def watch(model: nn.Module, *, optimizer: Optimizer | None = None, **options: Any) -> Scope:
-    """Watch a model until ``close``: find the first bad number of each step, its operation and its line; collect statistics by ``config``.
+    """Watch a model until ``close``, or until the process ends: find the first bad number of each step, its operation and its line; collect
+    statistics by ``config``.
 
     Args:
         model: any module; wrappers (DDP, DataParallel, FSDP2, torch.compile) are seen through.
@@ -47,7 +49,9 @@ def watch(model: nn.Module, *, optimizer: Optimizer | None = None, **options: An
             scope.close()
     if any(scope.model is peel(model) for scope in live()):
         log.warning("watch: this %s is watched already, and both watches stay. Close the first one: scope.close().", class_name(model))
-    return Scope(model, WatchOptions.of(**options), optimizer=optimizer)
+    scope = Scope(model, WatchOptions.of(**options), optimizer=optimizer)
+    scope.ends_by_itself = True
+    return scope
 
 
 def _leave_parent() -> None:

@@ -9,6 +9,7 @@ from typing import TextIO
 
 from numscope.records.alert import Alert
 from numscope.records.errors import UsageError
+from numscope.records.faults import ours
 from numscope.records.files import may_come_back
 from numscope.records.words import escape
 
@@ -59,7 +60,7 @@ class DebugLog:
         body = "\n    ".join(map(escape, text.rstrip("\n").expandtabs(4).split("\n")))
         try:
             self._file.write(f"{stamp},{int(now % 1 * 1000):03d} - {logging.getLevelName(level)} - {body}\n")
-        except OSError as error:  # a full disk may have room again
+        except ours(OSError) as error:  # a full disk may have room again
             if not self._lost:
                 log.error("numscope can't write its debug log: %s", error)
             self._lost = True
@@ -70,7 +71,7 @@ class DebugLog:
         if file is not None:
             try:
                 file.close()
-            except OSError as error:
+            except ours(OSError) as error:
                 log.error("numscope could not end its debug log: %s: %s", type(error).__name__, error)
 
 
@@ -82,5 +83,5 @@ def open_to_append(path: str, log_dir: str | os.PathLike[str], buffering: int = 
     try:
         os.makedirs(os.path.dirname(path), exist_ok=True)
         return open(path, "a", buffering, encoding="utf-8", errors="backslashreplace", newline="\n")
-    except OSError as error:
+    except ours(OSError) as error:
         raise UsageError(f"log_dir: got {os.fspath(log_dir)!r}, expected a folder that can be written to: {error}.") from None

@@ -8,6 +8,7 @@ import sys
 from dataclasses import dataclass
 
 from numscope.records.errors import UsageError
+from numscope.records.faults import ours
 from numscope.records.words import nearest
 
 KINDS = ("mlflow", "tensorboard", "wandb")  # also the names of the packages and of numscope's extras
@@ -68,6 +69,6 @@ def _is_installed(package: str) -> bool:
         return sys.modules[package] is not None
     try:
         spec = importlib.util.find_spec(package)
-    except ValueError:
+    except ours(ValueError):
         return False
     return spec is not None and spec.origin is not None  # a folder that a library writes its runs to has no origin

@@ -23,7 +23,6 @@ PREFIX = "numscope/"
 MAX_BATCH = 1000  # metrics that a tracking server takes at once
 MAX_KEY = 250
 MAX_TAG = 5000
-SETTLE_S = 10.0
 _REFUSED = re.compile(r"[^\w.\- :]", re.ASCII)
 _BRACKETS = re.compile(r"\[([^\]]*)\]")
 
@@ -70,21 +69,20 @@ class MlflowSink(Sink):
         self._num_findings += 1
         self._tag("finding", escape(finding.headline()))
         file = f"numscope/finding-{self._num_findings}.txt"
-        self._outbox.put(lambda: self._with_run("log_text", report, file))
+        self._outbox.put_news(lambda: self._with_run("log_text", report, file))
 
     def settle(self) -> None:
-        self._outbox.drain(SETTLE_S)
+        self._outbox.settle()
 
     def close(self) -> None:
-        if self._is_ours:
-            self._outbox.put(lambda: self._with_run("set_terminated", "FAILED" if self._num_findings else "FINISHED"))
-        self._outbox.drain()
+        status = "FAILED" if self._num_findings else "FINISHED"
+        self._outbox.drain(last=(lambda: self._with_run("set_terminated", status)) if self._is_ours else None)
         if self._outbox.num_left_out:
             raise RuntimeError(f"the tracking server was too slow: {self._outbox.num_left_out} batches of metrics were left out")
 
     def _tag(self, name: str, text: str) -> None:
         self._find_active()
-        self._outbox.put(lambda: self._with_run("set_tag", metric_key(name), text[:MAX_TAG]))
+        self._outbox.put_news(lambda: self._with_run("set_tag", metric_key(name), text[:MAX_TAG]))
 
     def _find_active(self) -> None:
         """Choose the run, on the script's thread, which its active run belongs to. A script that has one has imported the library."""

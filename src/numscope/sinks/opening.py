@@ -11,6 +11,7 @@ from typing import Any
 
 from numscope.records.alert import Alert
 from numscope.records.errors import UsageError
+from numscope.records.faults import ours
 from numscope.records.files import may_come_back
 from numscope.records.finding import Finding
 from numscope.records.observation import Observation
@@ -78,7 +79,7 @@ def _open(sinks: list[tuple[str, Sink]], name: str, make: Callable[[], Sink | No
     """A disk that is full as the run starts costs the sink, not the run."""
     try:
         sink = make()
-    except (OSError, UsageError) as error:
+    except ours(OSError, UsageError) as error:
         if not may_come_back(error, was_there=False):
             raise
         log.say(f"{name} can't be written: {error} The run goes on without.", logging.WARNING)
@@ -124,7 +125,7 @@ def _parquet(log_dir: str | os.PathLike[str], rank: int, run: Mapping[str, Any],
 
     try:
         return ParquetSink(log_dir, rank, run)
-    except OSError as error:
+    except ours(OSError) as error:
         raise UsageError(f"log_dir: got {os.fspath(log_dir)!r}, expected a folder that can be written to: {error}.") from None
 
 
@@ -200,9 +201,9 @@ class GuardedSink:
             return
         try:
             method(*args)
-        except OSError as error:
+        except ours(OSError) as error:
             self._fail(error, may_come_back(error, was_there=True))
-        except Exception as error:  # whatever it is, also in the user's own logger: the run goes on
+        except ours() as error:  # whatever it is, also in the user's own logger: the run goes on
             self._fail(error, False)
 
     def _fail(self, error: Exception, tries_again: bool) -> None:

@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from itertools import accumulate, repeat
 from typing import Any
 
+from numscope.records.faults import ours
 from numscope.records.observation import COUNTS, EXTREMA, FIELDS, Histogram, Observation
 from numscope.sinks.parts import Parts, clear_remains
 from numscope.sinks.runfolder import FORMAT, RunFolder
@@ -102,7 +103,7 @@ class ParquetSink:
         held = len(self._fields) + self._held
         try:
             self._parts.write(self._table(), held)
-        except OSError as error:  # a full disk: the rows are kept for the next try
+        except ours(OSError) as error:  # a full disk: the rows are kept for the next try
             self._not_before = time.monotonic() + self._flush_s
             if held >= MOST_HELD * self._flush_cells:
                 self._clear()

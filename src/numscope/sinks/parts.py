@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import re
 import time
@@ -10,7 +9,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
+from numscope.records.faults import ours, suppress
 from numscope.records.files import replacing
+from numscope.sinks.seal import BLANK, KEY, seal
 
 SMALL_CELLS = 1 << 17  # a part with fewer numbers is merged with others
 NUM_MERGED = 32  # consecutive small parts become one
@@ -104,13 +105,13 @@ class Parts:
         while len(self._small) >= NUM_MERGED and self._small[-NUM_MERGED].level == self._small[-1].level:
             try:
                 self._merge(self._small[-NUM_MERGED:])
-            except OSError:  # a full disk: the part itself is written
+            except ours(OSError):  # a full disk: the part itself is written
                 break
 
     def finish(self) -> None:
         """Merge what is left of small parts: nobody writes more, and a thousand ranks' parts are opened by whoever reads."""
         if len(self._small) >= MANY_LEFT:
-            with contextlib.suppress(OSError):  # a full disk: the parts are written
+            with suppress(OSError):  # a full disk: the parts are written
                 self._merge(list(self._small))
 
     def _note(self, part: _Small) -> None:
@@ -140,8 +141,10 @@ class Parts:
         import pyarrow.parquet as pq
 
         os.makedirs(self._folder, exist_ok=True)  # it may have been lost
+        table = table.replace_schema_metadata({**(table.schema.metadata or {}), KEY: BLANK})
         with replacing(self._path(first, last)) as aside:
-            pq.write_table(table, aside, GROUP_ROWS, compression="zstd", use_dictionary=list(REPEATED))
+            pq.write_table(table, aside, GROUP_ROWS, compression="zstd", use_dictionary=list(REPEATED), write_page_checksum=True)
+            seal(aside)
 
     def _path(self, first: int, last: int) -> str:
         numbers = f"{first:06d}" if first == last else f"{first:06d}-{last:06d}"

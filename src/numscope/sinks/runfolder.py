@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from numscope.records.attempt import Attempt
+from numscope.records.faults import ours
 from numscope.records.files import read_json, write_atomically
 from numscope.records.words import without_passwords
 from numscope.version import __version__
@@ -84,7 +85,7 @@ def read_attempts(folder: str | os.PathLike[str]) -> list[dict[str, Any]]:
     try:
         attempts = read_json(os.path.join(folder, RUN_FILE))["attempts"]
         return [a for a in attempts if isinstance(a, dict) and isinstance(a.get("attempt"), int)]
-    except (OSError, ValueError, KeyError, TypeError):
+    except ours(OSError, ValueError, KeyError, TypeError):
         return []
 
 

@@ -108,6 +108,7 @@ class TensorBoardTo(Sink):
 
     def finding(self, finding: Finding, report: str) -> None:
         self._opened().finding(finding, report)
+        self.flush()
 
     def flush(self) -> None:
         if self._own is not None:  # the script's writer has its own times

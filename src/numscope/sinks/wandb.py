@@ -19,7 +19,6 @@ STEP = f"{PREFIX}step"
 TITLE = "numscope: "
 MAX_TITLE = 63
 NO_WAIT_S = 0.001  # 0 stands for a minute, in which alerts with the same title are dropped
-SETTLE_S = 10.0
 
 
 class WandbSink(Sink):
@@ -58,7 +57,7 @@ class WandbSink(Sink):
     def alert(self, alert: Alert) -> None:
         """Send it as one of the run's own alerts: by mail or Slack, as its owner has set it up."""
         title, text = f"{TITLE}{escape(alert.rule)}"[:MAX_TITLE], escape(alert.line())
-        self._do(lambda run: run.alert(title=title, text=text, level="WARN", wait_duration=NO_WAIT_S))
+        self._do(lambda run: run.alert(title=title, text=text, level="WARN", wait_duration=NO_WAIT_S), is_news=True)
 
     def finding(self, finding: Finding, report: str) -> None:
         """Send it as an alert of level ERROR with its report, and keep its headline in the run's summary."""
@@ -69,20 +68,19 @@ class WandbSink(Sink):
             run.alert(title=title, text=report, level="ERROR", wait_duration=NO_WAIT_S)
             run.summary[f"{PREFIX}finding"] = headline
 
-        self._do(send)
+        self._do(send, is_news=True)
 
     def settle(self) -> None:
         if self._own is not None:
-            self._own.drain(SETTLE_S)
+            self._own.settle()
 
     def close(self) -> None:
         if self._own is not None:
-            self._do(lambda run: run.finish(exit_code=min(self._num_findings, 1)))
-            self._own.drain()
+            self._own.drain(last=lambda: self._described(self._begun()).finish(exit_code=min(self._num_findings, 1)))
             if self._own.num_left_out:
                 raise RuntimeError(f"the service was too slow: {self._own.num_left_out} steps were left out")
 
-    def _do(self, work: Callable[[Any], object]) -> None:
+    def _do(self, work: Callable[[Any], object], is_news: bool = False) -> None:
         """Call it with the run: at once with the script's, which hands all to a process of its own; else on the outbox's thread."""
         if not self._is_chosen:  # not earlier: the script may be about to begin its own
             self._is_chosen = True
@@ -92,7 +90,7 @@ class WandbSink(Sink):
         if self._own is None:
             work(self._described(self._run))
         else:
-            self._own.put(lambda: work(self._described(self._begun())))
+            (self._own.put_news if is_news else self._own.put)(lambda: work(self._described(self._begun())))
 
     def _begun(self) -> Any:
         if self._run is None:

@@ -7,6 +7,7 @@ import re
 from typing import Any
 
 from numscope.records.errors import UsageError
+from numscope.records.faults import ours
 from numscope.records.words import without_passwords
 
 PROTOCOL = "numscope-run"  # by which DuckDB asks for a run's files in another storage
@@ -46,13 +47,13 @@ def connect(address: str, where: str) -> tuple[Any, str]:
         needed = " and ".join(filter(None, ("fsspec", package)))
         more = f"pip install 'numscope[remote]' {package or ''}".rstrip()
         raise UsageError(f"{where}: got {told!r}, which needs {needed}. Install: {more}.") from None
-    except ValueError:
+    except ours(ValueError):
         raise UsageError(f"{where}: got {told!r}, expected a kind of storage that fsspec knows, such as s3:// or gs://.") from None
     # A storage that is away is known as such soon: whoever asks tries again by himself.
     waits = {"config_kwargs": {"connect_timeout": 10, "read_timeout": 60, "retries": {"max_attempts": 2}}} if package == "s3fs" else {}
     try:
         files, root = url_to_fs(address.rstrip("/"), use_listings_cache=False, **waits)
-    except Exception as error:  # some ask the storage as they are made
+    except ours() as error:  # some ask the storage as they are made
         raise UsageError(f"{where}: got {told!r}, which could not be reached: {text_of(error)}") from None
     return files, str(root).rstrip("/")
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import atexit
 import contextlib
 import json
 import os
@@ -17,7 +16,9 @@ from typing import Any
 
 from numscope.records.attempt import RANKS
 from numscope.records.errors import UsageError
+from numscope.records.faults import ours
 from numscope.records.words import escape, without_passwords
+from numscope.report.ending import at_end
 from numscope.report.stderr import say
 from numscope.storage.address import is_address, is_shortened
 
@@ -54,6 +55,7 @@ def spooled(log_dir: str, rank: int) -> str:
     key = (log_dir.rstrip("/"), os.getpid())
     if key not in _spools:
         _spools[key] = _Spool(log_dir, rank)
+        at_end(finish)  # before the watch asks for its own end, which is to come first
     return _spools[key].folder
 
 
@@ -69,7 +71,7 @@ class _Spool:
             with contextlib.suppress(BrokenPipeError):  # it has ended, which its answer tells
                 self.process.stdin.write(address.encode() + b"\n")  # not among the words of a command, which others can see
                 self.process.stdin.flush()
-        except OSError as error:
+        except ours(OSError) as error:
             raise UsageError(
                 f"log_dir: got {self.address!r}, which is written by way of the folder for temporary files, where nothing can be: {error}. "
                 "Name another one by TMPDIR."
@@ -97,7 +99,7 @@ class _Spool:
             return {"down": f"no answer in {START_S:.0f} s" if not ready else "the process that sends files has ended"}
         try:
             answer: dict[str, Any] = json.loads(line)
-        except ValueError:  # something that Python loads as it starts has printed
+        except ours(ValueError):  # something that Python loads as it starts has printed
             answer = {"down": f"it says {line[:80].decode(errors='replace')!r}"}
         return answer
 
@@ -120,7 +122,7 @@ def is_pipe(number: int) -> bool:
     """Whether a file number is what another program reads to its end."""
     try:
         mode = os.fstat(number).st_mode
-    except OSError:  # closed
+    except ours(OSError):  # closed
         return False
     return stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode)
 
@@ -131,7 +133,3 @@ def finish() -> None:
         if owner == os.getpid():
             spool.finish()
     _spools.clear()
-
-
-# Registered with the import, which comes before any watch: exit handlers run backwards, so the watches have ended by then.
-atexit.register(finish)

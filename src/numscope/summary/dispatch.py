@@ -15,6 +15,7 @@ from torch.nn import Parameter
 from torch.utils._python_dispatch import _disable_current_modes
 
 from numscope.records.errors import UsageError
+from numscope.records.faults import ours
 from numscope.summary import extra_reference, native, places, reference
 from numscope.summary.extras import Layout
 from numscope.summary.places import Together, launch_waiting
@@ -62,7 +63,7 @@ def observe(tensor: Tensor, block: Tensor, block_address: int, row: int, groups:
                 threads = 1 if numel < _PARALLEL_NUMEL else _num_threads()
                 _native_observe(address_of(tensor), numel, code, block_address + row * ROW_BYTES, groups, threads)
                 return True
-        except (RuntimeError, ValueError):  # no memory to read: a functorch wrapper, a sparse layout, efficient zeros, a freed storage
+        except ours(RuntimeError, ValueError):  # no memory to read: a functorch wrapper, a sparse layout, efficient zeros, a freed storage
             pass
     return _observe_any(tensor, block, block_address, row, groups)
 
@@ -92,7 +93,7 @@ def observe_many(tensors: Sequence[Tensor], block: Tensor, block_address: int, r
                     if address or not numel:
                         packed += (address, numel, code, block_address + rows[i] * ROW_BYTES)
                         continue
-            except RuntimeError:
+            except ours(RuntimeError):
                 pass
         others.append(i)
     if packed and _native is not None:
@@ -124,7 +125,7 @@ def summarize(tensor: Tensor, groups: int = Groups.ALL) -> Summary:
             block = reference.empty_block(1, readable.device)
             _observe_plain(readable, block, block.data_ptr(), 0, groups)
             launch_waiting()
-        except (TypeError, RuntimeError) as error:  # RuntimeError: from operations that a kind of tensor lacks
+        except ours(TypeError, RuntimeError) as error:  # RuntimeError: from operations that a kind of tensor lacks
             raise UsageError(f"summarize: got {describe(tensor)}, expected a tensor whose elements can be read.") from error
         return Summary.from_row(block[0].tolist())
 
@@ -154,7 +155,7 @@ def observe_extras(tensor: Tensor, cells: Tensor, layout: Layout) -> bool:
             if known and tensor.is_contiguous() and not tensor.is_neg() and address_of(tensor):
                 _observe_extras_natively(tensor, cells, layout)
                 return True
-        except RuntimeError:  # no memory to read, as in ``observe``
+        except ours(RuntimeError):  # no memory to read, as in ``observe``
             pass
     return read(tensor, lambda readable: _observe_plain_extras(readable, cells, layout))
 
@@ -165,7 +166,7 @@ def read(tensor: Tensor, into: Callable[[Tensor], object]) -> bool:
         with torch._C.DisableTorchFunction(), _disable_current_modes(), torch.no_grad():
             into(plain(tensor))
         return True
-    except Exception as error:
+    except ours() as error:
         _log.debug("not read: %s: %s", describe(tensor), error)
         return False
 

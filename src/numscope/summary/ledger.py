@@ -19,6 +19,7 @@ from torch import Tensor
 from torch.nn import Parameter
 from torch.utils._python_dispatch import _disable_current_modes
 
+from numscope.records.faults import ours
 from numscope.records.finding import Numbers
 from numscope.records.observation import FIELDS
 from numscope.summary import dispatch, native
@@ -134,7 +135,7 @@ class Ledger:
                 return handle
             self._num_past -= 1  # its row stays empty
             return UNOBSERVED
-        except (RuntimeError, NotImplementedError):  # functorch wrappers, for example, hide even their shape
+        except ours(RuntimeError, NotImplementedError):  # functorch wrappers, for example, hide even their shape
             return UNOBSERVED
 
     def want(self, groups: Groups) -> None:
@@ -181,7 +182,7 @@ class Ledger:
                     continue
                 try:
                     device, shape = tensor.device, tensor.shape if whole is None else whole
-                except RuntimeError:  # a lazy parameter not yet made
+                except ours(RuntimeError):  # a lazy parameter not yet made
                     continue
                 block = self._block_of(device, len(tensors))
                 if block is None:
@@ -257,7 +258,7 @@ class Ledger:
                 block, row, _, _ = self._meta[handle]
                 try:
                     device, shape = tensor.device, tensor.shape
-                except RuntimeError:  # a nested tensor has no shape
+                except ours(RuntimeError):  # a nested tensor has no shape
                     continue
                 if block.device == device:
                     block.clear(row, 1)
@@ -298,6 +299,13 @@ class Ledger:
         for block in self._blocks.values():
             found += [block.handles[row] for row in block.bad()]
         return sorted(found)
+
+    def is_bad(self, handle: int) -> bool | None:
+        """Whether a row on the host has a nan or an inf; None for a row elsewhere. It waits for nothing. *Cost:* 1 µs."""
+        block, row, _, _ = self._meta[handle]
+        if block.device.type != "cpu":
+            return None
+        return any(struct.unpack("3d", ctypes.string_at(block.address + row * ROW_BYTES + 8, 24)))
 
     def row(self, handle: int) -> list[float]:
         """One row. Call ``read`` first."""
@@ -377,7 +385,7 @@ def _version(tensor: Tensor) -> int:
     """The tensor's version; -1 for an inference tensor, which has none and is therefore read each time."""
     try:
         return tensor._version
-    except RuntimeError:
+    except ours(RuntimeError):
         return -1
 
 

@@ -11,6 +11,8 @@ from typing import TypeVar
 
 import torch
 
+from numscope.records.faults import ours
+
 try:
     from numscope.summary import _native
 
@@ -57,13 +59,13 @@ if module is not None:
         *(_base.is_neg, _base.is_contiguous, _base.numel, _base.detach, _base.is_floating_point, _base.is_inference),
         _base._is_view,
         *(_C._is_torch_function_mode_enabled, _C._autograd._get_sequence_nr, _C._get_tracing_state, _C._get_dispatch_mode),
-        *(_C._TorchDispatchModeKey.PROXY, _C._current_graph_task_id, torch.is_grad_enabled),
+        *(_C._TorchDispatchModeKey.PROXY, _C._TorchDispatchModeKey.FAKE, _C._current_graph_task_id, torch.is_grad_enabled),
         *CODES,
     )
     try:
         module.know_stable(*_addresses(), *(torch.empty(0, dtype=dtype, device="cpu") for dtype in CODES))
         _knows_torch = True
-    except (OSError, AttributeError) as error:
+    except ours(OSError, AttributeError) as error:
         logging.getLogger("numscope").debug("torch's stable interface was not found: %s", error)
 
 T = TypeVar("T", bound=type)

@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 import torch
 from torch import Tensor
 
+from numscope.records.faults import ours
 from numscope.summary import reference
 from numscope.summary.native import CODES
 from numscope.summary.state import ROW_BYTES, Place
@@ -61,7 +62,7 @@ def launch_waiting() -> None:
         for (device, groups, _), found in waiting.items():
             try:
                 KERNELS[device.type](device)([place for place, _, _, _ in found], groups)
-            except Exception as error:  # triton is not installed, or there is no compiler; nothing has been written
+            except ours() as error:  # triton is not installed, or there is no compiler; nothing has been written
                 dtypes = {tensor.dtype for _, tensor, _, _ in found}
                 _log.warning("no kernel summarizes %s on %s, torch does: %s", ", ".join(sorted(map(str, dtypes))), device, error)
                 _refused.update((device.type, dtype) for dtype in dtypes)

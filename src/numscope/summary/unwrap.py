@@ -9,7 +9,10 @@ from torch import Tensor
 from torch.nn.parameter import is_lazy
 from torch.utils._python_dispatch import is_traceable_wrapper_subclass
 
+from numscope.records.faults import ours
+
 _MAX_NESTING = 8
+_functorch = torch._C._functorch
 
 
 class Unsummarizable(TypeError):
@@ -34,8 +37,7 @@ def plain(tensor: Tensor) -> Tensor:
             storage was freed.
     """
     for _ in range(_MAX_NESTING):
-        functorch = torch._C._functorch.is_functorch_wrapped_tensor(tensor)
-        if functorch or is_lazy(tensor) or tensor.device.type == "meta" or is_fake(tensor) or _is_quantized(tensor):
+        if is_wrapped(tensor) or is_lazy(tensor) or tensor.device.type == "meta" or is_fake(tensor) or _is_quantized(tensor):
             raise Unsummarizable(describe(tensor))
         if not torch._C._dispatch_keys(tensor).has(torch._C.DispatchKey.Python):
             tensor = tensor.detach()  # a subclass that only changes the type: its memory is an ordinary tensor's
@@ -70,6 +72,11 @@ def _inner(tensor: Any) -> Tensor:  # Any, since only some subclasses have these
     return inner
 
 
+def is_wrapped(tensor: Tensor) -> bool:
+    """Whether a transform of torch's has made it, such as vmap, or ``autograd.grad`` with ``is_grads_batched``: it has no memory."""
+    return bool(_functorch.is_functorch_wrapped_tensor(tensor) or _functorch.is_legacy_batchedtensor(tensor))
+
+
 def is_fake(tensor: Tensor) -> bool:
     return any(base.__name__ in ("FakeTensor", "FunctionalTensor") for base in type(tensor).__mro__)
 
@@ -89,12 +96,12 @@ def describe(tensor: object) -> str:
     try:
         with torch._C.DisableTorchFunction():
             return f"{_kind(tensor)} {str(tensor.dtype).removeprefix('torch.')}{_shape(tensor)}"
-    except Exception:  # an uninitialized parameter has no shape; others may lack more
+    except ours():  # an uninitialized parameter has no shape; others may lack more
         return f"{type(tensor).__name__} of unknown shape"
 
 
 def _kind(tensor: Tensor) -> str:
-    if torch._C._functorch.is_functorch_wrapped_tensor(tensor):
+    if is_wrapped(tensor):
         return "functorch tensor"
     if is_fake(tensor):
         return "fake tensor"

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 from torch.nn import Parameter
 
+from numscope.records.faults import ours
 from numscope.summary import native
 from numscope.summary.ledger import UNOBSERVED, Ledger
 from numscope.summary.state import Groups
@@ -40,7 +41,7 @@ def _stamp(parameter: Tensor) -> tuple[int, int]:
         return -1, 0
     try:
         return parameter._version, parameter.data_ptr()
-    except (RuntimeError, ValueError):
+    except ours(RuntimeError, ValueError):
         return -1, 0
 
 

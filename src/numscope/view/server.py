@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import socket
 import threading
@@ -14,6 +15,7 @@ from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import JSONResponse, PlainTextResponse, Response
 from starlette.routing import Route
+from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from numscope.page.comparison import comparison_of
 from numscope.page.document import LIBRARIES, STATIC, served
@@ -25,6 +27,8 @@ from numscope.view.shelf import Shelf
 KINDS = {".js": "text/javascript", ".css": "text/css"}
 AGAIN_S, AGAIN_TIMES = 5.0, 10  # a comparison is made again after so long, and after so many times as long as it took
 MOST_COMPARED = 4
+DEADLINE_S = 20.0  # for a request to arrive whole, from the connection's begin or its last answer on
+LEAST_RATE = 1024  # bytes a second that a client has to take of an answer
 
 
 class Comparer:
@@ -152,11 +156,47 @@ def listen(host: str, port: int, others: range) -> socket.socket:
     raise UsageError(f"{where}: {host}, port {port}: {failed.strerror}.")
 
 
+class Connection(H11Protocol):
+    """A connection that is closed where its client keeps the server waiting, for a request or for an answer to be taken."""
+
+    _ticking: asyncio.TimerHandle | None = None
+    _unsent = 0  # bytes, at the last look
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        super().connection_made(transport)
+        self._wait()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        if self._ticking is not None:
+            self._ticking.cancel()
+        super().connection_lost(exc)
+
+    def on_response_complete(self) -> None:
+        super().on_response_complete()
+        self._wait()
+
+    def _wait(self) -> None:
+        if self._ticking is not None:
+            self._ticking.cancel()
+        self._unsent = self.transport.get_write_buffer_size()
+        self._ticking = self.loop.call_later(DEADLINE_S, self._look)
+
+    def _look(self) -> None:
+        unsent = self.transport.get_write_buffer_size()
+        is_asked = self.cycle is not None and not self.cycle.response_complete
+        is_late = unsent + LEAST_RATE * DEADLINE_S > self._unsent > 0 if unsent else not is_asked
+        if is_late:
+            self.transport.abort()
+        else:
+            self._wait()
+
+
 def serve(shelf: Shelf, listening: socket.socket, token: str, names: frozenset[str], on_start: Callable[[], None]) -> None:
     """Serve until SIGINT or SIGTERM."""
     app = Guard(application(shelf), token, listening.getsockname()[1], names)
     config = uvicorn.Config(
         app,
+        http=Connection,
         log_config=None,
         access_log=False,
         lifespan="off",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import traceback
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 from torch import Tensor, nn
@@ -12,10 +13,11 @@ from torch.optim import Optimizer
 
 from numscope.alerts.checks.protocol import EVERY, FIRST, STRETCH, Check, Subject
 from numscope.probe import loop_calls
-from numscope.probe.calls import in_backward
+from numscope.probe.calls import guard, in_backward
 from numscope.probe.loop_calls import LoopCall
 from numscope.probe.step import Reader
 from numscope.records.alert import Alert
+from numscope.records.faults import ours
 
 OCCASIONS = ("begin", "enter", "leave", "before_backward", "before_step", "after_step", "skipped_step", "called", "end", "last")
 
@@ -126,7 +128,7 @@ class Checker(Reader):
     def _make(self, kind: type[Check], arguments: Mapping[str, Any]) -> None:
         try:
             self._checks.append(kind(self._subject, **arguments))
-        except Exception as error:
+        except ours() as error:
             _say(kind.name, error)
 
     def _sort(self) -> None:
@@ -143,21 +145,21 @@ class Checker(Reader):
             self.begin()
         self._subject.moment += 1
         for check in self._asked[occasion]:
-            try:
-                found = getattr(check, occasion)(*args)
-            except Exception as error:
-                self._checks.remove(check)
-                self._sort()
-                _say(check.name, error)
-                self._close(check)
-                continue
+            found: list[Alert] = []
+            guard(partial(self._fail, check), (), lambda: found.extend(getattr(check, occasion)(*args) or ()))  # noqa: B023
             if found:
                 self._post([alert for alert in found if alert.rule not in self._off])  # what it raises is meant for the script
+
+    def _fail(self, check: Check, error: Exception) -> None:
+        self._checks.remove(check)
+        self._sort()
+        _say(check.name, error)
+        self._close(check)
 
     def _close(self, check: Check) -> None:
         try:
             check.close()
-        except Exception as error:  # the others are closed all the same
+        except ours() as error:  # the others are closed all the same
             log.debug("as the check %r went: %s: %s", check.name, type(error).__name__, error)
 
 

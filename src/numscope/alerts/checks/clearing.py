@@ -12,6 +12,7 @@ from torch.optim import Optimizer
 from numscope.alerts.checks.protocol import NONE, Check, Subject
 from numscope.alerts.checks.where import UNKNOWN, Line, current_line
 from numscope.probe.calls import in_backward
+from numscope.probe.living import Beside
 from numscope.probe.optimizers import gradient_of
 from numscope.records.alert import Alert
 from numscope.summary.ledger import Ledger
@@ -46,9 +47,9 @@ class Clearing(Check):
 
     def __init__(self, subject: Subject) -> None:
         super().__init__(subject)
-        self._kept: weakref.WeakKeyDictionary[Optimizer, _Kept] = weakref.WeakKeyDictionary()
-        self._tracked: weakref.WeakKeyDictionary[Optimizer, list[weakref.ref[Any]]] = weakref.WeakKeyDictionary()
-        self._in_row: weakref.WeakKeyDictionary[Optimizer, int] = weakref.WeakKeyDictionary()
+        self._kept: Beside[Optimizer, _Kept] = Beside()
+        self._tracked: Beside[Optimizer, list[weakref.ref[Any]]] = Beside()
+        self._in_row: Beside[Optimizer, int] = Beside()
         self._ledger: Ledger | None = None
         self._rows: list[tuple[Optimizer, list[int]]] = []  # of gradients that were written since, until the step is over
         self._line: Line = UNKNOWN

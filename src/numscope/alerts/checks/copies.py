@@ -55,6 +55,7 @@ class CopiesOf:
         self._names = names
         self._places = Places(model, wrapper, lambda group: False)
         self._meshes: list[tuple[int, ...]] = []
+        self._is_stage: bool | None = None  # not yet asked
 
     @property
     def is_joined(self) -> bool:
@@ -73,7 +74,7 @@ class CopiesOf:
         groups = [g for g in self._places.default("data", at=(self._model, "activation")) if not isinstance(g, Copies)]
         if groups or self._places.known:
             return tuple(sorted({rank for group in groups for rank in members(group)})), False
-        return _world(), True
+        return self._world(), True
 
     def find(self) -> list[Shared]:
         """Everything that this rank has a copy of, by the ranks that have the others, in the same order on all of them."""
@@ -96,7 +97,7 @@ class CopiesOf:
     def _ranks_of(self, module: nn.Module, slot: str, tensor: Any, is_buffer: bool) -> list[tuple[int, ...]]:
         places = self._places
         if not places.known:
-            return [_world()]
+            return [*filter(None, [self._world()])]
         if is_buffer:
             ddp = places.ddp
             return [members(ddp.process_group)] if ddp is not None and not ddp.broadcast_buffers else []
@@ -112,6 +113,16 @@ class CopiesOf:
         # A mesh that splits other parameters, beside this one's own ranks: tensor parallelism, of which a plain norm knows nothing.
         beside = [ranks for ranks in self._meshes if all(len({*ranks} & {*each}) == 1 for each in own)]
         return [*dict.fromkeys([*found, *beside])]
+
+    def _world(self) -> tuple[int, ...]:
+        """All ranks, which may train one model together; of a pipeline's stage this one alone."""
+        import torch.distributed as dist  # loads more of it than torch does
+
+        from numscope.distributed.pipelines import stage_of
+
+        if self._is_stage is None:
+            self._is_stage = stage_of(self._model) is not None
+        return () if self._is_stage else tuple(range(dist.get_world_size()))
 
     def _find_meshes(self) -> list[tuple[int, ...]]:
         """The ranks of each axis of the parameters' meshes."""
@@ -130,12 +141,6 @@ class CopiesOf:
         if not names:
             return set()
         return {id(t) for name, t in (*ddp.module.named_parameters(), *ddp.module.named_buffers()) if name in names}
-
-
-def _world() -> tuple[int, ...]:
-    import torch.distributed as dist  # loads more of it than torch does
-
-    return tuple(range(dist.get_world_size()))
 
 
 def _state(module: nn.Module) -> Iterator[tuple[str, Tensor, bool]]:

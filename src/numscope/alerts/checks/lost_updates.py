@@ -6,13 +6,13 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
-from weakref import WeakKeyDictionary
 
 import torch
 from torch import Tensor
 from torch.optim import Optimizer
 
 from numscope.alerts.checks.protocol import MOST_NAMED, NONE, Check, Subject
+from numscope.probe.living import Beside
 from numscope.probe.naming import named_state
 from numscope.records.alert import Alert
 from numscope.summary.late import Late
@@ -63,7 +63,7 @@ class UpdatesLost(Check):
     def __init__(self, subject: Subject, share: float = SHARE, steps: int = STEPS) -> None:
         super().__init__(subject)
         self._share, self._steps = share, steps
-        self._rates: WeakKeyDictionary[Optimizer, list[Any]] = WeakKeyDictionary()
+        self._rates: Beside[Optimizer, list[Any]] = Beside()
         self._samples: list[_Sample] = []
         self._found: list[tuple[int, list[tuple[tuple[str, str], torch.dtype]], Late]] = []
         self._records: dict[tuple[str, str], _Record] = {}

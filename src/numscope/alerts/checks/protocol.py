@@ -16,7 +16,8 @@ from numscope.distributed.agree import Ranks, rank
 from numscope.probe.loop_calls import LoopCall
 from numscope.probe.module import ModuleProbe
 from numscope.probe.naming import named_state
-from numscope.probe.optimizers import Optimizers, trains
+from numscope.probe.nodes import trains
+from numscope.probe.optimizers import Optimizers
 from numscope.probe.step import Step
 from numscope.records.alert import Alert
 from numscope.records.words import few

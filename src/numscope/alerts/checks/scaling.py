@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import weakref
 from collections.abc import Iterable, Sequence
 from typing import Any
 
@@ -14,8 +13,9 @@ from numscope.alerts.checks.protocol import NONE, Check, Subject
 from numscope.alerts.checks.where import UNKNOWN, Line, current_line
 from numscope.probe import optimizer as optimizer_probe
 from numscope.probe.calls import in_backward
+from numscope.probe.living import Beside
 from numscope.probe.loop_calls import LoopCall
-from numscope.probe.optimizers import holds
+from numscope.probe.nodes import holds
 from numscope.records.alert import Alert
 
 CLIPPED = "clipped before unscaling"
@@ -38,7 +38,7 @@ class Scaling(Check):
         self._scaled: set[Any] = set()  # nodes of this step's graphs, of what a scaler has scaled
         self._is_scaled = False  # a backward of such a thing has reached the model in this step
         self._has_plain = False  # a backward of something else has
-        self._unscaled: weakref.WeakSet[Optimizer] = weakref.WeakSet()
+        self._unscaled: Beside[Optimizer, bool] = Beside()
         self._had_backward = True  # since the last step; before the first one nobody knows
         self._late = 0
         self._line: Line = UNKNOWN
@@ -52,7 +52,7 @@ class Scaling(Check):
         elif call.kind == "unscale":
             optimizer = call.given(0, "optimizer")
             if optimizer is not None:
-                self._unscaled.add(optimizer)
+                self._unscaled[optimizer] = True
         elif call.kind == "clip":
             return self._clips(call)
         return NONE

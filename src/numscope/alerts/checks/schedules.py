@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import weakref
 from collections.abc import Iterable, Sequence
 
 from torch import Tensor
@@ -12,6 +11,7 @@ from torch.optim.lr_scheduler import LRScheduler, ReduceLROnPlateau
 from numscope.alerts.checks.protocol import NONE, Check, Subject
 from numscope.alerts.checks.where import UNKNOWN, Line, current_line
 from numscope.probe.calls import in_backward
+from numscope.probe.living import Beside
 from numscope.probe.loop_calls import LoopCall
 from numscope.records.alert import Alert
 from numscope.records.heap import instances_of
@@ -47,8 +47,8 @@ class Schedules(Check):
 
     def __init__(self, subject: Subject) -> None:
         super().__init__(subject)
-        self._rhythms: weakref.WeakKeyDictionary[LRScheduler, _Rhythm] = weakref.WeakKeyDictionary()
-        self._rounds: weakref.WeakKeyDictionary[Optimizer, int] = weakref.WeakKeyDictionary()  # steps of an optimizer
+        self._rhythms: Beside[LRScheduler, _Rhythm] = Beside()
+        self._rounds: Beside[Optimizer, int] = Beside()  # steps of an optimizer
         self._said = False
 
     def called(self, call: LoopCall) -> Iterable[Alert]:

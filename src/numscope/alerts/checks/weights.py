@@ -13,8 +13,10 @@ from torch.optim import Optimizer
 from numscope.alerts.checks.protocol import EVERY, FIRST, NONE, Check, Subject, names_of
 from numscope.probe import optimizer as optimizer_probe
 from numscope.probe.calls import in_backward
+from numscope.probe.living import Beside
 from numscope.probe.optimizers import gradient_of, ids_known, living_optimizers
 from numscope.records.alert import Alert
+from numscope.records.faults import ours
 from numscope.records.site import Phase
 from numscope.records.words import count
 from numscope.summary.checksum import Checksums
@@ -330,7 +332,7 @@ class _Sums:
         for name, parameter in parameters.items():
             try:
                 part = plain(parameter)
-            except (Unsummarizable, RuntimeError):
+            except ours(Unsummarizable, RuntimeError):
                 continue
             if part.numel() and part.layout is torch.strided:
                 parts[name] = part
@@ -357,10 +359,10 @@ class _Stepping(optimizer_probe.StepListener):
     """The optimizers that step in this process, the model's or others."""
 
     def __init__(self) -> None:
-        self.seen: weakref.WeakSet[Optimizer] = weakref.WeakSet()
+        self.seen: Beside[Optimizer, bool] = Beside()
 
     def after_step(self, optimizer: Optimizer) -> None:
-        self.seen.add(optimizer)
+        self.seen[optimizer] = True
 
 
 def _holds_others(optimizers: Iterable[Optimizer], known: Iterable[nn.Parameter], left: Sequence[nn.Parameter]) -> Optimizer | None:

@@ -16,6 +16,8 @@ from numscope.records.alert import Alert
 
 NAME = "overflow ahead"
 WINDOW = 32  # steps
+_ADVICE = "Lower the learning rate, clip gradients, or normalize what this layer is given."
+_ADVICE_HALF = "Lower the learning rate, train in bfloat16, or compute this layer in float32 (numscope.high_precision)."
 SEEN = (Kind.OUTPUT, Kind.MATRIX, Kind.VECTOR)  # gradients under a GradScaler overflow now and then, as they should
 
 
@@ -53,7 +55,7 @@ def overflow_ahead(board: Board, settings: dict[str, Any]) -> Iterator[Alert]:
             end_of_range,
             f"the largest element, {now:.3g}, grows by {2 ** (10 * float(slope[i])) - 1:.0%} in 10 steps: it leaves {place.dtype} "
             f"({end_of_range:.5g}) in about {far} steps, {soon} at the earliest.",
-            "Lower the learning rate, train in bfloat16, or compute this layer in float32 (numscope.high_precision).",
+            _ADVICE_HALF if place.dtype == "float16" else _ADVICE,
             {"bits_a_step": round(float(slope[i]), 4), "error": round(float(error[i]), 4), "steps_left": far},
         )
 

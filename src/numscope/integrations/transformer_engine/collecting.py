@@ -23,6 +23,7 @@ from numscope.inspect.tally import Seen, Tally
 from numscope.integrations.transformer_engine.settings import FeatureSettings, settings_of
 from numscope.plugins import guarded as plugins
 from numscope.records.errors import NonFiniteError
+from numscope.records.faults import ours
 from numscope.records.finding import Finding, Kind
 from numscope.records.layer import Layer
 from numscope.records.site import Phase
@@ -118,7 +119,7 @@ class Collector:
             whole = _plain(tensor)
             if whole is not None:
                 self._see(feature, layer, name, whole, wanted, step, group)
-        except Exception as error:
+        except ours() as error:
             self._fail(error)
 
     def _see(self, feature: str, layer: str, name: str, tensor: Tensor, wanted: FeatureSettings, step: int, group: Any) -> None:
@@ -153,7 +154,7 @@ class Collector:
             self._step(groups)
         except NonFiniteError:
             raise
-        except Exception as error:
+        except ours() as error:
             self._fail(error)
 
     def close(self) -> None:
@@ -163,7 +164,7 @@ class Collector:
                 shown.group = None  # others may be elsewhere
             try:
                 self._step({})
-            except Exception as error:
+            except ours() as error:
                 log.error("at the end: %s: %s", type(error).__name__, error)
         self._delivery.close(self.findings, (), (), self._num_steps, 0)
         self.recorder.close()
@@ -198,7 +199,7 @@ class Collector:
             try:
                 seen = self._sites.read()
                 return {key: seen[shown.index] for key, shown in self._shown.items() if shown.index in seen}
-            except Exception as error:
+            except ours() as error:
                 self._fail(error)
         return {}
 

@@ -2,13 +2,23 @@
 
 from __future__ import annotations
 
-from numscope.records.finding import Reason
-from numscope.replay.reasons.case import Case, Range, Verdict, attribute, explains, number, of, overflow
+import math
+
+from numscope.records.finding import Operand, Reason
+from numscope.replay.reasons.case import Case, Range, Verdict, explains, in_float32, number, of, overflow
 
 
-@explains("mul", "multiply", "addcmul")
+@explains("addcmul")
+def _added_product(case: Case) -> Verdict | None:
+    a, b, value = case.operand("tensor1"), case.operand("tensor2", "tensors2"), case.optional("value") or Range.of_value(1.0)
+    product = f"|{number(a.abs_max)} × {number(b.abs_max)}|" if a.abs_max != b.abs_max else f"the square of {number(a.abs_max)}"
+    scaled = f"{number(abs(value.high))} × " if value.high != 1 else ""
+    return overflow(case, f"Largest |self| {number(case.operand('self').abs_max)} + {scaled}{product}")
+
+
+@explains("mul", "multiply")
 def _product(case: Case) -> Verdict | None:
-    a, b = case.operand("self", "tensor1"), case.operand("other", "tensor2", "scalar", "scalars", "tensors2")
+    a, b = case.operand("self"), case.operand("other", "scalar", "scalars")
     return overflow(case, f"Largest |self| {number(a.abs_max)} × |other| {number(b.abs_max)}")
 
 
@@ -17,11 +27,31 @@ def _power(case: Case) -> Verdict | None:
     base, exponent = case.operand("self"), case.optional("exponent") or Range.of_value(2.0)
     if exponent.low < 0 and base.num_zero:
         detail = f"{of(base.num_zero, base.numel, 'bases')} 0, raised to {number(exponent.low)}."
-        return Reason.DIVISION_BY_ZERO, detail, "Add a small eps to the base or clamp it away from 0."
+        return Reason.DIVISION_BY_ZERO, detail, floored(case, base, exponent)
     if case.has_nan and base.low < 0:
         detail = f"Smallest base {number(base.low)} < 0 with exponent {number(exponent.high)}, which is not an integer."
-        return Reason.DOMAIN, detail, "Clamp the base to >= 0, or raise its magnitude and restore the sign."
-    return overflow(case, f"Largest |base| {number(base.abs_max)} to the power {number(exponent.high)}")
+        return Reason.DOMAIN, detail, f"{floored(case, base, exponent)} Or raise its magnitude and restore the sign."
+    verdict = overflow(case, f"Largest |base| {number(base.abs_max)} to the power {number(exponent.high)}")
+    if verdict is None or exponent.high <= 1:
+        return verdict
+    most = 10.0 ** math.floor(math.log10(case.limit) / exponent.high)
+    return verdict[0], verdict[1], f"{verdict[2]} A base within {most:g} stays in range: x.clamp({-most:g}, {most:g})."
+
+
+def floored(case: Case, base: Range, exponent: Range) -> str:
+    """Advice for a base that is 0 or negative; the bound keeps the power and its derivative in range."""
+    return f"Keep the base away from 0: {_away('x', case.eps(max(1 - exponent.low, 1.0)), base, case)} ** p."
+
+
+def away_from_zero(case: Case, divisor: Range) -> str:
+    """Advice for a divisor that is 0."""
+    return f"Keep the divisor away from 0: x / {_away('y', case.eps(2.0), divisor, case)}."
+
+
+def _away(name: str, least: str, x: Range, case: Case) -> str:
+    if case.op not in ("pow", "square") and x.low < 0:  # its sign counts
+        return f"torch.where({name}.abs() < {least}, {least}, {case.wide(name)})"
+    return f"{case.wide(name)}.clamp_min({least})"
 
 
 @explains("add", "sub", "rsub", "add_relu")
@@ -40,17 +70,22 @@ def _quotient(case: Case) -> Verdict | None:
     if divisor.num_zero:
         nan = " (0/0 is nan)" if case.has_nan else ""
         detail = f"{of(divisor.num_zero, divisor.numel, 'divisors')} 0{nan}."
-        return Reason.DIVISION_BY_ZERO, detail, "Add a small eps to the divisor, or clamp it: x / y.clamp_min(eps)."
+        return Reason.DIVISION_BY_ZERO, detail, away_from_zero(case, divisor)
     if not divisor.abs_min:
         return None
     top = Range.of_value(1.0) if case.op == "reciprocal" else case.operand("tensor1" if case.op == "addcdiv" else "self")
     return overflow(case, f"Largest |dividend| {number(top.abs_max)} / smallest |divisor| {number(divisor.abs_min)}")
 
 
+def integer_divisor(case: Case) -> Operand | None:
+    """The divisor, if it is a tensor of integers."""
+    name = "self" if case.op == "reciprocal" else "other"
+    return next((o for o in case.inputs if o.numbers is None and o.name == name and o.value.startswith(("int", "uint", "bool"))), None)
+
+
 def _integer_quotient(case: Case) -> Verdict | None:
     """Integers have no numbers on record. A magnitude of at least 1 makes no quotient larger, so one of them was 0."""
-    name = "self" if case.op == "reciprocal" else "other"
-    divisor = next((o for o in case.inputs if o.numbers is None and o.name == name and o.value.startswith(("int", "uint", "bool"))), None)
+    divisor = integer_divisor(case)
     if divisor is None or case.output is None:
         return None
     bad = of(case.output.num_nonfinite, case.output.numel, "results")
@@ -155,6 +190,6 @@ def _cast(case: Case) -> Verdict | None:
     verdict = overflow(case, f"Cast from {source}: largest |value| {number(x.abs_max)}")
     if verdict is None:
         return None
-    autocast = f" (where autocast casts: numscope.high_precision({attribute(case.module)}))" if case.module else ""
+    autocast = f" (where autocast casts: {in_float32(case)})" if case.module else ""
     other = ", cast to bfloat16, whose range is float32's," if case.dtype == "float16" else ""
     return verdict[0], verdict[1], f"Leave it in {source}{autocast}{other} or scale it down before the cast."

@@ -65,8 +65,13 @@ class Case:
         deliberate: the code wrote a non-finite constant on purpose.
         root: the tensor that was bad before any operation, where that is the fault.
         uninitialized: memory was read before anything was written to it.
+        bears: finite elements gave bad ones, whatever else the operands hold.
+        ignored: operands that bear on nothing bad in the result.
         contained: the loss never saw the bad value, but a gradient met it.
         rounded: why an operand is 0 that should not be.
+        holder: the smallest called module in which a result that is too large comes back into range.
+        last: of the modules that read what is too large, the last one.
+        leaves: nothing in the model brings it back into range.
     """
 
     op: str
@@ -83,10 +88,15 @@ class Case:
     uninitialized: bool = False
     contained: bool = False
     rounded: Rounded | None = None
+    holder: str = ""
+    last: str = ""
+    leaves: bool = False
+    ignored: tuple[Operand, ...] = ()
+    bears: bool = False
 
     @property
     def tensors(self) -> list[Numbers]:
-        return [o.numbers for o in self.inputs if o.numbers is not None]
+        return [o.numbers for o in self.inputs if o.numbers is not None and o not in self.ignored]
 
     def operand(self, *names: str) -> Range:
         """``optional`` for an argument that the rule can't do without: where it is missing, the rule gives no reason."""
@@ -109,6 +119,19 @@ class Case:
     def dtype(self) -> str:
         return self.output.dtype if self.output is not None else (self.tensors[0].dtype if self.tensors else "")
 
+    def eps(self, power: float = 1.0) -> str:
+        """A small number for advice: 1e-6, or a larger one whose reciprocal to that power is in range, as a derivative's must be."""
+        least = 10.0 ** math.ceil(-math.log10(min(map(largest, self._dtypes)) / 4) / power)
+        return f"{max(1e-6, least):g}".replace("e-0", "e-")
+
+    def wide(self, name: str = "x") -> str:
+        """A tensor as advice writes it, in a dtype that has 1e-6 and 1 - 1e-6."""
+        return name if self._dtypes <= {"float32", "float64"} else f"{name}.float()"
+
+    @property
+    def _dtypes(self) -> set[str]:
+        return {self.dtype, *(n.dtype for n in self.tensors)}
+
     @property
     def has_nan(self) -> bool:
         return self.output is not None and self.output.num_nan > 0
@@ -120,13 +143,18 @@ class Case:
 
     @property
     def nonfinite_input(self) -> bool:
-        return any(n.num_nonfinite for n in self.tensors) or bool(self.nonfinite_value)
+        return any(n.num_nonfinite for n in self.tensors if not self.bears) or bool(self.nonfinite_value)
 
     @property
     def limit(self) -> float:
         """The dtype's largest finite value."""
-        dtype = getattr(torch, self.dtype, None)
-        return torch.finfo(dtype).max if isinstance(dtype, torch.dtype) and (dtype.is_floating_point or dtype.is_complex) else math.inf
+        return largest(self.dtype)
+
+
+def largest(dtype: str) -> float:
+    """A dtype's largest finite value; inf for integers."""
+    found = getattr(torch, dtype, None)
+    return torch.finfo(found).max if isinstance(found, torch.dtype) and (found.is_floating_point or found.is_complex) else math.inf
 
 
 @dataclass(frozen=True, slots=True)
@@ -207,6 +235,9 @@ def _registers(ops: Sequence[str], finite: bool, registry: dict[str, R]) -> Call
     return register
 
 
+FLOAT32_RANGE = 3.3e38  # bfloat16's too, which ends a little earlier
+
+
 def number(x: float, beside: float | None = None) -> str:
     """Three digits; integers in full; as many digits as distinguish it from the number ``beside`` it."""
     if x == int(x) and abs(x) < 1e6:
@@ -238,22 +269,6 @@ def attribute(module: str) -> str:
     return "model" + "".join(f"[{part}]" if part.isdigit() else f".{part}" for part in module.split(".") if part)
 
 
-def widen(advice: str, module: str, around: str) -> str:
-    """Extend the advice to compute a module in float32 to the caller, if the module's own result overflows.
-
-    If only the module itself were computed in float32, its result would be cast back to the same infinity.
-
-    Args:
-        advice: as given for ``module``.
-        around: the module that calls it; "" is the model itself.
-    """
-    alone = attribute(module)
-    if f"high_precision({alone})" not in advice:
-        return advice
-    name = module.rpartition(".")[2]
-    return advice.replace(alone, attribute(around)) + f" ({name}'s own result is too large, so its consumer must be in float32 too.)"
-
-
 def overflow(case: Case, text: str = "") -> Verdict | None:
     """The dtype's largest value was exceeded; ``text`` shows by what."""
     if case.output is None or not case.output.num_nonfinite or case.nonfinite_input:
@@ -267,10 +282,27 @@ def overflow(case: Case, text: str = "") -> Verdict | None:
 
 
 def _precision_advice(case: Case) -> str:
-    if case.dtype in ("float16", "bfloat16") or case.dtype.startswith("float8"):
-        where = attribute(case.module) if case.module else "this part"
-        how = f"numscope.high_precision({where})" if case.module else "torch.autocast(..., enabled=False) around float32 operands"
-        other = ", or train in bfloat16, whose range is float32's" if case.dtype == "float16" else ""
-        scale = " If the loss is scaled, lower the scale, as torch.amp.GradScaler does." if other and case.phase == Phase.BACKWARD else ""
-        return f"Compute {where} in float32: {how}{other}.{scale}"
-    return "Values this large are a symptom: check the scale of data and weights, lower the learning rate, clip gradients, or normalize."
+    if case.limit >= FLOAT32_RANGE:  # bfloat16's range is float32's, so a wider dtype is no cure
+        return (
+            "Values this large are a symptom: check the scale of data and weights, lower the learning rate, clip gradients, or normalize."
+        )
+    other = ", or train in bfloat16, whose range is float32's" if case.dtype == "float16" else ""
+    if case.phase == Phase.BACKWARD and other:
+        other += ". If the loss is scaled, lower the scale, as torch.amp.GradScaler does"
+    if not case.module:
+        return f"Compute this part in float32: torch.autocast(..., enabled=False) around float32 operands{other}."
+    return f"Compute {attribute(case.holder)} in float32: {in_float32(case)}{other}.{_why_held(case)}"
+
+
+def in_float32(case: Case) -> str:
+    """The call that computes in float32 what has to be."""
+    return f"numscope.high_precision({attribute(case.holder)}{', output_dtype=torch.float32' if case.leaves else ''})"
+
+
+def _why_held(case: Case) -> str:
+    if case.leaves:
+        return " (The result leaves the model too large, so what takes it must accept float32.)"
+    if case.last == case.module:
+        return ""
+    name = case.module.rpartition(".")[2]
+    return f" (What {name} returns is still too large in {attribute(case.last)}, so that must be in float32 too.)"

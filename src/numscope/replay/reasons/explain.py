@@ -4,10 +4,23 @@ from __future__ import annotations
 
 import torch
 
+from numscope.records.faults import ours
 from numscope.records.finding import Reason
 from numscope.records.site import Phase
 from numscope.replay.reasons import arithmetic, functions, gradients, optimizers  # registers their rules
-from numscope.replay.reasons.case import FORWARD, GRADIENT, LIFTS, Case, Root, Rounded, Source, Verdict, counts, overflow, zeros_and_ones
+from numscope.replay.reasons.case import (
+    FORWARD,
+    GRADIENT,
+    LIFTS,
+    Case,
+    Root,
+    Rounded,
+    Source,
+    Verdict,
+    counts,
+    overflow,
+    zeros_and_ones,
+)
 
 __all__ = ["explain"]
 _RULES = (arithmetic, functions, gradients, optimizers)
@@ -19,7 +32,7 @@ def explain(case: Case) -> Verdict:
     try:
         reason, detail, advice = _explain(case)
         return reason, f"T{detail[1:]}" if detail.startswith("the ") else detail, advice
-    except (ArithmeticError, ValueError, TypeError):
+    except ours(ArithmeticError, ValueError, TypeError):
         return Reason.UNKNOWN, "No rule explains these numbers.", "Look at the operands' ranges."
 
 
@@ -69,7 +82,8 @@ def _rounded(small: Rounded, verdict: Verdict) -> Verdict:
         f" The {small.value:g} that should prevent this rounds to 0 in {dtype}, "
         f"whose smallest positive number is {limits.smallest_normal * limits.eps:.3g}."
     )
-    return reason, detail, f"Use a larger number than {small.value:g}, such as 1e-4, or compute this in float32."
+    half = limits.bits < 32
+    return reason, detail, f"Use a larger number than {small.value:g}, such as {'1e-4, or compute this in float32' if half else '1e-6'}."
 
 
 _LOADED = "Check the batch: how it was loaded, normalized and augmented, or what computed it before the model was called."

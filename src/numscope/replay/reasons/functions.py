@@ -5,29 +5,38 @@ from __future__ import annotations
 import math
 
 from numscope.records.finding import Reason
-from numscope.replay.reasons.case import SOFTMAX, Case, Range, Verdict, explains, number, of
+from numscope.replay.reasons.case import SOFTMAX, Case, Range, Verdict, counts, explains, number, of
 
-DOMAINS: dict[str, tuple[float, float, bool, str]] = {  # op: lowest, highest, whether the ends are inside, advice
-    "log": (0.0, math.inf, False, "Clamp the argument: torch.log(x.clamp_min(eps)); for log(softmax(x)) use F.log_softmax."),
-    "log2": (0.0, math.inf, False, "Clamp the argument: torch.log2(x.clamp_min(eps))."),
-    "log10": (0.0, math.inf, False, "Clamp the argument: torch.log10(x.clamp_min(eps))."),
-    "log1p": (-1.0, math.inf, False, "Keep the argument above -1: torch.log1p(x.clamp_min(-1 + eps))."),
-    "logit": (0.0, 1.0, False, "Give logit an eps: torch.logit(p, eps=1e-6)."),
-    "sqrt": (0.0, math.inf, True, "Clamp the argument to >= 0 before the root: rounding can make a variance negative."),
-    "acos": (-1.0, 1.0, True, "Clamp the argument to [-1, 1]: rounding can carry a cosine beyond."),
-    "asin": (-1.0, 1.0, True, "Clamp the argument to [-1, 1]."),
-    "atanh": (-1.0, 1.0, False, "Clamp the argument to within (-1, 1)."),
-    "acosh": (1.0, math.inf, True, "Clamp the argument to >= 1."),
-    "lgamma": (0.0, math.inf, False, "lgamma has poles at 0 and the negative integers: clamp the argument above 0."),
-    "digamma": (0.0, math.inf, False, "digamma has poles at 0 and the negative integers: clamp the argument above 0."),
-    "special_log_ndtr": (-math.inf, math.inf, True, "Clamp the argument."),
-    "erfinv": (-1.0, 1.0, False, "Clamp the argument to within (-1, 1)."),
-    "special_ndtri": (0.0, 1.0, False, "Clamp the argument to within (0, 1)."),
+DOMAINS: dict[str, tuple[float, float, bool, str]] = {  # op: lowest, highest, whether the ends are inside, why arguments leave it
+    "log": (0.0, math.inf, False, "For log(softmax(x)) use F.log_softmax."),
+    "log2": (0.0, math.inf, False, ""),
+    "log10": (0.0, math.inf, False, ""),
+    "log1p": (-1.0, math.inf, False, ""),
+    "logit": (0.0, 1.0, False, ""),
+    "sqrt": (0.0, math.inf, True, "Rounding can make a variance negative."),
+    "acos": (-1.0, 1.0, True, "Rounding can carry a cosine beyond 1."),
+    "asin": (-1.0, 1.0, True, ""),
+    "atanh": (-1.0, 1.0, False, ""),
+    "acosh": (1.0, math.inf, True, ""),
+    "lgamma": (0.0, math.inf, False, "It has poles at 0 and the negative integers."),
+    "digamma": (0.0, math.inf, False, "It has poles at 0 and the negative integers."),
+    "erfinv": (-1.0, 1.0, False, ""),
+    "special_ndtri": (0.0, 1.0, False, ""),
 }
 
 
+def clamped(case: Case, op: str) -> str:
+    """Advice that holds in the backward too: at a domain's end the derivative is infinite, so the end itself is left out."""
+    low, high, _, why = DOMAINS[op]
+    eps = case.eps(2.0 if op == "digamma" else 1.0)
+    lowest = eps if low == 0 else f"{low:g} + {eps}"
+    bounds = f"clamp_min({lowest})" if high == math.inf else f"clamp({lowest}, {high:g} - {eps})"
+    call = f"torch.{op.replace('special_', 'special.')}({case.wide()}.{bounds})"
+    return f"Clamp the argument: {call}.{' ' if why else ''}{why}"
+
+
 def _outside(case: Case, x: Range, op: str) -> Verdict | None:
-    low, high, inside, advice = DOMAINS[op]
+    low, high, inside, _ = DOMAINS[op]
     # nan comes of what lies beyond an end; at an open end itself the result is infinite
     if x.low < low or (not inside and (x.low == low or (low == 0 and x.num_zero))):
         value = min(x.low, low)
@@ -39,7 +48,7 @@ def _outside(case: Case, x: Range, op: str) -> Verdict | None:
         return None
     zeros = f"; {of(x.num_zero, x.numel, 'arguments')} 0" if x.num_zero and low == 0 else ""
     extreme = "Smallest" if value <= low else "Largest"
-    return Reason.DOMAIN, f"{extreme} argument of {op} is {number(value, low if value <= low else high)}{bound}{zeros}.", advice
+    return Reason.DOMAIN, f"{extreme} argument of {op} is {number(value, low if value <= low else high)}{bound}{zeros}.", clamped(case, op)
 
 
 @explains(*DOMAINS)
@@ -57,10 +66,10 @@ def x_log_y(case: Case) -> Verdict | None:
 def _inverse_root(case: Case) -> Verdict | None:
     x = case.operand("self")
     if case.has_nan and x.low < 0:
-        advice = "Clamp the argument to >= 0 and add eps: rounding can make a variance negative."
+        advice = f"Clamp the argument: torch.rsqrt({case.wide()}.clamp_min({case.eps(1.5)})). Rounding can make a variance negative."
         return Reason.DOMAIN, f"Smallest argument of rsqrt is {number(x.low)} < 0.", advice
     if x.num_zero:
-        advice = "Add eps inside the root: torch.rsqrt(x + eps)."
+        advice = f"Add eps inside the root: torch.rsqrt({case.wide()} + {case.eps(1.5)})."
         return Reason.DIVISION_BY_ZERO, f"{of(x.num_zero, x.numel, 'arguments of rsqrt')} 0.", advice
     return None
 
@@ -74,10 +83,12 @@ def exponential(case: Case) -> Verdict | None:
         return None
     largest = x.abs_max if even else x.high
     bound = math.log2(case.limit) if case.op == "exp2" else math.log(case.limit)
+    most = int(0.9 * bound)
     return (
         Reason.EXP_OVERFLOW,
         f"Largest argument of {case.op} {number(largest)}; {case.dtype} holds results up to {number(bound)}.",
-        "Subtract the maximum first (softmax, logsumexp), use F.softplus or log-probabilities, or clamp the argument.",
+        "Subtract the maximum first (softmax, logsumexp), use F.softplus or log-probabilities, or clamp the argument: "
+        f"x.clamp({-most}, {most}).",
     )
 
 
@@ -112,3 +123,13 @@ def _negative_log_likelihood(case: Case) -> Verdict | None:
 def _alignment(case: Case) -> Verdict | None:
     detail = "A target is longer than its input (two equal labels in a row need one more step), so no alignment exists."
     return Reason.DOMAIN, detail, "Drop such examples, give them longer inputs, or use zero_infinity=True."
+
+
+@explains(
+    *("recv", "recv_any_source", "irecv", "broadcast", "allgather", "_allgather_base", "all_gather_into_tensor"),
+    *("alltoall", "alltoall_base", "all_to_all_single"),
+    finite=True,
+)
+def _sent(case: Case) -> Verdict:
+    detail = f"It came from another rank, which sent {counts(case.output)}."
+    return Reason.BAD_INPUT, detail, "Look at that rank: its own report names what made it."

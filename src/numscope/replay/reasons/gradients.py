@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from numscope.records.finding import Reason
+from numscope.replay.reasons.arithmetic import away_from_zero, floored, integer_divisor
 from numscope.replay.reasons.case import Case, Verdict, attribute, explains_gradient_of, number, of, overflow
-from numscope.replay.reasons.functions import DOMAINS, domain, exponential, x_log_y
+from numscope.replay.reasons.functions import DOMAINS, clamped, domain, exponential, x_log_y
 
 HIDDEN = "torch.where hides a bad value from the result, not from the gradient: clamp the argument inside it."
 
@@ -19,9 +20,12 @@ def _root_at_zero(case: Case, forward: Case) -> Verdict | None:
     if not zeros:
         return None
     what = f"{of(zeros, forward.output.numel, f'results of {forward.op}')} 0, where its gradient"
+    x, advice = case.wide(), "Add eps under the root"
     if forward.op == "sqrt":
-        return Reason.GRADIENT_AT_ZERO, f"{what} 1/(2 sqrt(x)) is inf.", "Add eps inside: torch.sqrt(x + eps)."
-    return Reason.GRADIENT_AT_ZERO, f"{what} x / norm(x) is 0/0.", "Add eps under the root: (x.square().sum() + eps).sqrt()."
+        return Reason.GRADIENT_AT_ZERO, f"{what} 1/(2 sqrt(x)) is inf.", f"{advice}: torch.sqrt({x} + {case.eps()})."
+    if forward.op in ("std", "std_mean"):
+        return Reason.GRADIENT_AT_ZERO, f"{what} (x - mean(x)) / std(x) is 0/0.", f"{advice}: torch.sqrt({x}.var() + {case.eps()})."
+    return Reason.GRADIENT_AT_ZERO, f"{what} x / norm(x) is 0/0.", f"{advice}: torch.sqrt({x}.square().sum() + 1e-12)."
 
 
 @explains_gradient_of("_linalg_eigh", "_linalg_svd", "linalg_eig", "linalg_qr", finite=True)
@@ -37,12 +41,12 @@ def _power_at_zero(case: Case, forward: Case) -> Verdict | None:
     base, exponent = forward.operand("self"), forward.operand("exponent")
     zeros = of(base.num_zero, base.numel, "bases") if base.num_zero else ""
     if zeros and exponent.low < 0:
-        return Reason.DIVISION_BY_ZERO, f"{zeros} 0, raised to {number(exponent.low)}.", "Add eps to the base."
+        return Reason.DIVISION_BY_ZERO, f"{zeros} 0, raised to {number(exponent.low)}.", floored(forward, base, exponent)
     if zeros and exponent.low < 1:
         detail = f"{zeros} 0, where the gradient of x ** {number(exponent.low)} is inf."
-        return Reason.GRADIENT_AT_ZERO, detail, "Add eps to the base: (x + eps) ** p."
+        return Reason.GRADIENT_AT_ZERO, detail, floored(forward, base, exponent)
     if base.low < 0 and case.has_nan:
-        return Reason.DOMAIN, f"Smallest base {number(base.low)} < 0: the gradient needs its logarithm.", "Clamp the base to > 0."
+        return Reason.DOMAIN, f"Smallest base {number(base.low)} < 0: the gradient needs its logarithm.", floored(forward, base, exponent)
     return None
 
 
@@ -69,19 +73,21 @@ def _gradient_at_the_end(case: Case, forward: Case) -> Verdict | None:
     if not at:
         return None
     detail = f"An argument of {forward.op} is {number(at[0])}, where its gradient is infinite."
-    return Reason.DOMAIN, detail, "Clamp the argument to just inside the domain, e.g. x.clamp(-1 + 1e-6, 1 - 1e-6)."
+    return Reason.DOMAIN, detail, clamped(forward, forward.op)
 
 
 @explains_gradient_of("div", "reciprocal", "rsqrt", "addcdiv")
 def _gradient_of_quotient(case: Case, forward: Case) -> Verdict | None:
-    names = ("other", "tensor2") if forward.op in ("div", "addcdiv") else ()
-    divisor = forward.operand(*names, "self")
+    hidden = "A torch.where around it hides the value, not the gradient."
+    counts = integer_divisor(forward)
+    if counts is not None:
+        detail = f"A divisor of {forward.op} in {counts.name}, {counts.value}, is 0, so its gradient is not finite."
+        return Reason.DIVISION_BY_ZERO, detail, f"Clamp the divisor, which is probably a count: x / count.clamp_min(1). {hidden}"
+    names = ("other", "tensor2") if forward.op in ("div", "addcdiv") else ("self",)
+    divisor = forward.operand(*names)
     if divisor.num_zero:
-        return (
-            Reason.DIVISION_BY_ZERO,
-            f"{of(divisor.num_zero, divisor.numel, f'divisors of {forward.op}')} 0, so its gradient is not finite.",
-            "Add a small eps to the divisor, or clamp it. A torch.where around it hides the value, not the gradient.",
-        )
+        detail = f"{of(divisor.num_zero, divisor.numel, f'divisors of {forward.op}')} 0, so its gradient is not finite."
+        return Reason.DIVISION_BY_ZERO, detail, f"{away_from_zero(forward, divisor)} {hidden}"
     if not case.nonfinite_input and divisor.abs_min:
         return overflow(case, f"The gradient divides by powers of the divisor, smallest {number(divisor.abs_min)}, and")
     return None

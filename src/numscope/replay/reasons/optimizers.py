@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from numscope.records.finding import Reason
-from numscope.replay.reasons.case import Case, Verdict, explains, of
+from numscope.replay.reasons.case import FLOAT32_RANGE, Case, Verdict, explains, of
 
 _IN_FLOAT32 = "Keep the weights and the optimizer's state in float32 (torch.autocast instead of a model in half precision)"
 
@@ -22,12 +22,18 @@ def update(case: Case, verdict: Verdict) -> Verdict:
     if case.nonfinite_value:
         advice = "Check the learning rate, its schedule, and the other numbers given to the optimizer."
         return Reason.OPTIMIZER_UPDATE, f"The update was computed with {case.nonfinite_value}.", advice
+    is_narrow = case.limit < FLOAT32_RANGE
+    eps, keep = ("1e-4", f"{_IN_FLOAT32}, or ") if is_narrow else ("1e-8", "")
     if reason == Reason.DIVISION_BY_ZERO and case.rounded is not None:
-        advice = f"{_IN_FLOAT32}, or give the optimizer an eps of at least 1e-4."
+        advice = _sentence(f"{keep}give the optimizer an eps of at least {eps}.")
     elif reason == Reason.DIVISION_BY_ZERO:
-        advice = "Give the optimizer a positive eps, added to what it divides by."
+        advice = f"Give the optimizer a positive eps, added to what it divides by: eps={eps}."
     elif reason == Reason.OVERFLOW:
-        advice = f"{_IN_FLOAT32}, or clip gradients and lower the learning rate."
+        advice = _sentence(f"{keep}clip gradients (torch.nn.utils.clip_grad_norm_) and lower the learning rate.")
     elif reason not in (Reason.DOMAIN, Reason.EXP_OVERFLOW):  # their own advice fits here too
         advice = "Check the learning rate, eps and weight decay, and clip gradients."
     return Reason.OPTIMIZER_UPDATE, f"{reason.value}: {detail}", advice
+
+
+def _sentence(text: str) -> str:
+    return text[0].upper() + text[1:]

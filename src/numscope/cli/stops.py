@@ -1,0 +1,67 @@
+"""What became of numscope's own errors in a script that has caught them."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+from numscope.cli.uncaught import exit_status, print_stop, stop_in_words
+from numscope.records import errors
+from numscope.records.errors import STOPS
+
+
+class Stop(NamedTuple):
+    """An error of numscope's that has stopped a training."""
+
+    status: int
+    words: str  # where the script stood
+    num_steps: int  # training steps that had ended by then
+
+
+class Stops:
+    """Remembers the last error that was to stop the run, and whether the script has trained on since.
+
+    A wrapper around the script (hydra, a launcher) may turn the error into an exit status or an error of its own, and a thread may end with
+    it. A script that catches it and trains on has its own end. The error itself is not kept: its traceback holds the script's tensors.
+
+    Args:
+        num_steps: counts the training steps that have ended.
+    """
+
+    def __init__(self, num_steps: Callable[[], int]) -> None:
+        self._num_steps = num_steps
+        self._last: Stop | None = None
+        self._in_thread = False  # it has ended one
+        self._hook: Callable[[Any], object] = threading.excepthook
+
+    def listen(self) -> None:
+        """Begin to remember."""
+        errors.stop_listeners.append(self._made)
+        self._hook = threading.excepthook
+        threading.excepthook = self._thread_ended
+
+    def close(self) -> None:
+        """Remember no more. Safe to call twice."""
+        if self._made in errors.stop_listeners:
+            errors.stop_listeners.remove(self._made)
+        if threading.excepthook == self._thread_ended:
+            threading.excepthook = self._hook
+
+    def behind(self, error: BaseException | None) -> Stop | None:
+        """What stopped the run, where it ends with an error or a status that are not numscope's; None if the run is the script's to end."""
+        last = self._last
+        if last is None or self._num_steps() > last.num_steps + 1:  # the step at work may end with the error
+            return None
+        fails = error is not None and (not isinstance(error, SystemExit) or bool(error.code))
+        return last if fails or self._in_thread else None
+
+    def _made(self, error: BaseException) -> None:
+        self._last, self._in_thread = Stop(exit_status(error) or 0, stop_in_words(error), self._num_steps()), False
+
+    def _thread_ended(self, ended: Any) -> None:
+        if isinstance(ended.exc_value, STOPS):
+            self._in_thread = True
+            print_stop(ended.exc_value)
+        else:
+            self._hook(ended)

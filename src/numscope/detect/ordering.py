@@ -1,0 +1,44 @@
+"""Which of several ranks' findings was first."""
+
+from __future__ import annotations
+
+from numscope.detect.diagnosis import received
+from numscope.detect.evidence import Evidence
+from numscope.distributed.agree import Ranks
+from numscope.records.finding import Finding, parse_finding, plain
+from numscope.records.site import Phase
+
+
+def first_of_ranks(finding: Finding | None, evidence: Evidence, ranks: Ranks) -> tuple[Finding | None, bool]:
+    """Of all ranks' findings the first one that is no victim's: it has a culprit, which no other rank handed over.
+
+    Ranks are at the same place of the same step, so that what comes more calls before it, or in an earlier phase of a call, or in an
+    earlier stage of a pipeline's forward, a later one of its backward, or in an earlier event of a phase, was first.
+
+    Args:
+        finding: this rank's.
+        evidence: of the model that it is of.
+
+    Returns: it, and whether this rank speaks for all.
+    """
+    if not ranks.together:
+        return finding, True
+    told = ranks.gather("findings", [evidence.rank, None if finding is None else [plain(finding), *_since(finding, evidence, ranks)]])
+    alarms = [(parse_finding(one[0]), one[1:]) for _, one in told if one is not None]
+    first = min(alarms, key=lambda a: (a[0].culprit is None, received(a[0].culprit), a[1], a[0].rank), default=(None,))
+    return first[0], evidence.rank == min(one for one, _ in told)
+
+
+def _since(finding: Finding, evidence: Evidence, ranks: Ranks) -> tuple[int, int, int, int]:
+    """What orders findings in time: how many calls ago, the phase, the stages that came before, and the call's events before it."""
+    journal = evidence.journal
+    there = [event for event in journal.events if event.call == finding.batch]
+    site = finding.site
+    seen = (
+        place
+        for place, event in enumerate(there)
+        if (event.entry.name, event.phase) == (site.module, site.phase) and any(slot == site.slot for slot, _, _ in event.items)
+    )
+    stage = 0 if ranks.stage is None else ranks.stage.index
+    before = -stage if finding.phase is Phase.BACKWARD else stage
+    return finding.batch - journal.call, list(Phase).index(finding.phase), before, next(seen, len(there))

@@ -1,0 +1,66 @@
+"""The nodes of autograd graphs, looked at from Python within bounds.
+
+A node that Python has once seen keeps its Python object, and torch destroys a chain of such nodes by recursion, with some 300 bytes of
+stack each (bare nodes go one after the other). So a walk over all of a long graph ends the process with a segmentation fault, later, when
+the graph goes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from typing import Any
+
+from torch import Tensor, nn
+
+MOST_WALKED = 1 << 13  # nodes of a graph
+MOST_HOOKED = 1 << 13  # modules' calls whose outputs' nodes get hooks, up to the next backward
+
+
+def graph(roots: Iterable[Tensor], enters: Callable[[Any], bool] = lambda node: True) -> Iterator[Any]:
+    """The nodes of the autograd graph of some tensors, each once, as far as ``enters`` lets them in; ``MOST_WALKED`` at most.
+
+    *Cost:* about 1 µs a node.
+    """
+    todo = [t.grad_fn for t in roots if t.grad_fn is not None and enters(t.grad_fn)]
+    seen = set(todo)
+    while todo:
+        node = todo.pop()
+        yield node
+        if len(seen) < MOST_WALKED:
+            new = {following for following, _ in node.next_functions if following is not None and enters(following)} - seen
+            seen |= new
+            todo += new
+
+
+MAX_NODES = 512  # of a loss's graph; of a longer one, which contains a model or many acts of an agent, those alone that _SINGULAR names
+# Operations whose backward makes an infinity or a nan of finite numbers, by the begin of their nodes' names.
+_SINGULAR = (
+    *("Sqrt", "Rsqrt", "Log", "Pow", "Div", "Reciprocal", "Norm", "LinalgVectorNorm", "Std", "Var", "Xlogy", "Acos", "Asin", "Acosh"),
+    *("Atanh", "Atan2", "Cdist", "PairwiseDistance", "Hypot", "Prod", "Cumprod", "Digamma", "Lgamma", "Exp", "Linalg", "Svd"),
+)
+
+
+def suspects(nodes: Sequence[Any]) -> Sequence[Any]:
+    """The nodes whose backward is to be looked at: all, or of many those that can make something bad."""
+    if len(nodes) <= MAX_NODES:
+        return nodes
+    return [node for node in nodes if node.name().startswith(_SINGULAR) or hasattr(node, "_forward_cls")]
+
+
+def trains(roots: Sequence[Tensor], model: nn.Module) -> bool:
+    """Whether backward from some tensors gives a model's parameters gradients. A graph too long to be looked through is taken to.
+
+    *Cost:* a walk over the graph.
+    """
+    wanted = {id(p) for p in model.parameters()}
+    nodes = 0
+    for node in graph(roots):
+        if id(getattr(node, "variable", None)) in wanted:
+            return True
+        nodes += 1
+    return nodes >= MOST_WALKED
+
+
+def holds(roots: Sequence[Tensor], wanted: Collection[Any]) -> bool:
+    """Whether the graph of some tensors holds one of these nodes. *Cost:* a walk up to that node."""
+    return any(node in wanted for node in graph(roots))

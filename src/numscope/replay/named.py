@@ -1,0 +1,48 @@
+"""Names of tensors that may die before they are asked for."""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from torch import Tensor
+
+_FEW_NAMES = 256  # from here on those of dead tensors are dropped now and then
+
+
+class Named(Mapping[int, str]):
+    """Names of living tensors, by id. Nothing is called when one dies: an exception that strikes such a call would be lost."""
+
+    def __init__(self) -> None:
+        self._items: dict[int, tuple[weakref.ref[Tensor], str]] = {}
+        self._most = _FEW_NAMES
+
+    def add(self, tensor: Tensor, name: str) -> None:
+        """Name a tensor."""
+        if len(self._items) >= self._most:
+            self._items = {key: item for key, item in self._items.items() if item[0]() is not None}
+            self._most = max(_FEW_NAMES, 2 * len(self._items))
+        self._items[id(tensor)] = weakref.ref(tensor), name
+
+    def living(self) -> list[Tensor]:
+        """The tensors that have names."""
+        return [t for ref, _ in self._items.values() if (t := ref()) is not None]
+
+    def clear(self) -> None:
+        self._items.clear()
+
+    def get(self, key: int, default: Any = None) -> Any:
+        known = self._items.get(key)
+        return default if known is None or known[0]() is None else known[1]  # where one has died, another one may be
+
+    def __getitem__(self, key: int) -> str:
+        if (name := self.get(key)) is None:
+            raise KeyError(key)
+        return str(name)
+
+    def __iter__(self) -> Iterator[int]:
+        return map(id, self.living())
+
+    def __len__(self) -> int:
+        return len(self.living())
