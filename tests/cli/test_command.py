@@ -20,7 +20,7 @@ def test_help_names_all_commands_and_loads_none() -> None:
     done = subprocess.run([COLD, "-c", code], capture_output=True, text=True, check=True)
     for name, line in COMMANDS.items():
         assert f"  {name:<9}  {line}\n" in done.stdout
-    ours = ["cli", "cli.command", "lazy", "records", "records.errors", "records.words", "version"]
+    ours = ["cli", "cli.command", "cli.printing", "lazy", "records", "records.errors", "records.words", "version"]
     assert f"loaded {[f'numscope.{name}' for name in ours]}" in done.stdout
 
 

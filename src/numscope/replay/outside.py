@@ -12,7 +12,7 @@ import os
 import threading
 import weakref
 from bisect import bisect_right
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from functools import partial
 from operator import attrgetter
@@ -50,6 +50,7 @@ _CAPACITY = 4096  # rows: 512 KiB a thread
 _MAX_ROWS, _MANY_ROWS = 1 << 16, 3500  # from the latter here on the tape is reset although no step has ended
 _MAX_LEFTOVER = 8
 _RECENT = 64  # records that are kept in that case
+_MOST_WAITS = 8  # steps of others for which the tape is kept for a user whose step doesn't end: a model that was made, called and left
 MOST_BETWEEN, SELDOM = 512, 16  # records between two steps; where there were more, only every SELDOM-th such stretch is recorded
 
 keeps_frames = False  # for a prompt in them: functions' variables then live as long as the tape
@@ -75,27 +76,24 @@ class Outside:
         self._users: dict[Hashable, weakref.WeakMethod[Callable[[Exception], None]]] = {}
         self._done: set[Hashable] = set()  # users whose step has ended
         self._passed: set[Hashable] = set()  # users of which a step has ended since the tape began
+        self._waits: Counter[Hashable] = Counter()  # steps of others that have ended since a user's last call
         self._inside: set[Hashable] = set()  # users whose outermost call is at work: one watched model may call another
         self._named = Named()  # what the models made
         self._custom: list[OpProbe] = []  # pushed around a custom function's backward
         self._mode: OpProbe | FunctionProbe | None = None
         self._leftover: list[OpProbe | FunctionProbe] = []  # perhaps still on torch's stacks
-        self._num_times = 0  # that it began to watch
-        self._times_before = 0  # the same before the last reset
+        self._num_times = self._times_before = 0  # that it began to watch, and the same before the last reset
         self._began = 0  # autograd's sequence number
         self._nodes: list[range] = []  # sequence numbers of the nodes that were made outside, ascending
-        self._past = 0  # index of the first record since the steps of all users have ended
-        self._past_nodes = 0  # and how many ranges of nodes were made before
+        self._past = self._past_nodes = 0  # first record since the steps of all users have ended, ranges of nodes that were made before
         self._between = -1  # index of the first record between two steps; -1 while none of that is recorded
-        self._num_between = 0  # records of the last such stretch that was recorded
-        self._num_left_out = 0  # such stretches in a row that were not
+        self._num_between = self._num_left_out = 0  # records of the last such stretch that was recorded, those in a row that were not
         self._num_looked = 0  # rows that `has_news` has looked at
         self._resumes = False  # it was watching when the outermost call at work began
         self._was_watching = False  # when the last backward began
         self._num_written = 0  # records of the stretch at work
         self._cut_at: int | None = None  # autograd's sequence number where the stretch at work became too long
-        self.is_cut = False  # a stretch was, since the tape began
-        self.was_cut = False  # the one was at whose end backward was called last
+        self.is_cut = self.was_cut = False  # a stretch was, since the tape began; the one at whose end backward was called last
 
     @property
     def watching(self) -> bool:
@@ -152,6 +150,7 @@ class Outside:
             self._done.clear()
             self._begin_step() if ended else self.reset()
         self._done.discard(user)
+        self._waits.pop(user, None)
         self._inside.add(user)
 
     def call_ends(self, user: Hashable, named: Iterable[tuple[str, Tensor]], watch: bool) -> None:
@@ -260,7 +259,8 @@ class Outside:
     def step_ends(self, user: Hashable) -> None:
         """A user's step is over: it needs the tape only for a further backward before its next call."""
         if user in self._users and user not in self._done:
-            self._done.add(user)
+            self._waits.update(self._users.keys() - self._done - {user})
+            self._done |= {user, *(other for other, steps in self._waits.items() if steps > _MOST_WAITS and other in self._users)}
             self._passed.add(user)
             if self._done.issuperset(self._users):
                 self._log.clear()
@@ -276,7 +276,7 @@ class Outside:
 
     def _begin_step(self) -> None:
         """Forget what was recorded before the last step's end."""
-        self._tape.drop(self._past - self._tape.first)
+        self._tape.begin_step(self._past)
         self.backward = []
         self._passed.clear()
         self._times_before, self._num_times = self._num_times, 0
@@ -287,6 +287,7 @@ class Outside:
         """A user needs the tape no longer. Its content is kept for the others."""
         self._inside.discard(user)
         self._done.discard(user)
+        self._waits.pop(user, None)
         self._users.pop(user, None)
         if not self._users:
             self._num_times = self._times_before = 0

@@ -255,6 +255,14 @@ class OpTape:
                 del self._nodes[seq]
             del self._order[:excess]
 
+    def begin_step(self, past: int) -> None:
+        """Forget the records before index ``past``, and the autograd nodes of those that were forgotten before: a graph may reach from one
+        step into the next."""
+        first = self.first
+        self.drop(past - first)
+        self._nodes = {seq: records for seq, records in self._nodes.items() if records[-1].index >= first}
+        self._order = [seq for seq in self._order if seq in self._nodes]
+
 
 def _local(tensor: Tensor) -> Tensor:
     """The plain tensor inside a wrapper such as DTensor."""
