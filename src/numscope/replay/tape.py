@@ -242,7 +242,9 @@ class OpTape:
         """What tensors hold is not known any more; who wrote them last, on this tape, is."""
         for storage in self.storages.values():
             storage.states.clear()
-        self.odd.clear()
+        for key, (tensor, state) in self.odd.items():
+            if state.row != UNOBSERVED:
+                self.odd[key] = tensor, State(UNOBSERVED, state.writers, state.name)
 
     def drop(self, count: int) -> None:
         del self.records[:count]
