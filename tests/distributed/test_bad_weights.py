@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable
 from typing import Any
 
@@ -144,3 +145,32 @@ def uneven(rank: int) -> Any:
 
 def test_padding_of_uneven_shards_is_nobodys_fault(ranks: RankPool) -> None:
     assert [told.value for told in ranks.run(uneven)] == [None, None]
+
+
+def script_writes_bad_weights(rank: int, how: str, bad_rank: int) -> Any:
+    """Weights of one rank, or an average of them, are made bad by an operation of the script's between two steps."""
+    torch.manual_seed(rank)
+    net = Net()
+    model = nn.parallel.DistributedDataParallel(net)
+    average = copy.deepcopy(net)
+
+    def spoil(step: int) -> None:
+        if (rank, step) != (bad_rank, 2):
+            return
+        with torch.no_grad():
+            if how == "weight":
+                net.head.weight.log_()  # writes a bad weight
+            else:
+                average.head.weight.lerp_(net.head.weight.log(), 0.1)  # writes a bad average
+
+    return trained(rank, model, spoil)
+
+
+@pytest.mark.parametrize("how", ["weight", "average"])
+@pytest.mark.parametrize("bad_rank", [0, 1])
+def test_what_one_rank_writes_between_two_steps_stops_all_of_them_together(ranks: RankPool, how: str, bad_rank: int) -> None:
+    told = ranks.run(script_writes_bad_weights, how, bad_rank)
+    assert told[0].value == told[1].value
+    step, rank, _, (reason, op, _, line, _, _) = told[0].value
+    assert (step, rank, reason, line) == (2, bad_rank, "argument outside the function's domain", line_of(f"writes a bad {how}", __file__))
+    assert op.startswith("aten.log")

@@ -19,6 +19,7 @@ from numscope.records.heap import instances_of
 from numscope.records.site import Site
 from numscope.replay.call import REPRODUCED
 from numscope.replay.culprit import find_culprit
+from numscope.replay.op import COLLECTIVES
 from numscope.replay.origin import Origins
 from numscope.replay.tape import OpTape, State, StorageRecord
 
@@ -96,9 +97,11 @@ def left_bad(evidence: Evidence, others: Iterable[Evidence]) -> Finding | None:
 
 
 def _is_fault(origins: Origins, state: State) -> bool:
-    """Whether an operation on the tape made it bad, and not on purpose."""
+    """Whether an operation on the tape made it bad, and not on purpose; what came from another rank is that rank's to tell."""
     origin = origins.of(state)
-    return origin is not None and origin.root is None and not origin.deliberate
+    if origin is None or origin.root is not None or origin.deliberate:
+        return False
+    return origins.tape[origin.index].op.partition(".")[0] not in COLLECTIVES
 
 
 def _places(names: Mapping[nn.Module, str]) -> Iterator[tuple[int, _Place]]:

@@ -22,6 +22,7 @@ from numscope.detect.diagnosis import (
     result_of,
     stopped_backward,
 )
+from numscope.detect.discards import beyond_scale, is_discarded
 from numscope.detect.evidence import BadLeaf, Evidence
 from numscope.detect.onlooker import Onlooker
 from numscope.detect.ordering import first_of_ranks
@@ -38,7 +39,6 @@ from numscope.records.finding import Finding, Kind, Numbers
 from numscope.records.site import Phase, Site
 from numscope.replay.call import COMMUNICATES, NOT_WANTED, Replay, needs_accumulation
 from numscope.replay.capture import Call
-from numscope.replay.tape import UNOBSERVED
 from numscope.replay.update import replay_optimizer
 from numscope.report.delivery import Delivery
 from numscope.report.stderr import has_terminal, say
@@ -72,9 +72,9 @@ class Judge:
         self._num_skipped: Beside[Optimizer, int] = Beside()  # steps in a row that GradScaler skipped
         self._have_stepped: Beside[Optimizer, bool] = Beside()
         self._num_dead = 0  # steps in a row in which every gradient was zero
-        self._contained_sites: set[Site] = set()
-        self._left_out_sites: set[Site] = set()
+        self._contained_sites, self._left_out_sites = set[Site](), set[Site]()
         self.evaluations = evaluations.Evaluations(evidence)
+        self._left: Finding | None = None  # what the script's own code has left bad, until all ranks are together
         self._speaks = True  # of all ranks that know the last finding, this one tells it to sinks
         living.add(self)
 
@@ -98,8 +98,8 @@ class Judge:
         """
         bad, reached = self._read()
         if scaled is not None:
-            reached = self._beyond_scale(reached, set(gradients), set(scaled))
-        discarded = scaled is None and bool(reached) and self._is_discarded(reached, gradients)
+            reached = beyond_scale(self._evidence.journal, reached, set(gradients), set(scaled))
+        discarded = scaled is None and bool(reached) and is_discarded(self._evidence, reached, gradients)
         self._show(reached)
         self._decide(bad, reached, "an optimizer's step", discarded=discarded)
         self._look_for_dead(gradients if discarded or not reached else ())
@@ -144,10 +144,16 @@ class Judge:
             self._decide(*self._read(thorough=False), "")
 
     def between_steps(self) -> None:
-        """Look at what the script's own code has written since the last step, or in it: its weights, buffers and copies of them."""
-        if not self.victim and not is_traced() and (left := left_bad(self._evidence, (one._evidence for one in living))) is not None:
-            self.victim = True
-            self._speaks = True
+        """Look at what the script's own code has left in weights, buffers and copies of them.
+
+        Where other ranks train along, a finding is told at the next place where all are.
+        """
+        if self.victim or is_traced() or self._left is not None:
+            return
+        self._left = left_bad(self._evidence, (one._evidence for one in living))
+        if self._left is not None and not self._ranks.together:
+            left, self._left = self._left, None
+            self.victim = self._speaks = True
             self._alarm(left)
 
     def evaluated(self, call: Call) -> None:
@@ -189,7 +195,7 @@ class Judge:
             place: where in the step all ranks are; "" to decide alone.
             discarded: what has reached a gradient is no alarm if it is none on any rank.
         """
-        alarm = bool(reached) and not self.victim
+        alarm = bool(reached or (place and self._left)) and not self.victim
         if self._any(place, alarm and not discarded) if place else alarm:
             self.victim = True
             self._alarm(self._find(bad, reached if alarm else (), not place))
@@ -233,37 +239,6 @@ class Judge:
     def _paused_pending(self, bad: Sequence[BadLeaf]) -> Finding | None:
         with optimizer_probe.paused():
             return pending(self._evidence, bad)
-
-    def _beyond_scale(self, reached: Sequence[BadLeaf], own: set[int], others: set[int]) -> list[BadLeaf]:
-        """What is bad although GradScaler found this optimizer's gradients finite, unless another optimizer's gradients explain it."""
-        journal = self._evidence.journal
-        events = [journal.event(index) for index, _ in reached]
-        handles = {
-            handle for event in events for _, book, handle in event.items if book is journal.ledger and event.phase is Phase.BACKWARD
-        }
-        if not own.isdisjoint(handles):
-            return list(reached)  # made bad since
-        if not others.isdisjoint(handles):
-            return []
-        kept: list[BadLeaf] = []
-        for (index, slot), event in zip(reached, events, strict=True):
-            numbers = journal.numbers(index, slot)
-            if event.phase is Phase.FORWARD or (event.phase is Phase.LOSS and numbers is not None and numbers.num_nan):
-                kept.append((index, slot))
-        return kept
-
-    def _is_discarded(self, reached: Sequence[BadLeaf], gradients: Sequence[int]) -> bool:
-        """Whether the script has dropped or cured what backward made: the gradients that the optimizer gets are finite.
-
-        It may be an earlier batch's, after which the script called ``zero_grad`` in place of a step. A bad last loss is a finding.
-        """
-        journal = self._evidence.journal
-        if not gradients or not set(gradients).isdisjoint({UNOBSERVED, *journal.ledger.bad()}):
-            return False
-        last_loss = max((i for i, event in enumerate(journal.events) if event.phase is Phase.LOSS), default=-1)
-        phases = {index: journal.event(index).phase for index, _ in reached}
-        last_dropped = last_loss if Phase.BACKWARD in phases.values() else self._evidence.num_dropped
-        return all(phase is Phase.BACKWARD or (phase is Phase.LOSS and index < last_dropped) for index, phase in phases.items())
 
     def _note_discarded(self, bad: Sequence[BadLeaf], reached: Sequence[BadLeaf]) -> None:
         site = self._evidence.journal.site(*reached[0])
@@ -360,18 +335,20 @@ class Judge:
 
     def _find(self, bad: Sequence[BadLeaf], reached: Sequence[BadLeaf], alone: bool, note: str = "") -> Finding | None:
         """The finding behind an alarm; ``reached`` is empty if another rank raised it."""
-        mine: Finding | None = None
+        mine = left = None if alone else self._left
+        self._left = self._left if alone else None
         whose = self
         fault: Exception | None = None
         try:
-            if reached:
+            if reached and left is None:
                 mine, whose = self._first_of_models(bad, reached)
                 mine = evaluations.traced_back(mine)
         except ours() as error:  # the others wait for an answer first
             fault = error
         if not alone and self._ranks.together and self._ranks.any("a diagnosis", mine is not None and mine.replay == COMMUNICATES)[0]:
             with optimizer_probe.paused():
-                mine, whose = diagnose_together(self._evidence, bad, reached, self._ranks), self
+                both = diagnose_together(self._evidence, bad, reached, self._ranks)
+            mine, whose = left or both, self
         if mine is not None and note:
             mine = replace(mine, note="; ".join(filter(None, (note, mine.note))), kind=Kind.SCALER_SKIPS)
         self._speaks = True
