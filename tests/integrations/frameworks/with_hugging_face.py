@@ -195,6 +195,6 @@ def test_trl_trains_the_same_and_a_bad_weight_is_named(kind, tmp_path):
     callback = run.callback_handler.callbacks[-1]
     with torch.no_grad():
         model.model.layers[1].mlp.up_proj.weight[0, 0] = float("nan")
-    with callback, pytest.raises((NonFiniteError, RuntimeError)):
+    with pytest.raises((NonFiniteError, RuntimeError)), callback:
         run.train()
     assert "layers.1.mlp.up_proj" in str(callback.findings[0]) and hooks(model) == 0
