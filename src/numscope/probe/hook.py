@@ -38,13 +38,18 @@ class Hook(partial[Any]):
     __torch_unserializable__ = True  # no warning from torch when a tensor that has it is saved
 
 
-def hook_node(register: Callable[[Any], Any], hook: Callable[..., Any]) -> None:
-    """Put a hook on a node of a graph by its ``register_hook`` or ``register_prehook``, and give back the id that torch takes for it."""
+def hook_node(register: Callable[[Any], Any], hook: Callable[..., Any]) -> Callable[[], None]:
+    """Put a hook on a node of a graph by its ``register_hook`` or ``register_prehook``, and give back the id that torch takes for it.
+
+    Returns: what removes it; safe to call twice.
+    """
     handle = register(hook)
     hooks = handle.hooks_dict_ref()
-    hooks[next(ids)] = hooks.pop(handle.id)
+    key = next(ids)
+    hooks[key] = hooks.pop(handle.id)
     if RemovableHandle.next_id == handle.id + 1:
         RemovableHandle.next_id = handle.id
+    return partial(hooks.pop, key, None)
 
 
 class HookDict(OrderedDict[int, Any]):

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import functools
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar, cast
 
 import torch
@@ -42,7 +42,7 @@ class StepListener:
         """``backward``, or ``autograd.grad``, has returned."""
 
     def after_gradients(self, gradients: Sequence[Tensor]) -> None:
-        """``autograd.grad`` gave gradients that are differentiable themselves: the loss goes on from them."""
+        """``autograd.grad`` gave gradients to the script, which may go on with them; or a backward made a graph of them."""
 
     def before_step(self, optimizer: Optimizer) -> None:
         """Gradients are final, unless the step has a closure that makes them; weights are untouched."""
@@ -91,6 +91,7 @@ class _Thread(threading.local):
     scaler: torch.amp.GradScaler | None = None  # that is stepping an optimizer
     has_closure = False  # the optimizer that is about to step was given one
     accumulates = False  # the backward that began last
+    creates_graph = False  # the same one
 
 
 _thread = _Thread()
@@ -133,6 +134,11 @@ def has_closure() -> bool:
 def accumulates() -> bool:
     """To be asked in ``before_backward``: whether parameters get its gradients. ``autograd.grad`` returns them instead."""
     return _thread.accumulates
+
+
+def creates_graph() -> bool:
+    """To be asked in ``before_backward``: whether its gradients can be differentiated."""
+    return _thread.creates_graph
 
 
 def is_paused() -> bool:
@@ -234,23 +240,36 @@ def _skips_inside(optimizer: Optimizer) -> bool:
 
 def _backward(original: Callable[..., Any], tensors: Any, *args: Any, **kwargs: Any) -> Any:
     _refuse()
-    _thread.accumulates = True
-    _announce(tensors)
+    _begin(tensors, args, kwargs, accumulates=True)
+    creates_graph = _thread.creates_graph
     result = original(tensors, *args, **kwargs)
+    if creates_graph:
+        _tell_of_gradients(())
     _tell_of_end()
     return result
 
 
 def _grad(original: Callable[..., Any], outputs: Any, *args: Any, **kwargs: Any) -> Any:
-    _thread.accumulates = False
-    _announce(outputs)
+    _begin(outputs, args, kwargs, accumulates=False)
     result = original(outputs, *args, **kwargs)
-    gradients = [g for g in result if isinstance(g, Tensor) and g.requires_grad] if isinstance(result, tuple | list) else []
-    if gradients and not torch.compiler.is_compiling():
-        for listener in _told():
-            listener.after_gradients(gradients)
+    _tell_of_gradients(result)
     _tell_of_end()
     return result
+
+
+def _begin(roots: Any, args: Sequence[Any], kwargs: Mapping[str, Any], *, accumulates: bool) -> None:
+    _thread.accumulates = accumulates
+    place = 2 if accumulates else 3  # behind the roots
+    _thread.creates_graph = bool(kwargs.get("create_graph", args[place] if len(args) > place else False))
+    _announce(roots)
+
+
+@run_plainly
+def _tell_of_gradients(result: Any) -> None:
+    if not torch.compiler.is_compiling() and torch._C._functorch.peek_interpreter_stack() is None:
+        gradients = [g for g in result if isinstance(g, Tensor)] if isinstance(result, tuple | list) else []
+        for listener in _told():
+            listener.after_gradients(gradients)
 
 
 @run_plainly

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import sys
 import weakref
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import lru_cache, partial
 from typing import Any
 
@@ -114,6 +114,24 @@ class FunctionProbe(TorchFunctionMode):
         self._log(partial(self._put, func, len(args), list(kwargs), given, made, parts, first, last, stack))
         if at_once:
             self._flush()
+
+    def follow(self, tensors: Sequence[Tensor], writers: Sequence[OpRecord]) -> None:
+        """Tell that one of these records, or several, wrote tensors; they may still be in the log."""
+        made: list[Any] = []
+        for tensor in tensors:
+            state = State(UNOBSERVED, _COMING, self.names.get(id(tensor), ""))
+            self.tape.odd[id(tensor)] = (weakref.ref(tensor), state)
+            made += (tensor.detach(), -1 if tensor.numel() > SMALL else tensor._version, state)
+        self._log(partial(self._put_followed, made, writers))
+        if -1 in made[1::3]:
+            self._flush()
+
+    def _put_followed(self, made: list[Any], writers: Sequence[OpRecord]) -> None:
+        indices = tuple(record.index for record in reversed(writers) if record.index >= 0)
+        for tensor, version, state in _groups(made, 3):
+            if version == -1 or tensor._version == version:
+                state.row = self.rows.observe(tensor)
+            state.writers = indices
 
     def _share(self, *parts: object) -> None:
         """Tell C what it needs to note a function."""

@@ -25,9 +25,9 @@ class Named(Mapping[int, str]):
             self._most = max(_FEW_NAMES, 2 * len(self._items))
         self._items[id(tensor)] = weakref.ref(tensor), name
 
-    def living(self) -> list[Tensor]:
-        """The tensors that have names."""
-        return [t for ref, _ in self._items.values() if (t := ref()) is not None]
+    def living(self, prefix: str = "") -> list[Tensor]:
+        """The tensors whose names begin so."""
+        return [t for ref, name in self._items.values() if name.startswith(prefix) and (t := ref()) is not None]
 
     def clear(self) -> None:
         self._items.clear()

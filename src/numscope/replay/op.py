@@ -183,6 +183,12 @@ class OpProbe(TorchDispatchMode):  # type: ignore[no-untyped-call]
             self.tape.add(record)
             self._results(record, "output", list(tensors), set(), False)
 
+    def follow(self, tensors: Sequence[Tensor], writers: Sequence[OpRecord]) -> None:
+        """Tell that one of these records, or several, wrote tensors. The tensors are read by what uses them."""
+        indices = tuple(record.index for record in reversed(writers) if record.index >= 0)
+        for tensor in tensors if indices else ():
+            self._write(tensor, indices, UNOBSERVED, True)
+
     def _before(self, op: _Op, args: Sequence[Any], kwargs: Mapping[str, Any], unwraps: bool) -> OpRecord | None:
         """A record of what is known before the operation runs; None if it only makes a view or waits, or if a wrapper's operations do the
         work."""
@@ -278,7 +284,7 @@ class OpProbe(TorchDispatchMode):  # type: ignore[no-untyped-call]
         if isinstance(value, Tensor):
             if id(value) not in seen:
                 seen.add(id(value))
-                state = self._write(value, record.index, UNOBSERVED if blank else self._observe(value), blank)
+                state = self._write(value, (record.index,), UNOBSERVED if blank else self._observe(value), blank)
                 record.outputs.append(OperandRecord(name, state, None, value.dtype, shape_of(value)))
         elif isinstance(value, list | tuple):
             for position, item in enumerate(value):
@@ -355,14 +361,14 @@ class OpProbe(TorchDispatchMode):  # type: ignore[no-untyped-call]
         storage.states[region] = (state, low, high)
         return state
 
-    def _write(self, tensor: Tensor, index: int, row: int, blank: bool) -> State:
-        state = State(row, (index,), self._name(tensor))
+    def _write(self, tensor: Tensor, writers: tuple[int, ...], row: int, blank: bool) -> State:
+        state = State(row, writers, self._name(tensor))
         storage = self._storage(tensor)
         if storage is None:
             self.tape.odd[id(tensor)] = (weakref.ref(tensor), state)
         else:
             region, low, high, dense = region_of(tensor)
-            storage.write(index, region, state, low, high, dense, blank)
+            storage.write(region, state, low, high, dense, blank)
         return state
 
 

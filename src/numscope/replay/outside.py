@@ -11,11 +11,8 @@ import logging
 import os
 import threading
 import weakref
-from bisect import bisect_right
 from collections import Counter, deque
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
-from functools import partial
-from operator import attrgetter
 from types import MethodType
 from typing import Any
 
@@ -26,17 +23,16 @@ from torch.utils._python_dispatch import _get_current_dispatch_mode_stack, _push
 
 from numscope.probe import optimizer as optimizer_probe
 from numscope.probe.calls import in_backward
-from numscope.probe.hook import hook_node
-from numscope.probe.nodes import graph, suspects
 from numscope.probe.optimizer import guarded
 from numscope.records.finding import Culprit
 from numscope.records.site import Phase
 from numscope.replay import fork
-from numscope.replay.function_probe import SMALL, FunctionProbe
+from numscope.replay.derivatives import Derivatives
+from numscope.replay.function_probe import FunctionProbe
 from numscope.replay.modes import DISPATCH_MODES, FUNCTION_MODES, taken_off
 from numscope.replay.named import Named
-from numscope.replay.op import OpProbe, shape_of
-from numscope.replay.tape import ACCUMULATE, UNOBSERVED, OperandRecord, OpRecord, OpTape, State
+from numscope.replay.op import OpProbe
+from numscope.replay.tape import OpTape, State
 from numscope.summary.ledger import Ledger
 
 log = logging.getLogger("numscope")
@@ -72,20 +68,18 @@ class Outside:
         self._ledger = Ledger(capacity=_CAPACITY)
         self._tape = OpTape(limit=_LIMIT)
         self._log: deque[Callable[[], None]] = deque(maxlen=_LIMIT)  # creates the records once they are needed
-        self.backward: list[State] = []  # gradients that came out of the tape's nodes, in order
+        self._derivatives = Derivatives(self._log.append, self._write_up, self.failed)
         self._users: dict[Hashable, weakref.WeakMethod[Callable[[Exception], None]]] = {}
         self._done: set[Hashable] = set()  # users whose step has ended
         self._passed: set[Hashable] = set()  # users of which a step has ended since the tape began
         self._waits: Counter[Hashable] = Counter()  # steps of others that have ended since a user's last call
         self._inside: set[Hashable] = set()  # users whose outermost call is at work: one watched model may call another
         self._named = Named()  # what the models made
-        self._custom: list[OpProbe] = []  # pushed around a custom function's backward
         self._mode: OpProbe | FunctionProbe | None = None
         self._leftover: list[OpProbe | FunctionProbe] = []  # perhaps still on torch's stacks
         self._num_times = self._times_before = 0  # that it began to watch, and the same before the last reset
         self._began = 0  # autograd's sequence number
-        self._nodes: list[range] = []  # sequence numbers of the nodes that were made outside, ascending
-        self._past = self._past_nodes = 0  # first record since the steps of all users have ended, ranges of nodes that were made before
+        self._past = 0  # first record since the steps of all users have ended
         self._between = -1  # index of the first record between two steps; -1 while none of that is recorded
         self._num_between = self._num_left_out = 0  # records of the last such stretch that was recorded, those in a row that were not
         self._num_looked = 0  # rows that `has_news` has looked at
@@ -109,6 +103,11 @@ class Outside:
         """Rows of the tape's tensors."""
         self._write_up()
         return self._ledger
+
+    @property
+    def backward(self) -> list[State]:
+        """Gradients that came out of the tape's nodes, in order."""
+        return self._derivatives.gradients
 
     @property
     def is_behind(self) -> bool:
@@ -224,7 +223,7 @@ class Outside:
         """Stop watching, until ``begin``."""
         mode = self.take_off()
         if mode is not None:
-            self._nodes.append(range(self._began, self._cut_at or torch._C._autograd._get_sequence_nr()))
+            self._derivatives.made(self._began, self._cut_at or torch._C._autograd._get_sequence_nr())
             if self._between >= 0:
                 self._num_between, self._between = self._tape.first + len(self._tape.records) - self._between, -1
             if mode.error is not None:
@@ -232,9 +231,7 @@ class Outside:
 
     def take_off(self) -> OpProbe | FunctionProbe | None:
         """Remove our mode from torch's stacks of modes. Returns: the mode that was on."""
-        while self._custom:  # the function's backward raised
-            taken_off(self._custom[-1], *DISPATCH_MODES)
-            self._custom.pop()
+        self._derivatives.take_off()
         mode = self._mode
         if mode is not None:
             mode.is_on = False
@@ -266,7 +263,8 @@ class Outside:
                 self._log.clear()
                 if len(self._ledger) > _MANY_ROWS:
                     self.reset()
-                self._past, self._past_nodes = self._tape.first + len(self._tape.records), len(self._nodes)
+                self._past = self._tape.first + len(self._tape.records)
+                self._derivatives.step_ends()
                 self.look_again()
 
     def look_again(self) -> None:
@@ -277,11 +275,10 @@ class Outside:
     def _begin_step(self) -> None:
         """Forget what was recorded before the last step's end."""
         self._tape.begin_step(self._past)
-        self.backward = []
+        self._derivatives.begin_step()
         self._passed.clear()
         self._times_before, self._num_times = self._num_times, 0
-        del self._nodes[: self._past_nodes]
-        self._past = self._past_nodes = 0
+        self._past = 0
 
     def release(self, user: Hashable) -> None:
         """A user needs the tape no longer. Its content is kept for the others."""
@@ -299,12 +296,11 @@ class Outside:
         if len(self._ledger) > _CAPACITY:
             self._ledger = Ledger(capacity=_CAPACITY)  # one long step must not cost memory for ever
         self._ledger.reset()
-        self.backward = []
+        self._derivatives.reset()
         self._passed.clear()
         self._times_before, self._num_times = self._num_times, 0
-        self._nodes.clear()
         self._named.clear()
-        self._past = self._past_nodes = self._num_looked = 0
+        self._past = self._num_looked = 0
         self.is_cut = False
         if self._mode is not None:
             self._mode.tape, self._mode.rows = self._tape, self._ledger
@@ -328,19 +324,33 @@ class Outside:
     @guarded()
     def before_backward(self, roots: Sequence[Tensor]) -> None:
         """``backward`` is about to run from these tensors."""
+        if in_backward():
+            self.pause()
+            return
         self._was_watching = self.watching
         self.was_cut = self.watching and self._cut_at is not None
         self.pause()
-        if not in_backward():
-            self._see_backward(roots)
+        outputs = {t.grad_fn for t in self._named.living(MODEL_OUTPUT) if t.grad_fn is not None}
+        probe = OpProbe(self._tape, self._ledger, phase=Phase.BACKWARD, keeps_frames=keeps_frames)
+        self._derivatives.begin(roots, outputs, probe, optimizer_probe.creates_graph(), bool(self._log))
 
     @guarded()
     def after_gradients(self, gradients: Sequence[Tensor]) -> None:
-        """``autograd.grad`` gave differentiable gradients, as for a penalty: the loss goes on."""
+        """A backward gave gradients that the script goes on with: a penalty's, those of a step within a step, of coordinates."""
         if self._was_watching and not in_backward():
             for i, gradient in enumerate(gradients):
                 self._named.add(gradient, f"gradient[{i}]")
-            self.begin()
+            self.begin() if any(g.requires_grad for g in gradients) else self.begin_between()
+            if isinstance(self._mode, OpProbe):
+                self._write_up()
+            if self._mode is not None:
+                self._mode.follow(gradients, self._derivatives.last)
+
+    @guarded()
+    def after_backward(self) -> None:
+        """``backward``, or ``autograd.grad``, has returned."""
+        if not in_backward():
+            self._derivatives.end()
 
     def came_bad(self, tensors: Sequence[Tensor], culprit: Culprit) -> None:
         """These tensors came bad out of a call whose culprit is known: whatever they make bad is that culprit's."""
@@ -351,67 +361,7 @@ class Outside:
         """The states of those tensors that were made outside."""
         return [state for t in tensors if (state := self.tape.read_state_of(t, self._ledger)) is not None]
 
-    def _see_backward(self, roots: Sequence[Tensor]) -> None:
-        """Watch the backward of the nodes made outside, from what backward is called on down to the models' outputs."""
-        stop = {t.grad_fn for t in self._named.living() if t.grad_fn is not None}
-        for node in suspects(list(graph(roots, lambda node: node not in stop and self._made(node)))):
-            if hasattr(node, "_forward_cls"):  # a custom function's backward is Python code with lines of its own
-                probe = OpProbe(self._tape, self._ledger, phase=Phase.BACKWARD, keeps_frames=keeps_frames)
-                hook_node(node.register_prehook, partial(self._custom_begins, probe))
-                hook_node(node.register_hook, partial(self._custom_ran, probe))
-            elif self._log or self._tape.forward_of(node.name(), node._sequence_nr()) is not None:
-                hook_node(node.register_hook, partial(self._node_ran, node.name(), node._sequence_nr()))
 
-    def _made(self, node: Any) -> bool:
-        """Whether a node was made outside; a model's own nodes are left to a replay."""
-        if node.name() == ACCUMULATE:
-            return False
-        number = node._sequence_nr()
-        place = bisect_right(self._nodes, number, key=attrgetter("start"))
-        return place > 0 and number in self._nodes[place - 1]
-
-    @guarded()
-    def _custom_begins(self, probe: OpProbe, coming: Sequence[Tensor | None]) -> None:
-        self._custom.append(probe)
-        _push_mode(probe)
-
-    @guarded()
-    def _custom_ran(self, probe: OpProbe, going: Sequence[Tensor | None], coming: Sequence[Tensor | None]) -> None:
-        if probe in self._custom:
-            self._custom.remove(probe)
-        taken_off(probe, *DISPATCH_MODES)
-        self.backward += [s for g in going if isinstance(g, Tensor) and (s := self.tape.state_of(g)) is not None]
-
-    @guarded()
-    def _node_ran(self, node: str, number: int, going: Sequence[Tensor | None], coming: Sequence[Tensor | None]) -> None:
-        """A backward operation: incoming gradients, what was saved, results."""
-        came = [(f"grad_output[{i}]", g, g._version) for i, g in enumerate(coming) if isinstance(g, Tensor)]
-        went = [(f"grad_input[{i}]", g, g._version) for i, g in enumerate(going) if isinstance(g, Tensor)]
-        self._log.append(partial(self._put_backward, node, number, came, went))
-        if any(g.numel() > SMALL for _, g, _ in (*came, *went)):
-            self._write_up()
-
-    def _put_backward(self, node: str, number: int, came: list[tuple[str, Tensor, int]], went: list[tuple[str, Tensor, int]]) -> None:
-        """Put a record of it on the tape, as the op probe would have made it."""
-        forward = self._tape.forward_of(node, number)
-        if forward is None:
-            return
-        name = f"{forward.op.rstrip('_')}_backward"
-        index = self._tape.first + len(self._tape.records)
-        record = OpRecord(index, name, Phase.BACKWARD, forward.module, forward.stack, node=node, forward=forward)
-        record.inputs += [self._operand(*one, ()) for one in came]
-        record.inputs += [o for o in (*forward.inputs, *forward.outputs) if o.state is not None]
-        for one in went:
-            record.outputs.append(self._operand(*one, (index,)))
-            self.backward += [state for state in [record.outputs[-1].state] if state is not None]
-        self._tape.records.append(record)
-
-    def _operand(self, name: str, tensor: Tensor, version: int, writers: tuple[int, ...]) -> OperandRecord:
-        row = self._ledger.observe(tensor) if tensor._version == version else UNOBSERVED
-        return OperandRecord(name, State(row, writers), None, tensor.dtype, shape_of(tensor))
-
-
-# torch's two stacks of modes: how to list one, to pop its top, to push onto it
 _threads = threading.local()
 
 
@@ -445,6 +395,9 @@ class _Backward(optimizer_probe.StepListener):
 
     def after_gradients(self, gradients: Sequence[Tensor]) -> None:
         current().after_gradients(gradients)
+
+    def after_backward(self) -> None:
+        current().after_backward()
 
 
 backward = _Backward()

@@ -120,17 +120,17 @@ class StorageRecord:
     def __init__(self, storage: Any) -> None:
         self.reference = StorageWeakRef(storage)  # type: ignore[no-untyped-call]  # while it exists, no other storage gets this address
         self.states: dict[Region, tuple[State, int, int]] = {}
-        self.writes: list[tuple[int, State, int, int]] = []  # record, state, first byte, last byte + 1
+        self.writes: list[tuple[tuple[int, ...], int, int]] = []  # records, first byte, last byte + 1
         self.name = ""  # of the parameter, buffer or input stored here, for its views
         self.parameter = False
 
-    def write(self, index: int, region: Region, state: State, low: int, high: int, dense: bool, blank: bool) -> None:
+    def write(self, region: Region, state: State, low: int, high: int, dense: bool, blank: bool) -> None:
         self.states = {k: v for k, v in self.states.items() if v[2] <= low or v[1] >= high}
         if not blank:  # the content of uninitialized memory is observed only when an operation reads it
             self.states[region] = (state, low, high)
         if dense and self.writes:
-            self.writes = [w for w in self.writes if w[2] < low or w[3] > high]
-        self.writes.append((index, state, low, high))
+            self.writes = [w for w in self.writes if w[1] < low or w[2] > high]
+        self.writes.append((state.writers, low, high))
 
 
 def region_of(tensor: Tensor) -> tuple[Region, int, int, bool]:
@@ -198,7 +198,7 @@ class OpTape:
 
     @staticmethod
     def overlapping(storage: StorageRecord, low: int, high: int) -> tuple[int, ...]:
-        return tuple(index for index, _, a, b in reversed(storage.writes) if a < high and b > low)
+        return tuple(index for writers, a, b in reversed(storage.writes) if a < high and b > low for index in writers)
 
     def forward_of(self, node: str, seq: int) -> OpRecord | None:
         """The forward operation that made an autograd node.
@@ -217,6 +217,10 @@ class OpTape:
                 if record.differentiable:
                     return record
         return None
+
+    def has_node(self, node: str, seq: int) -> bool:
+        """Whether one of the operations that may have made the autograd node with this number has its name."""
+        return any(_key(record.name) == _key(node) for record in self._nodes.get(seq, ()))
 
     def add_node(self, seq: int, record: OpRecord) -> None:
         known = self._nodes.get(seq)
