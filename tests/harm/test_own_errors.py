@@ -16,7 +16,7 @@ from numscope.detect import buffers, detection, evidence, journal, judge, optimi
 from numscope.probe import module as module_probe
 from numscope.probe import optimizers, step, walk
 from numscope.replay import call as replay
-from numscope.replay import named, op, outside
+from numscope.replay import derivatives, named, op, outside
 from numscope.report import delivery
 from numscope.summary import dispatch, ledger, weights
 from tests.harm.training import Notes, Watch, assert_equal, assert_no_hooks, bare, noted
@@ -38,7 +38,9 @@ def training(watch: Watch, notes: Notes) -> None:
     with watch(model):
         for step in range(4):
             for _ in range(2):
-                loss = Scale.apply(model(torch.randn(4, 4)).pow(2)).mean()
+                x = torch.randn(4, 4, requires_grad=True)
+                loss = Scale.apply(model(x).pow(2)).mean()
+                loss = loss + torch.autograd.grad(loss, x, create_graph=True)[0].square().sum()
                 if step == 2:
                     loss = loss * torch.nan
                 loss.backward()
@@ -73,9 +75,10 @@ PLACES = [
     (judge, "escaped"), (judge, "contained"), (evidence.Evidence, "forget"),
     (module_probe.ModuleProbe, "_see"), (module_probe.ModuleProbe, "refresh"),
     (op.OpProbe, "_before"), (op.OpProbe, "_after"),
-    (outside.Outside, "begin"), (outside.Outside, "pause"), (outside.Outside, "_see_backward"), (outside.Outside, "_node_ran"),
-    (outside.Outside, "_custom_begins"), (outside.Outside, "_custom_ran"), (outside.Outside, "_begin_step"),
-    (outside.Outside, "call_begins"),
+    (outside.Outside, "begin"), (outside.Outside, "pause"), (outside.Outside, "call_begins"), (outside.Outside, "_begin_step"),
+    (derivatives.Derivatives, "begin"), (derivatives.Derivatives, "end"), (derivatives.Derivatives, "_node_begins"),
+    (derivatives.Derivatives, "_node_ran"), (derivatives.Derivatives, "_put"), (op.OpProbe, "follow"), (outside.Outside, "after_gradients"),
+    (derivatives.Derivatives, "_custom_begins"), (derivatives.Derivatives, "_custom_ran"),
     (outside.Outside, "begin_between"), (outside.Outside, "look_again"), (outside.Outside, "has_news"),
     (outside.Outside, "call_ends"), (named.Named, "add"), (outside.Outside, "states"), (outside.Outside, "before_backward"),
     (parameters.Parameters, "follow"), (parameters.Parameters, "see_weights"), (parameters.Parameters, "see_gradients"),

@@ -14,8 +14,8 @@ from numscope.probe.entry import Entry
 from numscope.probe.module import ModuleProbe
 from numscope.records.finding import Numbers
 from numscope.records.site import Phase
-from numscope.replay.call import nonfinite
 from numscope.replay.capture import SMALL_BUFFER_BYTES, BufferCopies, Call
+from numscope.replay.stages import nonfinite
 
 _GONE = (0, -1)
 

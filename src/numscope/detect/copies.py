@@ -17,10 +17,10 @@ from numscope.records.faults import ours
 from numscope.records.finding import Finding
 from numscope.records.heap import instances_of
 from numscope.records.site import Site
-from numscope.replay.call import REPRODUCED
 from numscope.replay.culprit import find_culprit
 from numscope.replay.op import COLLECTIVES
 from numscope.replay.origin import Origins
+from numscope.replay.stages import REPRODUCED
 from numscope.replay.tape import OpTape, State, StorageRecord
 
 _MOST_WALKS = 2  # over all objects of a process, for what holds the bad tensor that a line has made

@@ -22,6 +22,7 @@ from numscope.probe.calls import in_backward, unheard
 from numscope.probe.entry import Entry
 from numscope.probe.hook import Hook, hook_gradient
 from numscope.probe.module import ModuleProbe
+from numscope.probe.naming import named_state
 from numscope.probe.nodes import MOST_HOOKED
 from numscope.probe.optimizer import guarded
 from numscope.probe.optimizers import ids_of
@@ -29,7 +30,7 @@ from numscope.probe.step import Reader, Step
 from numscope.records.errors import STOPS
 from numscope.records.site import Phase
 from numscope.replay import outside
-from numscope.replay.capture import Call
+from numscope.replay.capture import FORWARD, Call, Place
 from numscope.replay.tape import UNOBSERVED, State
 from numscope.report.delivery import Delivery
 
@@ -81,6 +82,7 @@ class Detection(Reader):
         self._loss: tuple[list[tuple[str, int]], list[State], bool] | None = None
         self._accumulated = False  # a backward of this step gave parameters their gradients
         self._freed = False  # an output's graph is gone since the calls were last looked through
+        self._following: list[tuple[Tensor, Callable[[], None]]] = []  # tensors hooked for one backward, and what removes the hook
         self._states = OptimizerStates()
         self._gradients: list[int] = []  # handles of those that this step's optimizers get
         self._had_long_loss = False  # operations of it were not written down
@@ -111,6 +113,7 @@ class Detection(Reader):
         if not self.closed:
             self.closed = True
             self.judge.close()
+            self._stop_following()
             if not living:  # first: what follows may fail
                 self.evidence.outside.take_off()
                 optimizer_probe.unlisten(outside.backward)
@@ -225,7 +228,38 @@ class Detection(Reader):
             self._own_loss()
         if not self._probe.deep:
             self.evidence.journal.add_gradient(entry, entry.gradient_slot(slot), gradient)
-        call.keep(slot, gradient, REPLAY_BYTES)
+        call.keep((FORWARD, slot), gradient, REPLAY_BYTES)
+
+    def _follow_gradients(self) -> None:
+        """A backward begins that can be differentiated: hook what the calls were given, and the weights, for as long as it runs."""
+        weights = [(f"{module}.{slot}".lstrip("."), t) for module, slot, t in named_state(self._probe.names, buffers=False)]
+        for call in self.evidence.calls:
+            for slot, tensor in (*call.given, *weights):
+                if tensor.requires_grad:
+                    self._following.append((tensor, hook_gradient(tensor, Hook(self._gradient_made, weakref.ref(call), slot))))
+
+    @guarded(*STOPS)
+    def _gradient_made(self, call_ref: weakref.ref[Call], slot: str, gradient: Tensor | None) -> None:
+        """A backward has given a call's argument or a weight a gradient: one more output, from which a later backward may begin."""
+        call = call_ref()
+        if call is not None and gradient is not None and gradient.grad_fn is not None and call.gradients and call.gradients[-1]:
+            hook_gradient(gradient, Hook(self._keep_derived, call_ref, (len(call.gradients) - 1, slot)))
+
+    @guarded(*STOPS)
+    def _keep_derived(self, call_ref: weakref.ref[Call], place: Place, gradient: Tensor | None) -> None:
+        call = call_ref()
+        if call is None or gradient is None or optimizer_probe.is_paused():
+            return
+        if self._loss is not None:
+            self._own_loss()
+        call.keep(place, gradient, REPLAY_BYTES)
+
+    def _stop_following(self) -> None:
+        while self._following:
+            tensor, remove = self._following.pop()
+            remove()
+            if tensor.is_leaf and not tensor._backward_hooks:
+                tensor._backward_hooks = None
 
     def _between_calls(self) -> None:
         """A further call begins in the same step. The previous one was a micro-batch, or its output is not used for a backward."""
@@ -280,6 +314,11 @@ class Detection(Reader):
         self._had_long_loss = self._had_long_loss or outside.current().was_cut
         if in_backward() or any(call.thread != get_ident() for call in calls):
             return
+        self._stop_following()  # the last one has raised
+        for call in calls:
+            call.begin_backward()
+        if optimizer_probe.creates_graph():
+            self._follow_gradients()
         if calls or len(self.evidence.journal) or not self._called:
             if self._accumulated and all(p.grad is None for p in self._probe.root.parameters() if p.is_leaf):
                 self.evidence.num_dropped = len(self.evidence.journal)
@@ -295,8 +334,11 @@ class Detection(Reader):
 
     @guarded(*STOPS)
     def after_backward(self) -> None:
-        """No torch optimizer updates the model: the script's own code is about to."""
-        if not in_backward() and self.evidence.outside is outside.current():
+        """Where no torch optimizer updates the model, the script's own code is about to."""
+        if in_backward():
+            return
+        self._stop_following()
+        if not self._steps.optimizers.any and self.evidence.outside is outside.current():
             self.evidence.outside.look_again()
             self.evidence.outside.begin_between()
 

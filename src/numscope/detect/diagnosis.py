@@ -12,11 +12,11 @@ from numscope.probe.naming import class_name, named_state
 from numscope.probe.optimizers import gradient_of
 from numscope.records.finding import Culprit, Finding, Reason
 from numscope.records.site import Phase, Site
-from numscope.replay.call import COMMUNICATES, FINITE, REPRODUCED, Replay
 from numscope.replay.capture import Call
 from numscope.replay.culprit import find_culprit, pending_states
 from numscope.replay.op import COLLECTIVES
 from numscope.replay.outside import MODEL_OUTPUT, MOST_FUNCTIONS
+from numscope.replay.stages import COMMUNICATES, FINITE, REPRODUCED, Replay
 
 
 def escaped(evidence: Evidence, bad: Sequence[BadLeaf], known_weights: frozenset[str]) -> list[BadLeaf]:

@@ -23,9 +23,10 @@ from numscope.probe.step import Step
 from numscope.records.finding import Finding, Kind, Numbers
 from numscope.records.site import Phase
 from numscope.replay import outside
-from numscope.replay.call import NOT_WANTED, Replay, replay_call
+from numscope.replay.call import NOT_WANTED, replay_call
 from numscope.replay.capture import BufferCopies, Call
 from numscope.replay.outside import Outside
+from numscope.replay.stages import Replay
 from numscope.replay.tape import State
 
 REPLAY_BYTES = 256 << 20  # arguments and output gradients kept for a replay; beyond it a step's oldest calls are forgotten

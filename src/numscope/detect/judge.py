@@ -37,8 +37,9 @@ from numscope.records.errors import STOPS, NonFiniteError
 from numscope.records.faults import ours
 from numscope.records.finding import Finding, Kind, Numbers
 from numscope.records.site import Phase, Site
-from numscope.replay.call import COMMUNICATES, NOT_WANTED, Replay, needs_accumulation
+from numscope.replay.call import NOT_WANTED
 from numscope.replay.capture import Call
+from numscope.replay.stages import COMMUNICATES, Replay, needs_accumulation
 from numscope.replay.update import replay_optimizer
 from numscope.report.delivery import Delivery
 from numscope.report.stderr import has_terminal, say

@@ -208,7 +208,7 @@ class Step(optimizer_probe.StepListener):
 
     @guarded(*STOPS, UsageError)
     def after_backward(self) -> None:
-        if self.thread in (None, get_ident()) and not self.optimizers.any:
+        if self.thread in (None, get_ident()):
             for reader in tuple(self._readers):
                 reader.after_backward()
 

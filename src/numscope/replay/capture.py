@@ -241,6 +241,10 @@ class AutocastState:
             yield
 
 
+FORWARD = -1
+Place = tuple[int, str]  # what made an output, the forward or one of the call's backwards by number, and its slot there
+
+
 @dataclass(eq=False)  # no slots, because it is referenced weakly
 class Call:
     """One outermost forward call, with everything needed to replay it.
@@ -267,7 +271,7 @@ class Call:
     forwards: dict[nn.Module, Any]  # set on modules themselves: Lightning sends a wrapped model's training_step through its forward
     outputs: list[tuple[str, Any]] = field(default_factory=list)  # slot, weak reference
     graph: list[Any] = field(default_factory=list)  # weak references to what lives as long as the outputs' graphs do
-    gradients: dict[str, list[Tensor]] = field(default_factory=dict)  # by output slot, one per backward pass
+    gradients: list[dict[Place, Tensor]] = field(default_factory=list)  # that its outputs received, one dict for each backward
     gradients_dropped: bool = False
     had_backward: bool = False
     awaits_backward: bool = False  # its outputs can have a backward, and no gradient has arrived yet
@@ -282,7 +286,12 @@ class Call:
         replaced = {m: None for m in modules for p in m._parameters.values() if type(p) is Tensor}
         weights = {m: dict(m._parameters) for m in replaced}
         given = [*walk.tensors(args, "input"), *walk.tensors(dict(kwargs), "input")]
-        given += [(name, t) for own in weights.values() for name, t in own.items() if t is not None and type(t) is not nn.Parameter]
+        given += [
+            (f"{buffers.names[m]}.{name}".lstrip("."), t)
+            for m, own in weights.items()
+            for name, t in own.items()
+            if t is not None and type(t) is not nn.Parameter
+        ]
         return cls(
             module=module,
             name=name,
@@ -302,14 +311,21 @@ class Call:
             forwards={m: m.__dict__["forward"] for m in modules if "forward" in m.__dict__},
         )
 
-    def keep(self, slot: str, gradient: Tensor, limit: int) -> None:
+    def keep(self, place: Place, gradient: Tensor, limit: int) -> None:
         """Keep a gradient that an output received, unless the total would exceed ``limit`` bytes."""
         if is_wrapped(gradient):
             say_unread("gradients that autograd.grad makes with is_grads_batched=True")
         elif self.nbytes + gradient.numel() * gradient.element_size() > limit:
             self.gradients_dropped = True
         else:
-            self.gradients.setdefault(slot, []).append(gradient.detach())
+            if not self.gradients or place in self.gradients[-1]:
+                self.begin_backward()
+            self.gradients[-1][place] = gradient.detach().requires_grad_(gradient.requires_grad)
+
+    def begin_backward(self) -> None:
+        """What it keeps from now on is of a further backward."""
+        if not self.gradients or self.gradients[-1]:
+            self.gradients.append({})
 
     @property
     def around(self) -> list[nn.Module]:
@@ -324,5 +340,5 @@ class Call:
     @property
     def nbytes(self) -> int:
         """Bytes of tensors kept alive for a replay."""
-        kept = [t for t, _ in self.versions] + [g for grads in self.gradients.values() for g in grads]
+        kept = [t for t, _ in self.versions] + [g for received in self.gradients for g in received.values()]
         return sum(t.numel() * t.element_size() for t in kept)

@@ -9,8 +9,9 @@ from torch import UntypedStorage, nn
 
 from numscope.distributed.agree import spread
 from numscope.records.finding import Culprit
-from numscope.replay.call import Stages, as_it_began, eager, needs_accumulation, parameters_of, put_spared_back, run_stages
+from numscope.replay.call import as_it_began, eager, parameters_of, put_spared_back
 from numscope.replay.capture import BufferCopies, Call
+from numscope.replay.stages import Stages, needs_accumulation, run_stages
 
 
 class Left(BaseException):

@@ -15,11 +15,12 @@ from numscope.probe.calls import heard
 from numscope.records.faults import ours
 from numscope.records.finding import Culprit
 from numscope.records.site import Phase
-from numscope.replay.call import COMMUNICATES, REPRODUCED, Replay, eager, nonfinite, not_reproduced
+from numscope.replay.call import eager, not_reproduced
 from numscope.replay.capture import RandomState
 from numscope.replay.culprit import find_culprit
 from numscope.replay.fork import in_child
 from numscope.replay.op import Communicates, OpProbe
+from numscope.replay.stages import COMMUNICATES, REPRODUCED, Replay, nonfinite
 from numscope.replay.tape import OpTape
 from numscope.summary.ledger import Ledger
 
