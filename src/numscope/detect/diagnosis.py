@@ -15,7 +15,7 @@ from numscope.records.site import Phase, Site
 from numscope.replay.capture import Call
 from numscope.replay.culprit import find_culprit, pending_states
 from numscope.replay.op import COLLECTIVES
-from numscope.replay.outside import MODEL_OUTPUT, MOST_FUNCTIONS
+from numscope.replay.outside import GRADIENT, MODEL_OUTPUT, MOST_FUNCTIONS
 from numscope.replay.stages import COMMUNICATES, FINITE, REPRODUCED, Replay
 
 
@@ -89,7 +89,7 @@ def replayed(evidence: Evidence, call: Call, *, forks: bool = False) -> Replay:
     """A call's forward done again, and what gave it bad arguments; ``forks``: in a process of its own or not at all."""
     replay = evidence.replay(call, backward=False, forks=forks)
     before = None if replay.culprit is None else _made_before(evidence, call, replay.culprit)
-    return replay if before is None else Replay(before, replay.status)
+    return replay if before is None or _from_gradient(before) else Replay(before, replay.status)
 
 
 def result_of(evidence: Evidence, call: Call, bad: Sequence[BadLeaf]) -> list[BadLeaf]:
@@ -151,9 +151,10 @@ def _find(evidence: Evidence, bad: Sequence[BadLeaf]) -> Replay:
         call = next((c for c in evidence.calls if c.index == number), None)
         if call is not None:
             replay = evidence.replay(call, backward=call.had_backward)
-            if replay.culprit is not None and (before := _made_before(evidence, call, replay.culprit)) is not None:
+            before = None if replay.culprit is None else _made_before(evidence, call, replay.culprit)
+            if before is not None and not _from_gradient(before):
                 return Replay(before, REPRODUCED)
-            if replay.culprit is not None and _came_from_loss(replay.culprit):
+            if replay.culprit is not None and (before is not None or _came_from_loss(replay.culprit)):
                 handed, status = handed or replay, _FINITE_FORWARD  # by the loss, or by a later call
                 continue
             if replay.culprit is not None or replay.status == COMMUNICATES:
@@ -175,7 +176,10 @@ def _find(evidence: Evidence, bad: Sequence[BadLeaf]) -> Replay:
 
 
 def _made_before(evidence: Evidence, call: Call, culprit: Culprit) -> Culprit | None:
-    """The operation between two calls that made the second one's input bad; infinities that it wrote on purpose, as masks are, did not."""
+    """The operation between two calls that made the second one's input bad; infinities that it wrote on purpose, as masks are, did not.
+
+    Where a gradient of the first call made it bad, that call is to be replayed: ``_from_gradient``.
+    """
     given = (Reason.BAD_INPUT, Reason.BAD_PARAMETER)
     met_in_backward = any("input[" in o.name and o.numbers is not None and o.numbers.num_nonfinite for o in culprit.inputs)
     if not (culprit.phase is Phase.FORWARD or met_in_backward) or culprit.reason not in (
@@ -186,7 +190,11 @@ def _made_before(evidence: Evidence, call: Call, culprit: Culprit) -> Culprit | 
         return None
     states = evidence.outside.states([t for _, t in call.given])
     found = find_culprit(evidence.outside.tape, states, evidence.outside.ledger)
-    if found is None or (_handed_on(found) and not received(found)) or (found.reason is Reason.UNKNOWN and culprit.reason not in given):
+    if (
+        found is None
+        or (_handed_on(found) and not received(found) and not _from_gradient(found))
+        or (found.reason is Reason.UNKNOWN and culprit.reason not in given)
+    ):
         return None
     return found
 
@@ -290,6 +298,13 @@ def _came_from_loss(culprit: Culprit) -> bool:
 def _from_model(culprit: Culprit) -> bool:
     return _handed_on(culprit) and any(
         MODEL_OUTPUT in o.name and o.numbers is not None and o.numbers.num_nonfinite > 0 for o in culprit.inputs
+    )
+
+
+def _from_gradient(culprit: Culprit) -> bool:
+    """Whether a culprit between calls was given its bad values by ``torch.autograd.grad``."""
+    return _handed_on(culprit) and any(
+        f"({GRADIENT}" in o.name and o.numbers is not None and o.numbers.num_nonfinite > 0 for o in culprit.inputs
     )
 
 

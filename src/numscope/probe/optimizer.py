@@ -92,6 +92,7 @@ class _Thread(threading.local):
     has_closure = False  # the optimizer that is about to step was given one
     accumulates = False  # the backward that began last
     creates_graph = False  # the same one
+    seeds: tuple[Tensor, ...] = ()  # the same one's
 
 
 _thread = _Thread()
@@ -139,6 +140,11 @@ def accumulates() -> bool:
 def creates_graph() -> bool:
     """To be asked in ``before_backward``: whether its gradients can be differentiated."""
     return _thread.creates_graph
+
+
+def seeds() -> tuple[Tensor, ...]:
+    """To be asked in ``before_backward``: the gradients that it begins with, where the script gave some."""
+    return _thread.seeds
 
 
 def is_paused() -> bool:
@@ -243,6 +249,7 @@ def _backward(original: Callable[..., Any], tensors: Any, *args: Any, **kwargs: 
     _begin(tensors, args, kwargs, accumulates=True)
     creates_graph = _thread.creates_graph
     result = original(tensors, *args, **kwargs)
+    _thread.seeds = ()
     if creates_graph:
         _tell_of_gradients(())
     _tell_of_end()
@@ -252,6 +259,7 @@ def _backward(original: Callable[..., Any], tensors: Any, *args: Any, **kwargs: 
 def _grad(original: Callable[..., Any], outputs: Any, *args: Any, **kwargs: Any) -> Any:
     _begin(outputs, args, kwargs, accumulates=False)
     result = original(outputs, *args, **kwargs)
+    _thread.seeds = ()
     _tell_of_gradients(result)
     _tell_of_end()
     return result
@@ -261,6 +269,8 @@ def _begin(roots: Any, args: Sequence[Any], kwargs: Mapping[str, Any], *, accumu
     _thread.accumulates = accumulates
     place = 2 if accumulates else 3  # behind the roots
     _thread.creates_graph = bool(kwargs.get("create_graph", args[place] if len(args) > place else False))
+    seeds = kwargs.get("grad_tensors" if accumulates else "grad_outputs", args[place - 2] if len(args) > place - 2 else None)
+    _thread.seeds = tuple(s for s in (seeds if isinstance(seeds, list | tuple) else (seeds,)) if isinstance(s, Tensor))
     _announce(roots)
 
 

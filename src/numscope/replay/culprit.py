@@ -98,7 +98,7 @@ class _Writer:
         inputs = [o for o in record.inputs if out is None or o.state is None or concerns(o, out)]
         case = replace(
             self._case(record, inputs, out),
-            forward=self._case(record.forward, record.forward.inputs) if record.forward is not None else None,
+            forward=self._source(record),
             accumulates=self._accumulates(record),
             deliberate=origin.deliberate,
             root=_root(origin.root, self.origins, record.phase),
@@ -124,6 +124,11 @@ class _Writer:
             outputs=case.outputs,
             stack=stack,
         )
+
+    def _source(self, record: OpRecord) -> Case | None:
+        """The case of the operation whose gradient a record computes."""
+        source = record.forward
+        return None if source is None else replace(self._case(source, source.inputs), forward=self._source(source))
 
     def _case(self, record: OpRecord, inputs: Sequence[OperandRecord], out: OperandRecord | None = None) -> Case:
         result = out if out is not None or not record.outputs else record.outputs[0]

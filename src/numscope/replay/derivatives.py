@@ -114,17 +114,26 @@ class Derivatives:
     # ---- a backward
 
     @guarded()
-    def begin(self, roots: Sequence[Tensor], outputs: Collection[Any], probe: OpProbe, creates_graph: bool, is_behind: bool) -> None:
+    def begin(
+        self,
+        roots: Sequence[Tensor],
+        outputs: Collection[Any],
+        probe: OpProbe,
+        creates_graph: bool,
+        seeds: Sequence[OpRecord],
+        is_behind: bool,
+    ) -> None:
         """Hook what a backward from ``roots`` runs through.
 
         Args:
             outputs: nodes of what models returned: what lies behind them is left to a replay.
             probe: of the tape, pushed around custom functions' backwards.
             creates_graph: this backward can be differentiated.
+            seeds: what made bad gradients that it begins with.
             is_behind: records of some operations are still to be created.
         """
         self._unhook()
-        self._probe, self._run, self._began = probe, [], _sequence_number()
+        self._probe, self._run, self._began = probe, [*seeds], _sequence_number()
         found: dict[Any, OpRecord | None] = {}  # and the operation whose derivative each node is part of
         for node in graph(roots, lambda node: node not in outputs and node.name() != ACCUMULATE and self._is_in_reach(node)):
             number = node._sequence_nr()

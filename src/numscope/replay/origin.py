@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from numscope.records.finding import Numbers
 from numscope.records.site import Phase
 from numscope.replay.op import COLLECTIVES, UNINITIALIZED, nonfinite_number
-from numscope.replay.outside import MODEL_OUTPUT
+from numscope.replay.outside import GRADIENT, MODEL_OUTPUT
 from numscope.replay.reasons.case import LIFTS, SOFTMAX, Source, zeros_and_ones
 from numscope.replay.tape import UNOBSERVED, OperandRecord, OpRecord, OpTape, Rows, State
 
@@ -209,4 +209,4 @@ def source_of(operand: OperandRecord, phase: Phase) -> Source:
     return next((source for prefix, source in _PREFIXES.items() if name.startswith(prefix)), Source.STATE)
 
 
-_PREFIXES = {"grad ": Source.GRADIENT, "gradient[": Source.GRAD, "input[": Source.ARGUMENT, MODEL_OUTPUT: Source.OUTPUT}
+_PREFIXES = {"grad ": Source.GRADIENT, GRADIENT: Source.GRAD, "input[": Source.ARGUMENT, MODEL_OUTPUT: Source.OUTPUT}

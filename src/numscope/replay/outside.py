@@ -38,6 +38,7 @@ from numscope.summary.ledger import Ledger
 log = logging.getLogger("numscope")
 
 MODEL_OUTPUT = "input from the model:"  # prefix of the names of operands that a model made
+GRADIENT = "gradient["  # of those that ``torch.autograd.grad`` made
 _LIMIT = 4096  # records on the tape; older ones are dropped
 _FEW_TIMES = 8  # per step that operations are recorded; where it is more often (an agent acts), there and in the next step functions are
 _FEW_OPERATIONS = 1024  # of a stretch that are recorded; then functions are, and in the next step from the start
@@ -332,14 +333,16 @@ class Outside:
         self.pause()
         outputs = {t.grad_fn for t in self._named.living(MODEL_OUTPUT) if t.grad_fn is not None}
         probe = OpProbe(self._tape, self._ledger, phase=Phase.BACKWARD, keeps_frames=keeps_frames)
-        self._derivatives.begin(roots, outputs, probe, optimizer_probe.creates_graph(), bool(self._log))
+        bad = [seed for seed in optimizer_probe.seeds() if self._ledger.is_bad(self._ledger.observe(seed)) is not False]
+        made = [i for state in (self.states(bad) if bad else ()) for i in state.writers if i in self._tape]
+        self._derivatives.begin(roots, outputs, probe, optimizer_probe.creates_graph(), [self._tape[i] for i in made], bool(self._log))
 
     @guarded()
     def after_gradients(self, gradients: Sequence[Tensor]) -> None:
         """A backward gave gradients that the script goes on with: a penalty's, those of a step within a step, of coordinates."""
         if self._was_watching and not in_backward():
             for i, gradient in enumerate(gradients):
-                self._named.add(gradient, f"gradient[{i}]")
+                self._named.add(gradient, f"{GRADIENT}{i}]")
             self.begin() if any(g.requires_grad for g in gradients) else self.begin_between()
             if isinstance(self._mode, OpProbe):
                 self._write_up()

@@ -18,7 +18,7 @@ from numscope.probe import walk
 from numscope.probe.calls import heard
 from numscope.probe.hook import can_be_hooked
 from numscope.probe.naming import named_state
-from numscope.probe.nodes import graph
+from numscope.probe.nodes import MOST_WALKED, graph
 from numscope.records.faults import ours
 from numscope.records.finding import Culprit
 from numscope.records.site import Phase
@@ -35,6 +35,7 @@ FINITE = (
 )
 FORWARD_FINITE = "not reproduced: the forward was finite the second time"
 COMMUNICATES = "not replayed: the model communicates between ranks, and the other ranks were not at the same place"
+_CHECKPOINT = "CheckpointFunctionBackward"  # the node of a checkpoint with use_reentrant=True, which hides what is in it
 ELSEWHERE = "not reproduced: another rank could not do its part"
 
 
@@ -126,6 +127,7 @@ class Stages:
         with conditions(call), untrained(self.names), self._probed(Phase.FORWARD):
             output = call.module(*call.args, **call.kwargs)
         self.outputs = [((FORWARD, slot), t) for slot, t in walk.tensors(output, "output")]
+        self._leave_out_what_came_before()
         buffers = [
             buffer
             for module, name in (self.names.items() if self.saved else ())
@@ -133,6 +135,14 @@ class Stages:
             if buffer is not None and (f"{name}.{slot}" if name else slot) in self.saved
         ]
         return self._culprit([t for _, t in self.outputs], buffers)
+
+    def _leave_out_what_came_before(self) -> None:
+        """A part of a model may be called on what other parts made. Their graph is gone: leave out the parameters that lie behind."""
+        before = {t.grad_fn for _, t in self.arguments if t.grad_fn is not None}
+        nodes = [*graph([t for _, t in self.outputs], lambda node: node not in before)] if before else []
+        if before and len(nodes) < MOST_WALKED and not any(node.name() == _CHECKPOINT for node in nodes):
+            reached = {id(getattr(node, "variable", None)) for node in nodes}
+            self.parameters = [(name, p) for name, p in self.parameters if id(p) in reached]
 
     def unready(self) -> Replay | None:
         """The reason why the backward can't be replayed; None if it can."""
@@ -233,7 +243,7 @@ def _gradients(
     Where accumulation must run, the arguments' are left out.
     """
     outputs, grads = [t for t, _ in given], [g for _, g in given]
-    needs_backward = any(node.name() == "CheckpointFunctionBackward" for node in graph(outputs))  # a checkpoint with use_reentrant=True
+    needs_backward = any(node.name() == _CHECKPOINT for node in graph(outputs))
     how = {"retain_graph": keeps_graph or creates_graph, "create_graph": creates_graph}
     if not any(needs_accumulation(p) for p in parameters) and not needs_backward:
         return [*torch.autograd.grad(outputs, [*parameters, *arguments], grads, allow_unused=True, **how)]

@@ -266,7 +266,9 @@ class OpTape:
         step into the next."""
         first = self.first
         self.drop(past - first)
-        self._nodes = {seq: records for seq, records in self._nodes.items() if records[-1].index >= first}
+        self._nodes = {
+            seq: records for seq, records in self._nodes.items() if max(r.index for r in records) >= first
+        }  # views have no index
         self._order = [seq for seq in self._order if seq in self._nodes]
 
 

@@ -60,7 +60,9 @@ class Case:
         inputs, outputs: operands and results.
         values: plain arguments by name.
         output: the bad result's numbers.
-        forward: of a backward operation, the forward operation whose gradient it computes.
+        forward: of a backward operation, the operation whose gradient it computes. That is itself of a backward where a gradient was
+            differentiated.
+        order: how often the operation that a rule is asked about was differentiated: 2 for the gradient of its gradient.
         accumulates: of a sum of gradients, the tensor that they are gradients of.
         deliberate: the code wrote a non-finite constant on purpose.
         root: the tensor that was bad before any operation, where that is the fault.
@@ -82,6 +84,7 @@ class Case:
     output: Numbers | None
     outputs: tuple[Operand, ...]
     forward: Case | None = None
+    order: int = 1
     accumulates: str = ""
     deliberate: bool = False
     root: Root | None = None
@@ -93,6 +96,12 @@ class Case:
     leaves: bool = False
     ignored: tuple[Operand, ...] = ()
     bears: bool = False
+
+    @property
+    def derivative(self) -> str:
+        """What is computed of the operation that a rule is asked about."""
+        names = {1: "gradient", 2: "second derivative", 3: "third derivative"}
+        return names.get(self.order, f"{self.order}th derivative")
 
     @property
     def tensors(self) -> list[Numbers]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import torch
 
 from numscope.records.faults import ours
@@ -59,10 +61,14 @@ def _explain(case: Case) -> Verdict:
 
 def _by_rule(case: Case) -> Verdict:
     verdict: Verdict | None = None
-    if case.phase == Phase.BACKWARD and case.forward is not None and not case.accumulates and case.forward.op in GRADIENT:
-        verdict = GRADIENT[case.forward.op](case, case.forward)
-        if verdict is not None and case.forward.rounded is not None:
-            verdict = _rounded(case.forward.rounded, verdict)
+    sources: list[Case] = []  # the operation that was differentiated comes last, before it those that did so, the latest first
+    while case.phase == Phase.BACKWARD and not case.accumulates and (source := (sources[-1] if sources else case).forward) is not None:
+        sources.append(source)
+    for order, source in reversed([*enumerate(sources, 1)]):
+        if verdict is None and source.op in GRADIENT:
+            verdict = GRADIENT[source.op](replace(case, order=order), source)
+            if verdict is not None and source.rounded is not None:
+                verdict = _rounded(source.rounded, verdict)
     if verdict is None and case.op in FORWARD:
         verdict = FORWARD[case.op](case)
         if verdict is not None and case.rounded is not None:

@@ -19,13 +19,15 @@ def _root_at_zero(case: Case, forward: Case) -> Verdict | None:
     zeros = forward.output.num_zero
     if not zeros:
         return None
-    what = f"{of(zeros, forward.output.numel, f'results of {forward.op}')} 0, where its gradient"
+    what = f"{of(zeros, forward.output.numel, f'results of {forward.op}')} 0, where its {case.derivative}"
     x, advice = case.wide(), "Add eps under the root"
     if forward.op == "sqrt":
-        return Reason.GRADIENT_AT_ZERO, f"{what} 1/(2 sqrt(x)) is inf.", f"{advice}: torch.sqrt({x} + {case.eps()})."
-    if forward.op in ("std", "std_mean"):
-        return Reason.GRADIENT_AT_ZERO, f"{what} (x - mean(x)) / std(x) is 0/0.", f"{advice}: torch.sqrt({x}.var() + {case.eps()})."
-    return Reason.GRADIENT_AT_ZERO, f"{what} x / norm(x) is 0/0.", f"{advice}: torch.sqrt({x}.square().sum() + 1e-12)."
+        first, advice = "1/(2 sqrt(x)) is inf", f"{advice}: torch.sqrt({x} + {case.eps()})."
+    elif forward.op in ("std", "std_mean"):
+        first, advice = "(x - mean(x)) / std(x) is 0/0", f"{advice}: torch.sqrt({x}.var() + {case.eps()})."
+    else:
+        first, advice = "x / norm(x) is 0/0", f"{advice}: torch.sqrt({x}.square().sum() + 1e-12)."
+    return Reason.GRADIENT_AT_ZERO, f"{what} {first if case.order == 1 else 'divides by it'}.", advice
 
 
 @explains_gradient_of("_linalg_eigh", "_linalg_svd", "linalg_eig", "linalg_qr", finite=True)
@@ -42,8 +44,8 @@ def _power_at_zero(case: Case, forward: Case) -> Verdict | None:
     zeros = of(base.num_zero, base.numel, "bases") if base.num_zero else ""
     if zeros and exponent.low < 0:
         return Reason.DIVISION_BY_ZERO, f"{zeros} 0, raised to {number(exponent.low)}.", floored(forward, base, exponent)
-    if zeros and exponent.low < 1:
-        detail = f"{zeros} 0, where the gradient of x ** {number(exponent.low)} is inf."
+    if zeros and exponent.low < case.order and exponent.low % 1:
+        detail = f"{zeros} 0, where the {case.derivative} of x ** {number(exponent.low)} is inf."
         return Reason.GRADIENT_AT_ZERO, detail, floored(forward, base, exponent)
     if base.low < 0 and case.has_nan:
         return Reason.DOMAIN, f"Smallest base {number(base.low)} < 0: the gradient needs its logarithm.", floored(forward, base, exponent)
@@ -72,8 +74,17 @@ def _gradient_at_the_end(case: Case, forward: Case) -> Verdict | None:
     at = [v for v, end in ((x.low, low), (x.high, high)) if v == end]
     if not at:
         return None
-    detail = f"An argument of {forward.op} is {number(at[0])}, where its gradient is infinite."
+    detail = f"An argument of {forward.op} is {number(at[0])}, where its {case.derivative} is infinite."
     return Reason.DOMAIN, detail, clamped(forward, forward.op)
+
+
+@explains_gradient_of("atan2")
+def _angle_of_nothing(case: Case, forward: Case) -> Verdict | None:
+    y, x = forward.operand("self"), forward.operand("other")
+    if not (y.num_zero and x.num_zero):
+        return None
+    detail = f"Arguments of atan2 are 0, where its {case.derivative} divides by the sum of their squares."
+    return Reason.GRADIENT_AT_ZERO, detail, "Keep one of them away from 0, or leave such elements out of the loss by indexing."
 
 
 @explains_gradient_of("div", "reciprocal", "rsqrt", "addcdiv")
