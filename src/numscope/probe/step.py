@@ -119,7 +119,6 @@ class Step(optimizer_probe.StepListener):
         """The model or a part of it is called. Calls in an optimizer's closure belong to the optimizer's step and don't end one."""
         if any(self._stepping.values()) or in_backward():
             return
-        self._heard_forward = True
         self.thread = get_ident()
         if self._stepped:
             self._over()
@@ -127,6 +126,7 @@ class Step(optimizer_probe.StepListener):
             self.optimizers.search()
             if not self.optimizers.any:
                 self.end()
+        self._heard_forward = True  # of the step that is at work now
 
     def keep(self) -> None:
         """A call has begun that may have to be replayed: keep the model alive until the call is judged."""
