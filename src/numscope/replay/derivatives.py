@@ -11,7 +11,6 @@ from bisect import bisect_right
 from collections import defaultdict
 from collections.abc import Callable, Collection, Sequence
 from functools import partial
-from operator import itemgetter
 from threading import get_ident
 from typing import Any
 
@@ -27,7 +26,7 @@ from numscope.replay import stack as stacks
 from numscope.replay.function_probe import SMALL
 from numscope.replay.modes import DISPATCH_MODES, taken_off
 from numscope.replay.op import OpProbe, shape_of
-from numscope.replay.tape import ACCUMULATE, UNOBSERVED, OperandRecord, OpRecord, Rows, State
+from numscope.replay.tape import UNOBSERVED, OperandRecord, OpRecord, Rows, State
 
 _sequence_number: Callable[[], int] = torch._C._autograd._get_sequence_nr
 _NOWHERE = stacks.Stack()
@@ -37,22 +36,28 @@ class _Spans:
     """Ranges of autograd's sequence numbers, ascending, with what each stands for."""
 
     def __init__(self) -> None:
-        self._items: list[tuple[int, int, OpRecord | None]] = []
+        self._starts: list[int] = []
+        self._stops: list[int] = []
+        self.records: list[OpRecord | None] = []
         self._past = 0
 
     def add(self, start: int, stop: int, record: OpRecord | None = None) -> None:
         if start < stop:
-            self._items.append((start, stop, record))
+            self._starts.append(start)
+            self._stops.append(stop)
+            self.records.append(record)
 
-    def at(self, number: int) -> tuple[int, int, OpRecord | None] | None:
-        place = bisect_right(self._items, number, key=itemgetter(0)) - 1
-        return self._items[place] if place >= 0 and number < self._items[place][1] else None
+    def at(self, number: int) -> int:
+        """The place of the range that holds a number; -1 for none."""
+        place = bisect_right(self._starts, number) - 1
+        return place if place >= 0 and number < self._stops[place] else -1
 
     def step_ends(self) -> None:
-        self._past = len(self._items)
+        self._past = len(self._starts)
 
     def forget_past(self) -> None:
-        del self._items[: self._past]
+        for each in (self._starts, self._stops, self.records):
+            del each[: self._past]
         self._past = 0
 
 
@@ -85,25 +90,31 @@ class Derivatives:
         """Forget everything."""
         self.gradients: list[State] = []
         self._run: list[OpRecord] = []  # of the last backward
-        self._made = _Spans()  # by operations outside
-        # Nodes that backwards made, by thread: devices have their own, and each thread counts by itself.
-        self._reached: dict[int, tuple[int, int]] = {}  # in the backward at work
-        self._runs: defaultdict[int, _Spans] = defaultdict(_Spans)
+        self._made = _Spans()  # nodes of operations outside
+        self._near = _Spans()  # these, and nodes that backwards made
+        # Devices have threads of their own, and each thread counts by itself.
+        self._reached: dict[int, tuple[int, int]] = {}  # in the backward at work, by thread
+        self._far: defaultdict[int, _Spans] = defaultdict(_Spans)  # nodes that backwards made in other threads
         self._derived: defaultdict[int, _Spans] = defaultdict(_Spans)  # with the record of the node that was at work
 
     def made(self, start: int, stop: int) -> None:
         """Operations outside the models have made the nodes with these sequence numbers."""
         self._made.add(start, stop)
+        self._near.add(start, stop)
+
+    @property
+    def _spans(self) -> list[_Spans]:
+        return [self._made, self._near, *self._far.values(), *self._derived.values()]
 
     def step_ends(self) -> None:
         """The nodes so far belong to a step that is over. A graph may reach from one step into the next."""
-        for spans in (self._made, *self._runs.values(), *self._derived.values()):
+        for spans in self._spans:
             spans.step_ends()
 
     def begin_step(self) -> None:
         """Forget the nodes of steps that are over."""
         self.gradients = []
-        for spans in (self._made, *self._runs.values(), *self._derived.values()):
+        for spans in self._spans:
             spans.forget_past()
 
     @property
@@ -135,13 +146,20 @@ class Derivatives:
         self._unhook()
         self._probe, self._run, self._began = probe, [*seeds], _sequence_number()
         found: dict[Any, OpRecord | None] = {}  # and the operation whose derivative each node is part of
-        for node in graph(roots, lambda node: node not in outputs and node.name() != ACCUMULATE and self._is_in_reach(node)):
+        near, far = self._near.at, [*self._far.values()]
+
+        def enters(node: Any) -> bool:
             number = node._sequence_nr()
-            span = _at(self._derived, number)
-            if span is None or (self._made.at(number) and probe.tape.has_node(node.name(), number)):
-                span = self._made.at(number)
-            if span is not None:
-                found[node] = span[2]
+            return node not in outputs and (near(number) >= 0 or any(spans.at(number) >= 0 for spans in far))
+
+        for node in graph(roots, enters):
+            number = node._sequence_nr()
+            of = next(((spans, place) for spans in self._derived.values() if (place := spans.at(number)) >= 0), None)
+            is_made = self._made.at(number) >= 0
+            if of is not None and not (is_made and probe.tape.has_node(node.name(), number)):
+                found[node] = of[0].records[of[1]]
+            elif is_made:
+                found[node] = None
         for node in suspects([*found]):
             name, number, source = node.name(), node._sequence_nr(), found[node]
             if creates_graph:
@@ -151,10 +169,6 @@ class Derivatives:
                 self._hook(node.register_hook, self._custom_ran)
             elif source is not None or is_behind or probe.tape.forward_of(name, number) is not None:
                 self._hook(node.register_hook, partial(self._node_ran, name, number, source))
-
-    def _is_in_reach(self, node: Any) -> bool:
-        number = node._sequence_nr()
-        return self._made.at(number) is not None or _at(self._runs, number) is not None
 
     def _hook(self, register: Callable[[Any], Any], hook: Callable[..., Any]) -> None:
         self._hooks.append(hook_node(register, hook))
@@ -175,9 +189,10 @@ class Derivatives:
     def end(self) -> None:
         """The backward has returned."""
         self._unhook()
-        self._reached[get_ident()] = self._began, _sequence_number()
-        for thread, (start, stop) in self._reached.items():
-            self._runs[thread].add(start, stop)
+        self._reached.pop(get_ident(), None)
+        self._near.add(self._began, _sequence_number())
+        for thread, span in self._reached.items():
+            self._far[thread].add(*span)
         self._reached.clear()
 
     @guarded()
@@ -245,10 +260,6 @@ class Derivatives:
         for one in went:
             record.outputs.append(_operand(probe.rows, *one, [record]))
             self.gradients += [state for state in [record.outputs[-1].state] if state is not None]
-
-
-def _at(spans: dict[int, _Spans], number: int) -> tuple[int, int, OpRecord | None] | None:
-    return next((span for one in spans.values() if (span := one.at(number)) is not None), None)
 
 
 def _noted(slot: str, tensors: Sequence[Tensor | None]) -> list[tuple[str, Tensor, int]]:
