@@ -314,7 +314,7 @@ class Call:
     def keep(self, place: Place, gradient: Tensor, limit: int) -> None:
         """Keep a gradient that an output received, unless the total would exceed ``limit`` bytes."""
         if is_wrapped(gradient):
-            say_unread("gradients that autograd.grad makes with is_grads_batched=True")
+            say_unread("gradients inside torch.func's transforms (grad, vmap), or of autograd.grad with is_grads_batched=True")
         elif self.nbytes + gradient.numel() * gradient.element_size() > limit:
             self.gradients_dropped = True
         else:
