@@ -338,6 +338,7 @@ class Detection(Reader):
         if in_backward():
             return
         self._stop_following()
+        self.judge.foresee()
         if not self._steps.optimizers.any and self.evidence.outside is outside.current():
             self.evidence.outside.look_again()
             self.evidence.outside.begin_between()

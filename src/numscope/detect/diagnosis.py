@@ -139,7 +139,12 @@ def contained(evidence: Evidence, bad: Sequence[BadLeaf]) -> list[Finding]:
     return list(found.values())
 
 
-def _find(evidence: Evidence, bad: Sequence[BadLeaf]) -> Replay:
+def foresee(evidence: Evidence, bad: Sequence[BadLeaf]) -> None:
+    """Do bad calls again before weights can be written that they used; what comes of it is kept for the diagnosis, which may never come."""
+    _find(evidence, bad, foresees=True)
+
+
+def _find(evidence: Evidence, bad: Sequence[BadLeaf], foresees: bool = False) -> Replay:
     """The stretch outside the model first, where it is the first to go bad; then the calls, the most suspected first."""
     outside = _outside(evidence, bad)
     if outside is not None and not _handed_on(outside):
@@ -150,7 +155,9 @@ def _find(evidence: Evidence, bad: Sequence[BadLeaf]) -> Replay:
     for number in dict.fromkeys(_suspects(evidence, bad)):
         call = next((c for c in evidence.calls if c.index == number), None)
         if call is not None:
-            replay = evidence.replay(call, backward=call.had_backward)
+            replay = evidence.replay(call, backward=call.had_backward, forks=foresees)
+            if foresees and replay.culprit is not None:
+                call.replayed = replay
             before = None if replay.culprit is None else _made_before(evidence, call, replay.culprit)
             if before is not None and not _from_gradient(before):
                 return Replay(before, REPRODUCED)

@@ -18,7 +18,7 @@ from numscope.distributed import agree
 from numscope.distributed.agree import Ranks
 from numscope.probe.living import Beside
 from numscope.probe.module import ModuleProbe
-from numscope.probe.naming import class_name
+from numscope.probe.naming import class_name, named_state
 from numscope.probe.step import Step
 from numscope.records.finding import Finding, Kind, Numbers
 from numscope.records.site import Phase
@@ -26,10 +26,11 @@ from numscope.replay import outside
 from numscope.replay.call import NOT_WANTED, replay_call
 from numscope.replay.capture import BufferCopies, Call
 from numscope.replay.outside import Outside
-from numscope.replay.stages import Replay
-from numscope.replay.tape import State
+from numscope.replay.stages import CHANGED, FINITE, FORWARD_FINITE, Replay
+from numscope.replay.tape import Rewritten, State
 
 REPLAY_BYTES = 256 << 20  # arguments and output gradients kept for a replay; beyond it a step's oldest calls are forgotten
+_REDONE = "The script has written {} since: this is the call done again as they are now, and what depends on them has no numbers below."
 BadLeaf = tuple[int, str]  # index of event, slot
 
 
@@ -100,8 +101,21 @@ class Evidence:
         """``replay_call``, unless the user wants none; ``saved``: names of further buffers that the call may have made bad."""
         if not self.replays:
             return Replay(None, NOT_WANTED)
+        if call.replayed is not None and ranks is None:
+            return call.replayed
         bad, suspects = self._gave_bad(call), {*self.saved.bad, *saved}
-        return replay_call(call, self.names, self.buffers, backward=backward, ranks=ranks, gave_bad=bad, forks=forks, saved=suspects)
+        call.rewritten = self._rewritten()
+        done = replay_call(call, self.names, self.buffers, backward=backward, ranks=ranks, gave_bad=bad, forks=forks, saved=suspects)
+        return Replay(None, CHANGED) if call.rewritten is not None and done.status in (FINITE, FORWARD_FINITE) else done
+
+    def _rewritten(self) -> Rewritten | None:
+        """The weights that were written since their rows were, as by a script that normalizes them before the optimizer's step."""
+        known = self.journal.weights
+        names = [f"{module}.{slot}".lstrip(".") for module, slot, p in named_state(self.names, buffers=False) if known.is_stale(p)]
+        if not names:
+            return None
+        what = f"{', '.join(names[:2])}{f' and {len(names) - 2} more' if len(names) > 2 else ''}"
+        return Rewritten(frozenset(names), _REDONE.format(what))
 
     def _gave_bad(self, call: Call) -> bool:
         for index, slot in self.journal.bad():

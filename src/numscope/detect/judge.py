@@ -17,6 +17,7 @@ from numscope.detect.diagnosis import (
     diagnose,
     diagnose_together,
     escaped,
+    foresee,
     pending,
     replay_buffer,
     result_of,
@@ -47,6 +48,7 @@ from numscope.summary.ledger import Ledger
 
 living: Living[Judge] = Living()  # one step may involve several models
 
+MOST_FORESEEN = 8  # steps of a watch whose calls are done again before the step is judged; a scaler that searches its scale has several
 _ANOMALY = "returned nan values in its"  # in the text of what autograd's anomaly mode raises
 
 
@@ -72,6 +74,7 @@ class Judge:
         self.onlooker: Onlooker | None = None  # is shown each step's rows, and has news for all ranks
         self._num_skipped: Beside[Optimizer, int] = Beside()  # steps in a row that GradScaler skipped
         self._have_stepped: Beside[Optimizer, bool] = Beside()
+        self._num_foreseen = 0
         self._num_dead = 0  # steps in a row in which every gradient was zero
         self._contained_sites, self._left_out_sites = set[Site](), set[Site]()
         self.evaluations = evaluations.Evaluations(evidence)
@@ -143,6 +146,17 @@ class Judge:
         """Judge without the other ranks: after calls whose graphs are gone, or when an optimizer steps inside backward."""
         with self._evidence.outside.asleep():
             self._decide(*self._read(thorough=False), "")
+
+    def foresee(self) -> None:
+        """A backward has ended: the script may write weights before this step is judged, by hand or in place of an optimizer."""
+        evidence = self._evidence
+        if not self.victim and evidence.replays and self._num_foreseen < MOST_FORESEEN and evidence.journal.on_host:
+            bad, reached = self._read(thorough=False)
+            if reached:
+                self._num_foreseen += 1
+                evidence.outside.ledger.read()
+                with optimizer_probe.paused():
+                    foresee(evidence, bad)
 
     def between_steps(self) -> None:
         """Look at what the script's own code has left in weights, buffers and copies of them.

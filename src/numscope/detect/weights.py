@@ -9,10 +9,10 @@ from numscope.detect.parameters import parameters_of
 from numscope.records.finding import Finding, Reason
 from numscope.replay.reasons.case import number
 from numscope.replay.reasons.explain import NEVER_WRITTEN
+from numscope.replay.stages import CHANGED
 
 FACTOR = 100  # by which no sound update multiplies a weight's largest magnitude
 AT_LEAST = 10  # where it ends above this; biases may start from next to nothing
-CHANGED = "not reproduced: the weights were changed before the step was judged"
 
 
 def with_weights(finding: Finding, evidence: Evidence) -> Finding:

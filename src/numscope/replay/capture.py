@@ -27,6 +27,7 @@ from numscope.probe.calls import say_unread
 from numscope.records.faults import ours, suppress
 from numscope.replay import stack as stacks
 from numscope.replay.stack import Stack
+from numscope.replay.tape import Rewritten
 from numscope.summary.unwrap import is_wrapped
 
 _MT19937 = 4 * 624 + 4  # bytes of the generator's state: its words and its place in them
@@ -276,6 +277,8 @@ class Call:
     had_backward: bool = False
     awaits_backward: bool = False  # its outputs can have a backward, and no gradient has arrived yet
     error: Exception | None = None  # that it raised
+    rewritten: Rewritten | None = None  # weights that were written since it ran
+    replayed: Any = None  # what a replay has shown before weights could be written
     thread: int = field(default_factory=get_ident)
 
     @classmethod

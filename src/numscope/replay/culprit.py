@@ -89,6 +89,15 @@ class _Writer:
 
     def __init__(self, origins: Origins) -> None:
         self.origins, self.tape = origins, origins.tape
+        self._redone: set[int] = set()  # records that depend on what was written since they ran for the first time
+        for record in self.tape.records if self.tape.rewritten is not None else ():
+            if any(map(self._is_redone, record.inputs)):
+                self._redone.add(record.index)
+
+    def _is_redone(self, operand: OperandRecord) -> bool:
+        """Whether an operand is not known to be what the operation saw when it ran for the first time."""
+        state, rewritten = operand.state, self.tape.rewritten
+        return state is not None and rewritten is not None and (state.name in rewritten.names or not self._redone.isdisjoint(state.writers))
 
     def culprit(self, origin: Origin) -> Culprit:
         record = self.user_of(origin)
@@ -110,6 +119,10 @@ class _Writer:
         file, line, _, code = stack[-1] if stack else ("", 0, "", "")
         if origin.written >= 0 and (lines := self._stack(self.tape[origin.written])) and lines[-1][:2] != (file, line):
             detail += f" The infinity was written at {lines[-1][0]}:{lines[-1][1]} `{lines[-1][3]}`."
+        pairs = zip(case.inputs, inputs, strict=True)
+        shown = tuple(replace(o, numbers=None, value=_type_of(r)) if self._is_redone(r) else o for o, r in pairs)
+        if shown != case.inputs and self.tape.rewritten is not None:
+            detail += f" {self.tape.rewritten.said}"
         return Culprit(
             op=record.op,
             phase=record.phase,
@@ -120,7 +133,7 @@ class _Writer:
             reason=reason,
             detail=detail,
             advice=advice,
-            inputs=case.inputs,
+            inputs=shown,
             outputs=case.outputs,
             stack=stack,
         )
@@ -219,7 +232,7 @@ class _Writer:
         numbers = self.origins.numbers(operand.state)
         if numbers is not None:
             return Operand(name, replace(numbers, shape=operand.shape) if math.prod(operand.shape) == numbers.numel else numbers)
-        return Operand(name, None, f"{str(operand.dtype).removeprefix('torch.')}{list(operand.shape)}")
+        return Operand(name, None, _type_of(operand))
 
     def _rounded(self, record: OpRecord, inputs: Sequence[OperandRecord]) -> Rounded | None:
         """A small number that was added to what is 0 among some operands, and that is 0 itself in their dtype."""
@@ -270,6 +283,10 @@ _HANDS_ON = frozenset(
 _STEPS_BACK = 6
 _ADDS = frozenset({"add", "clamp", "clamp_min"})
 _KEEP_ZEROS = frozenset({"sqrt", "div", "maximum", "amax", "cat", "copy", "clone"})  # what is 0 in their results was 0 before
+
+
+def _type_of(operand: OperandRecord) -> str:
+    return f"{str(operand.dtype).removeprefix('torch.')}{list(operand.shape)}"
 
 
 def _root(operand: OperandRecord | None, origins: Origins, phase: Phase) -> Root | None:

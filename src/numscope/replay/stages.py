@@ -36,6 +36,7 @@ FINITE = (
 FORWARD_FINITE = "not reproduced: the forward was finite the second time"
 COMMUNICATES = "not replayed: the model communicates between ranks, and the other ranks were not at the same place"
 _CHECKPOINT = "CheckpointFunctionBackward"  # the node of a checkpoint with use_reentrant=True, which hides what is in it
+CHANGED = "not reproduced: the weights were changed before the step was judged"
 ELSEWHERE = "not reproduced: another rank could not do its part"
 
 
@@ -115,7 +116,7 @@ class Stages:
         self.asked: OpRecord | None = None  # what the user's code ran that led to the culprit
         self.call, self.names, self.lone, self.ranks = call, names, lone, ranks
         uncalled = {name for module, name in names.items() if isinstance(module, nn.ModuleList | nn.ModuleDict)}
-        self.tape, self.rows = OpTape(uncalled=uncalled), Ledger()
+        self.tape, self.rows = OpTape(uncalled=uncalled, rewritten=call.rewritten), Ledger()
         self.spared = spared
         self.slots = slot_names(call, names)
         self.outputs: list[tuple[Place, Tensor]] = []

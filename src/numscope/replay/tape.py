@@ -109,6 +109,19 @@ def _key(name: str) -> str:
     return name.partition("Backward")[0].replace("_", "").lower()
 
 
+@dataclass(frozen=True, slots=True)
+class Rewritten:
+    """What was written between operations and their being done again: what depends on it is not what they saw.
+
+    Args:
+        names: of the tensors.
+        said: a sentence that says so.
+    """
+
+    names: frozenset[str]
+    said: str
+
+
 Region = tuple[int, torch.dtype, tuple[tuple[int, int], ...]]
 
 
@@ -156,10 +169,12 @@ class OpTape:
     Args:
         limit: keep about this many of the latest records; None keeps all.
         uncalled: names of modules that only hold others, as ``nn.ModuleList`` does.
+        rewritten: of operations that are done again.
     """
 
-    def __init__(self, limit: int | None = None, uncalled: Collection[str] = ()) -> None:
+    def __init__(self, limit: int | None = None, uncalled: Collection[str] = (), rewritten: Rewritten | None = None) -> None:
         self.records: list[OpRecord] = []
+        self.rewritten = rewritten
         self.uncalled = uncalled
         self.limit = limit
         self.first = 0  # index of records[0]

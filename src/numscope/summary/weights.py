@@ -81,6 +81,11 @@ class Weights:
         row = self.rows.get(id(parameter))
         return UNOBSERVED if row is None else row.handle
 
+    def is_stale(self, parameter: Tensor) -> bool:
+        """Whether a parameter is known to have been written since its row was."""
+        row = self.rows.get(id(parameter))
+        return row is not None and row.version >= 0 and row.is_of(parameter) and row.version < _stamp(parameter)[0]
+
     def observe_many(self, parameters: Sequence[Tensor]) -> list[int]:
         """Read all of them again in one native call, as after an optimizer's step."""
         return self._read(parameters, stepped=True)
