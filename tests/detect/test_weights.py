@@ -67,9 +67,10 @@ def test_script_that_updates_weights_itself_is_not_told_of_a_bad_parameter() -> 
             with torch.no_grad():
                 for p in model.parameters():
                     p -= 1e20 * p.grad
-    finding = scope.findings[0]  # found as the next forward begins: what the replay would see are other weights
-    assert finding.step == 1 and finding.site.module == "2" and finding.culprit is None
-    assert finding.replay == "not reproduced: the weights were changed before the step was judged"
+    finding = scope.findings[0]  # told as the next forward begins; the call was done again before the weights were written
+    assert finding.step == 1 and finding.site.module == "2" and finding.culprit is not None
+    assert finding.culprit.reason == Reason.OVERFLOW and finding.replay == "reproduced"
+    assert all(o.numbers is not None and not o.numbers.num_nonfinite for o in finding.culprit.inputs[:3])
     assert finding.note == ""  # growth is an optimizer's
 
 

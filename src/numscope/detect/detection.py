@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from torch.optim import Optimizer
 
 from numscope.config.options import WatchOptions
+from numscope.detect.derived_outputs import DerivedOutputs
 from numscope.detect.evidence import REPLAY_BYTES, Evidence
 from numscope.detect.judge import Judge, living
 from numscope.detect.optimizer_states import OptimizerStates
@@ -22,7 +23,6 @@ from numscope.probe.calls import in_backward, unheard
 from numscope.probe.entry import Entry
 from numscope.probe.hook import Hook, hook_gradient
 from numscope.probe.module import ModuleProbe
-from numscope.probe.naming import named_state
 from numscope.probe.nodes import MOST_HOOKED
 from numscope.probe.optimizer import guarded
 from numscope.probe.optimizers import ids_of
@@ -30,7 +30,7 @@ from numscope.probe.step import Reader, Step
 from numscope.records.errors import STOPS
 from numscope.records.site import Phase
 from numscope.replay import outside
-from numscope.replay.capture import FORWARD, Call, Place
+from numscope.replay.capture import FORWARD, Call
 from numscope.replay.tape import UNOBSERVED, State
 from numscope.report.delivery import Delivery
 
@@ -82,7 +82,7 @@ class Detection(Reader):
         self._loss: tuple[list[tuple[str, int]], list[State], bool] | None = None
         self._accumulated = False  # a backward of this step gave parameters their gradients
         self._freed = False  # an output's graph is gone since the calls were last looked through
-        self._following: list[tuple[Tensor, Callable[[], None]]] = []  # tensors hooked for one backward, and what removes the hook
+        self._derived = DerivedOutputs(probe, self._gradient_arrived, self.failed)
         self._states = OptimizerStates()
         self._gradients: list[int] = []  # handles of those that this step's optimizers get
         self._had_long_loss = False  # operations of it were not written down
@@ -113,7 +113,7 @@ class Detection(Reader):
         if not self.closed:
             self.closed = True
             self.judge.close()
-            self._stop_following()
+            self._derived.stop()
             if not living:  # first: what follows may fail
                 self.evidence.outside.take_off()
                 optimizer_probe.unlisten(outside.backward)
@@ -224,42 +224,10 @@ class Detection(Reader):
         call.awaits_backward = False
         if gradient is None:  # of an output of a compiled graph that nothing was computed from
             return
-        if self._loss is not None:
-            self._own_loss()
+        self._gradient_arrived()
         if not self._probe.deep:
             self.evidence.journal.add_gradient(entry, entry.gradient_slot(slot), gradient)
         call.keep((FORWARD, slot), gradient, REPLAY_BYTES)
-
-    def _follow_gradients(self) -> None:
-        """A backward begins that can be differentiated: hook what the calls were given, and the weights, for as long as it runs."""
-        weights = [(f"{module}.{slot}".lstrip("."), t) for module, slot, t in named_state(self._probe.names, buffers=False)]
-        for call in self.evidence.calls:
-            for slot, tensor in (*call.given, *weights):
-                if tensor.requires_grad:
-                    self._following.append((tensor, hook_gradient(tensor, Hook(self._gradient_made, weakref.ref(call), slot))))
-
-    @guarded(*STOPS)
-    def _gradient_made(self, call_ref: weakref.ref[Call], slot: str, gradient: Tensor | None) -> None:
-        """A backward has given a call's argument or a weight a gradient: one more output, from which a later backward may begin."""
-        call = call_ref()
-        if call is not None and gradient is not None and gradient.grad_fn is not None and call.gradients and call.gradients[-1]:
-            hook_gradient(gradient, Hook(self._keep_derived, call_ref, (len(call.gradients) - 1, slot)))
-
-    @guarded(*STOPS)
-    def _keep_derived(self, call_ref: weakref.ref[Call], place: Place, gradient: Tensor | None) -> None:
-        call = call_ref()
-        if call is None or gradient is None or optimizer_probe.is_paused():
-            return
-        if self._loss is not None:
-            self._own_loss()
-        call.keep(place, gradient, REPLAY_BYTES)
-
-    def _stop_following(self) -> None:
-        while self._following:
-            tensor, remove = self._following.pop()
-            remove()
-            if tensor.is_leaf and not tensor._backward_hooks:
-                tensor._backward_hooks = None
 
     def _between_calls(self) -> None:
         """A further call begins in the same step. The previous one was a micro-batch, or its output is not used for a backward."""
@@ -314,11 +282,11 @@ class Detection(Reader):
         self._had_long_loss = self._had_long_loss or outside.current().was_cut
         if in_backward() or any(call.thread != get_ident() for call in calls):
             return
-        self._stop_following()  # the last one has raised
+        self._derived.stop()  # the last one has raised
         for call in calls:
             call.begin_backward()
         if optimizer_probe.creates_graph():
-            self._follow_gradients()
+            self._derived.follow(calls)
         if calls or len(self.evidence.journal) or not self._called:
             if self._accumulated and all(p.grad is None for p in self._probe.root.parameters() if p.is_leaf):
                 self.evidence.num_dropped = len(self.evidence.journal)
@@ -337,11 +305,15 @@ class Detection(Reader):
         """Where no torch optimizer updates the model, the script's own code is about to."""
         if in_backward():
             return
-        self._stop_following()
+        self._derived.stop()
         self.judge.foresee()
         if not self._steps.optimizers.any and self.evidence.outside is outside.current():
             self.evidence.outside.look_again()
             self.evidence.outside.begin_between()
+
+    def _gradient_arrived(self) -> None:
+        if self._loss is not None:
+            self._own_loss()
 
     def _own_loss(self) -> None:
         """The running backward belongs to this model."""
@@ -378,6 +350,8 @@ class Detection(Reader):
         else:
             self.judge.before_step(self._see_gradients(None))
         self.judge.between_steps()
+        if self._states.may_spoil(optimizer, self.evidence.journal.ledger, self._gradients):
+            self.judge.update_comes(optimizer, {id(p): entry.parameter(slot) for entry, slot, p in self._parameters.places})
         self.evidence.note()
         self.evidence.journal.ledger.look_again()
         for call in self.evidence.calls:

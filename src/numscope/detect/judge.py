@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from threading import get_ident
 
@@ -17,7 +17,6 @@ from numscope.detect.diagnosis import (
     diagnose,
     diagnose_together,
     escaped,
-    foresee,
     pending,
     replay_buffer,
     result_of,
@@ -25,6 +24,7 @@ from numscope.detect.diagnosis import (
 )
 from numscope.detect.discards import beyond_scale, is_discarded
 from numscope.detect.evidence import BadLeaf, Evidence
+from numscope.detect.foresight import Foresight
 from numscope.detect.onlooker import Onlooker
 from numscope.detect.ordering import first_of_ranks
 from numscope.distributed import agree
@@ -48,7 +48,6 @@ from numscope.summary.ledger import Ledger
 
 living: Living[Judge] = Living()  # one step may involve several models
 
-MOST_FORESEEN = 8  # steps of a watch whose calls are done again before the step is judged; a scaler that searches its scale has several
 _ANOMALY = "returned nan values in its"  # in the text of what autograd's anomaly mode raises
 
 
@@ -74,7 +73,7 @@ class Judge:
         self.onlooker: Onlooker | None = None  # is shown each step's rows, and has news for all ranks
         self._num_skipped: Beside[Optimizer, int] = Beside()  # steps in a row that GradScaler skipped
         self._have_stepped: Beside[Optimizer, bool] = Beside()
-        self._num_foreseen = 0
+        self._foresight = Foresight(evidence)
         self._num_dead = 0  # steps in a row in which every gradient was zero
         self._contained_sites, self._left_out_sites = set[Site](), set[Site]()
         self.evaluations = evaluations.Evaluations(evidence)
@@ -148,15 +147,16 @@ class Judge:
             self._decide(*self._read(thorough=False), "")
 
     def foresee(self) -> None:
-        """A backward has ended: the script may write weights before this step is judged, by hand or in place of an optimizer."""
-        evidence = self._evidence
-        if not self.victim and evidence.replays and self._num_foreseen < MOST_FORESEEN and evidence.journal.on_host:
+        """A backward has ended."""
+        if not self.victim and self._foresight.may and self._evidence.journal.any_bad():
             bad, reached = self._read(thorough=False)
             if reached:
-                self._num_foreseen += 1
-                evidence.outside.ledger.read()
-                with optimizer_probe.paused():
-                    foresee(evidence, bad)
+                self._foresight.calls(bad)
+
+    def update_comes(self, optimizer: Optimizer, names: Mapping[int, str]) -> None:
+        """An optimizer is about to take a step that may spoil weights or states; ``names``: of parameters by id."""
+        if not self.victim and self._foresight.may:
+            self._foresight.update(optimizer, names)
 
     def between_steps(self) -> None:
         """Look at what the script's own code has left in weights, buffers and copies of them.
@@ -286,13 +286,16 @@ class Judge:
         written = [(entry.parameter(slot), handle) for (entry, slot, _), handle in read if handle in bad]
         news = [(name, handle) for name, handle in written if name not in self.bad_from_start]
         alarm = bool(news or states) and not self.victim
+        foreseen = self._foresight.taken(optimizer)
         if not self._any("the updated weights", alarm, bool(bad or states)):
             return
         self.victim = True
         replay = Replay(None, COMMUNICATES if self._evidence.replays else NOT_WANTED)
         # Weights that are spread over ranks: their update may communicate, so all ranks do it again or none.
         spread = any(needs_accumulation(p) for p in self._probe.root.parameters())
-        if self._evidence.replays and (self._ranks.together if spread else alarm):
+        if foreseen is not None and alarm and not spread:
+            replay = foreseen
+        elif self._evidence.replays and (self._ranks.together if spread else alarm):
             with optimizer_probe.paused():
                 together = spread or not agree.spread()
                 replay = replay_optimizer(optimizer, {id(p): entry.parameter(slot) for entry, slot, p in places}, together=together)

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import math
-import weakref
 from collections.abc import Sequence
 from itertools import islice
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -13,6 +13,7 @@ from torch.nn import Parameter
 from torch.optim import Optimizer
 
 from numscope.probe.entry import Entry
+from numscope.probe.living import Beside
 from numscope.summary.ledger import UNOBSERVED, Ledger
 
 WITHIN = 32  # steps in which each state is read at least once
@@ -28,9 +29,9 @@ class OptimizerStates:
 
     def __init__(self) -> None:
         self.ledger = Ledger(capacity=64)
-        self._next: weakref.WeakKeyDictionary[Optimizer, int] = weakref.WeakKeyDictionary()  # parameter whose turn it is
-        self._roots: weakref.WeakKeyDictionary[Optimizer, tuple[int, float]] = weakref.WeakKeyDictionary()
-        self._known: weakref.WeakKeyDictionary[Optimizer, set[tuple[int, str]]] = weakref.WeakKeyDictionary()  # bad already
+        self._next: Beside[Optimizer, int] = Beside()  # parameter whose turn it is
+        self._formats: Beside[Optimizer, tuple[int, float, float]] = Beside()  # of its parameters: how many, and their limits
+        self._known: Beside[Optimizer, set[tuple[int, str]]] = Beside()  # bad already
 
     def see(
         self, optimizer: Optimizer, places: Sequence[tuple[Entry, str, Parameter]], rows: Ledger, gradients: Sequence[int]
@@ -48,9 +49,7 @@ class OptimizerStates:
         begin, most = self._next.get(optimizer, 0), math.ceil(num / WITHIN)
         if begin >= num:
             begin = 0
-        if max(rows.amax([handle for handle in gradients if 0 <= handle < len(rows)]), default=0.0) * _MARGIN >= self._root_of_largest(
-            optimizer
-        ):
+        if self._is_square_too_large(optimizer, rows, gradients):
             begin, most = 0, num
         self._next[optimizer] = begin + most
         found = {
@@ -71,11 +70,30 @@ class OptimizerStates:
         names = {id(p): entry.parameter(slot) for entry, slot, p in places} if news else {}
         return [(f"{name} of {names.get(number, 'a parameter')}", handle) for (number, name), handle in news]
 
-    def _root_of_largest(self, optimizer: Optimizer) -> float:
-        """The root of the largest number that every parameter's format holds."""
-        num, root = self._roots.get(optimizer, (-1, math.inf))
-        if num != len(optimizer.state):
-            num, dtypes = len(optimizer.state), {p.dtype for p in optimizer.state if isinstance(p, Tensor) and p.is_floating_point()}
-            root = math.sqrt(min((torch.finfo(dtype).max for dtype in dtypes), default=math.inf))
-            self._roots[optimizer] = num, root
-        return root
+    def may_spoil(self, optimizer: Optimizer, rows: Ledger, gradients: Sequence[int]) -> bool:
+        """Whether an optimizer's next step may make weights or states bad, as far as gradients and settings show; the rows were read."""
+        if not rows.on_host:
+            return False
+        _, smallest = self._limits(optimizer)
+        is_unsafe = any(_is_unsafe(setting, value, smallest) for group in optimizer.param_groups for setting, value in group.items())
+        return is_unsafe or self._is_square_too_large(optimizer, rows, gradients)
+
+    def _is_square_too_large(self, optimizer: Optimizer, rows: Ledger, gradients: Sequence[int]) -> bool:
+        largest = max(rows.amax([handle for handle in gradients if 0 <= handle < len(rows)]), default=0.0)
+        return largest * _MARGIN >= self._limits(optimizer)[0]
+
+    def _limits(self, optimizer: Optimizer) -> tuple[float, float]:
+        """The root of the largest number that every parameter's format holds, and the smallest one."""
+        num = sum(len(group["params"]) for group in optimizer.param_groups)
+        known = self._formats.get(optimizer)
+        if known is None or known[0] != num:
+            dtypes = {p.dtype for group in optimizer.param_groups for p in group["params"] if p.is_floating_point()}
+            formats = [torch.finfo(dtype) for dtype in dtypes]
+            root = math.sqrt(min((f.max for f in formats), default=math.inf))
+            known = self._formats[optimizer] = num, root, max((f.smallest_normal * f.eps for f in formats), default=0.0)
+        return known[1:]
+
+
+def _is_unsafe(setting: str, value: Any, smallest: float) -> bool:
+    """Whether a number given to an optimizer can make weights bad though the gradients are not large: an eps that rounds to 0 can."""
+    return isinstance(value, float | int) and (not math.isfinite(value) or (setting == "eps" and value <= smallest / 2))

@@ -177,5 +177,6 @@ def eager() -> Iterator[None]:
     if "torch._dynamo" not in sys.modules:
         yield
         return
-    with torch.compiler.set_stance("force_eager"):
+    autograd = sys.modules.get("torch._dynamo.compiled_autograd")
+    with torch.compiler.set_stance("force_eager"), contextlib.nullcontext() if autograd is None else autograd._disable():
         yield

@@ -21,8 +21,10 @@ from numscope.replay.culprit import find_culprit
 from numscope.replay.fork import in_child
 from numscope.replay.op import Communicates, OpProbe
 from numscope.replay.stages import COMMUNICATES, REPRODUCED, Replay, nonfinite
-from numscope.replay.tape import OpTape
+from numscope.replay.tape import OpTape, Rewritten
 from numscope.summary.ledger import Ledger
+
+_REDONE = "Weights and states from before the step are gone: it was done again on those that it left, which have no numbers below."
 
 
 def replay_optimizer(optimizer: Optimizer, names: Mapping[int, str], *, together: bool) -> Replay:
@@ -44,23 +46,32 @@ def replay_optimizer(optimizer: Optimizer, names: Mapping[int, str], *, together
     return _replay(optimizer, names, lone=not together)
 
 
-def _replay(optimizer: Optimizer, names: Mapping[int, str], *, lone: bool) -> Replay:
+def foresee_update(optimizer: Optimizer, names: Mapping[int, str]) -> Replay | None:
+    """Take an optimizer's step in a forked process before it is taken here. None: there can be no such process."""
+    return in_child(lambda: _replay(optimizer, names, lone=has_group(), is_past=False), not_reproduced)
+
+
+def _replay(optimizer: Optimizer, names: Mapping[int, str], *, lone: bool, is_past: bool = True) -> Replay:
     params = [p for group in optimizer.param_groups for p in group["params"]]
     kept = [(p, p.detach().clone(), None if p.grad is None else p.grad.detach().clone()) for p in params]
     state = {p: dict(s) if isinstance(s, dict) else s for p, s in optimizer.state.items()}
     kept_state = [(t, t.detach().clone()) for s in state.values() for _, t in walk.tensors(s, "state")]
     groups = [{k: v for k, v in g.items() if k != "params"} for g in optimizer.param_groups]
     random_state = RandomState.capture()
-    tape, rows = OpTape(), Ledger()
+    slots = {id(g): f"gradient of {names[id(p)]}" for p in params if (g := p.grad) is not None and id(p) in names}
+    for p, s in state.items():
+        for key, value in s.items() if isinstance(s, dict) else ():
+            slots |= {id(t): f"{slot} of {names.get(id(p), 'a parameter')}" for slot, t in walk.tensors(value, str(key))}
+    slots |= names
+    written = Rewritten(frozenset(slots.values()) - {slots[id(p.grad)] for p in params if id(p.grad) in slots}, _REDONE)
+    tape, rows = OpTape(rewritten=written if is_past else None), Ledger()
     status = "not reproduced: the optimizer's step was finite the second time"
     culprit: Culprit | None = None
     try:
         with torch.no_grad(), optimizer_probe.paused(), eager():
-            for p in params:
-                _make_finite(p)
-            for s in optimizer.state.values():
-                _make_finite(s)
-            with heard(), OpProbe(tape, rows, phase=Phase.OPTIMIZER, names=dict(names), lone=lone):
+            for value in (*params, *optimizer.state.values()) if is_past else ():
+                _make_finite(value)
+            with heard(), OpProbe(tape, rows, phase=Phase.OPTIMIZER, names=slots, lone=lone):
                 optimizer.step()
             rows.read()
             bad = [p.detach() for p in params if nonfinite(p)]

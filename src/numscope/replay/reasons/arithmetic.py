@@ -10,16 +10,24 @@ from numscope.replay.reasons.case import Case, Range, Verdict, explains, in_floa
 
 @explains("addcmul")
 def _added_product(case: Case) -> Verdict | None:
-    a, b, value = case.operand("tensor1"), case.operand("tensor2", "tensors2"), case.optional("value") or Range.of_value(1.0)
-    product = f"|{number(a.abs_max)} × {number(b.abs_max)}|" if a.abs_max != b.abs_max else f"the square of {number(a.abs_max)}"
-    scaled = f"{number(abs(value.high))} × " if value.high != 1 else ""
-    return overflow(case, f"Largest |self| {number(case.operand('self').abs_max)} + {scaled}{product}")
+    a, b = case.operand("tensor1", "tensors1"), case.operand("tensor2", "tensors2")
+    value, added = case.optional("value", "scalars"), case.optional("self")
+    scaled = f" × {value.largest}" if value is not None and value.abs_max != 1 else ""
+    product = f"{a.largest} × {b.largest}{scaled}"
+    is_enough = a.abs_max * b.abs_max * (1.0 if value is None else value.abs_max) > case.limit
+    return overflow(case, f"Largest {product}" if is_enough or added is None else f"Largest {added.largest} + {product}")
+
+
+@explains("lerp")
+def _interpolation(case: Case) -> Verdict | None:
+    start, end, weight = case.operand("self"), case.operand("end", "tensors1"), case.operand("weight", "weights", "scalars")
+    return overflow(case, f"Largest {start.largest} + {weight.largest} × ({end.largest} + {start.largest})")
 
 
 @explains("mul", "multiply")
 def _product(case: Case) -> Verdict | None:
     a, b = case.operand("self"), case.operand("other", "scalar", "scalars")
-    return overflow(case, f"Largest |self| {number(a.abs_max)} × |other| {number(b.abs_max)}")
+    return overflow(case, f"Largest {a.largest} × {b.largest}")
 
 
 @explains("square", "pow", finite=True)
@@ -31,7 +39,7 @@ def _power(case: Case) -> Verdict | None:
     if case.has_nan and base.low < 0:
         detail = f"Smallest base {number(base.low)} < 0 with exponent {number(exponent.high)}, which is not an integer."
         return Reason.DOMAIN, detail, f"{floored(case, base, exponent)} Or raise its magnitude and restore the sign."
-    verdict = overflow(case, f"Largest |base| {number(base.abs_max)} to the power {number(exponent.high)}")
+    verdict = overflow(case, f"Largest {base.largest} to the power {number(exponent.high)}")
     if verdict is None or exponent.high <= 1:
         return verdict
     most = 10.0 ** math.floor(math.log10(case.limit) / exponent.high)
@@ -58,8 +66,8 @@ def _away(name: str, least: str, x: Range, case: Case) -> str:
 def _sum_of_two(case: Case) -> Verdict | None:
     a, b = case.operand("self"), case.operand("other", "scalar", "scalars")
     alpha = case.optional("alpha")
-    scaled = f"{number(alpha.abs_max)} × {number(b.abs_max)}" if alpha is not None else number(b.abs_max)
-    return overflow(case, f"Largest |self| {number(a.abs_max)} + |other| {scaled}")
+    scaled = f"{b.largest} × {alpha.largest}" if alpha is not None else b.largest
+    return overflow(case, f"Largest {a.largest} + {scaled}")
 
 
 @explains("div", "divide", "true_divide", "reciprocal", "addcdiv", "fmod", "remainder", finite=True)
@@ -73,8 +81,8 @@ def _quotient(case: Case) -> Verdict | None:
         return Reason.DIVISION_BY_ZERO, detail, away_from_zero(case, divisor)
     if not divisor.abs_min:
         return None
-    top = Range.of_value(1.0) if case.op == "reciprocal" else case.operand("tensor1" if case.op == "addcdiv" else "self")
-    return overflow(case, f"Largest |dividend| {number(top.abs_max)} / smallest |divisor| {number(divisor.abs_min)}")
+    top = "1" if case.op == "reciprocal" else f"Largest {case.operand('tensor1' if case.op == 'addcdiv' else 'self').largest}"
+    return overflow(case, f"{top} / smallest |{divisor.name}| {number(divisor.abs_min)}")
 
 
 def integer_divisor(case: Case) -> Operand | None:
@@ -105,20 +113,17 @@ def _matrix_product(case: Case) -> Verdict | None:
     a, b = _factors(case)
     if a is None or b is None:
         return overflow(case)
-    product = f"Largest |{a[0]}| {number(a[1].abs_max)} × |{b[0]}| {number(b[1].abs_max)}"
-    if a[1].abs_max * b[1].abs_max <= case.limit:
+    product = f"Largest {a.largest} × {b.largest}"
+    if a.abs_max * b.abs_max <= case.limit:
         product += ", summed over the inner dimension,"
     return overflow(case, product)
 
 
-def _factors(case: Case) -> tuple[tuple[str, Range] | None, tuple[str, Range] | None]:
-    added = case.optional("mat1", "batch1", "vec1") is not None  # then self is only added
-    left = ("mat1", "batch1", "mat", "vec1", "grad_output") if added else ("self", "input", "grad_output")
-    right = ("mat2", "batch2", "vec", "vec2", "tensor", "other", "weight", "input")
-    found: list[tuple[str, Range] | None] = []
-    for names in (left, right):
-        taken = {f[0] for f in found if f is not None}
-        found.append(next(((n, r) for n in names if n not in taken and (r := case.optional(n)) is not None), None))
+def _factors(case: Case) -> tuple[Range | None, Range | None]:
+    """The first two tensors, in the order of the operation's schema, without one that is only added."""
+    added = {"self", "input"} if case.op.startswith(("add", "badd")) else set()
+    names = dict.fromkeys(o.name.partition(" ")[0].partition("[")[0] for o in case.inputs if o.numbers is not None)
+    found = [*map(case.optional, [name for name in names if name not in added]), None, None]
     return found[0], found[1]
 
 
@@ -145,7 +150,7 @@ def _spread(case: Case) -> Verdict | None:
     if degrees <= 0:
         detail = f"{case.op} over {x.numel // max(case.output.numel, 1)} element(s) has no degrees of freedom: 0/0."
         return Reason.DIVISION_BY_ZERO, detail, "Use correction=0 (unbiased=False), or more than one element."
-    return overflow(case, f"Largest |element| {number(x.abs_max)} squared")
+    return overflow(case, f"Largest {x.largest} squared")
 
 
 @explains(
@@ -160,7 +165,7 @@ def _normalization(case: Case) -> Verdict | None:
     if variance is not None and variance.low < 0:
         advice = "Check how the running statistics were loaded or averaged."
         return Reason.DOMAIN, f"Smallest running variance {number(variance.low)} < 0.", advice
-    return overflow(case, f"Largest |input| {number(x.abs_max)} squared")
+    return overflow(case, f"Largest {x.largest} squared")
 
 
 @explains("_weight_norm_interface", "_weight_norm", finite=True)
@@ -185,9 +190,9 @@ def _cast(case: Case) -> Verdict | None:
     if source == case.dtype:
         return None
     if case.dtype.startswith("float8"):
-        detail = f"Largest |value| {number(x.abs_max)} of {source} exceeds {case.dtype}'s maximum {number(case.limit)}."
+        detail = f"Largest {x.largest} of {source} exceeds {case.dtype}'s maximum {number(case.limit)}."
         return Reason.OVERFLOW, detail, "Scale before the cast (amax scaling) and clamp to the format's maximum."
-    verdict = overflow(case, f"Cast from {source}: largest |value| {number(x.abs_max)}")
+    verdict = overflow(case, f"Cast from {source}: largest {x.largest}")
     if verdict is None:
         return None
     autocast = f" (where autocast casts: {in_float32(case)})" if case.module else ""

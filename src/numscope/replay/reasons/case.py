@@ -9,8 +9,9 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum, auto
+from operator import itemgetter
 from typing import Any, TypeVar, cast
 
 import torch
@@ -120,9 +121,9 @@ class Case:
     def _operand(self, name: str) -> Range | None:
         for o in self.inputs:
             if o.numbers is not None and o.name.partition(" ")[0].partition("[")[0] == name:
-                return Range.of(o.numbers)
+                return replace(Range.of(o.numbers), name=name)
         value = self.values.get(name)
-        return Range.of_value(float(value)) if isinstance(value, int | float) and not isinstance(value, bool) else None
+        return Range.of_value(float(value), name) if isinstance(value, int | float) and not isinstance(value, bool) else None
 
     @property
     def dtype(self) -> str:
@@ -177,6 +178,12 @@ class Range:
     num_zero: int
     num_inf: int
     numel: int
+    name: str = ""  # of the argument, in the operation's schema
+
+    @property
+    def largest(self) -> str:
+        """The largest magnitude with the argument's name: ``|tensor1| 2e+31``."""
+        return f"|{self.name}| {number(self.abs_max)}"
 
     @classmethod
     def of(cls, n: Numbers) -> Range:
@@ -184,10 +191,10 @@ class Range:
         return cls(n.min or 0.0, n.max or 0.0, n.abs_min or 0.0, n.abs_max or 0.0, n.num_zero, num_inf, n.numel)
 
     @classmethod
-    def of_value(cls, v: float) -> Range:
+    def of_value(cls, v: float, name: str = "") -> Range:
         if not math.isfinite(v):
-            return cls(0.0, 0.0, 0.0, 0.0, 0, 1, 1)
-        return cls(v, v, abs(v), abs(v), int(v == 0), 0, 1)
+            return cls(0.0, 0.0, 0.0, 0.0, 0, 1, 1, name)
+        return cls(v, v, abs(v), abs(v), int(v == 0), 0, 1, name)
 
 
 def zeros_and_ones(n: Numbers) -> bool:
@@ -282,11 +289,12 @@ def overflow(case: Case, text: str = "") -> Verdict | None:
     """The dtype's largest value was exceeded; ``text`` shows by what."""
     if case.output is None or not case.output.num_nonfinite or case.nonfinite_input:
         return None
-    sizes = [n.abs_max or 0.0 for n in case.tensors]
     if not text:
-        if not sizes or max(sizes) <= 1.0 or not case.output.num_pos_inf + case.output.num_neg_inf:
+        read = [(o.numbers, o.name.partition(" ")[0]) for o in case.inputs if o.numbers is not None and o not in case.ignored]
+        most, name = max(((numbers.abs_max or 0.0, name) for numbers, name in read), default=(0.0, ""), key=itemgetter(0))
+        if most <= 1.0 or not case.output.num_pos_inf + case.output.num_neg_inf:
             return None  # an infinite result alone does not show an overflow, for an operation of which nothing is known
-        text = f"largest |operand| {number(max(sizes))}, result"
+        text = f"Largest |{name}| {number(most)}, result"
     return Reason.OVERFLOW, f"{text} exceeds {case.dtype}'s maximum {number(case.limit)}.", _precision_advice(case)
 
 

@@ -10,10 +10,11 @@ _IN_FLOAT32 = "Keep the weights and the optimizer's state in float32 (torch.auto
 
 @explains("_fused_adagrad", "_fused_adam", "_fused_adamw", finite=True)
 def _fused(case: Case) -> Verdict | None:
-    squares, eps = case.operand("state_sums", "exp_avg_sqs"), case.operand("eps")
-    if not squares.num_zero or not case.has_nan or (eps.high and case.rounded is None):
+    squares, gradients, eps = case.operand("state_sums", "exp_avg_sqs"), case.operand("grads"), case.operand("eps")
+    zeros = min(squares.num_zero, gradients.num_zero)  # the operation adds the gradients' squares first
+    if not zeros or not case.has_nan or (eps.high and case.rounded is None):
         return None
-    return Reason.DIVISION_BY_ZERO, f"{of(squares.num_zero, squares.numel, 'sums of squared gradients')} 0 (0/0 is nan).", ""
+    return Reason.DIVISION_BY_ZERO, f"{of(zeros, squares.numel, 'sums of squared gradients')} 0 (0/0 is nan).", ""
 
 
 def update(case: Case, verdict: Verdict) -> Verdict:
