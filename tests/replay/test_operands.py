@@ -9,12 +9,13 @@ import pytest
 import torch
 
 from numscope.records.finding import Culprit, Reason
+from numscope.replay import call, update
 from tests.replay.scripts import culprit_of, finding_of
 
 # What a module computes of h, whose elements are between 0.1 and 1, and of b, which is 1e30 in the step at fault; the sentence's operands.
 OVERFLOWS = {
     "torch.addcmul(h, h * b, h * b)": "Largest |tensor1| # × |tensor2| #",
-    "torch.addcmul(h * b * 3e8, h * b, torch.ones(3) * 5e8)": "Largest |self| # + |tensor1| # × |tensor2| #",
+    "torch.addcmul(h * b * 2e8, h * b, torch.ones(3) * 2e8)": "Largest |self| # + |tensor1| # × |tensor2| #",
     "h.clone().addcmul_(h * b, h * b, value=2.0)": "Largest |tensor1| # × |tensor2| # × |value| 2",
     "torch.addcdiv(h, h * b, h / b)": "Largest |tensor1| # / smallest |tensor2| #",
     "(h * b).div_(h / b)": "Largest |self| # / smallest |other| #",
@@ -36,7 +37,7 @@ OVERFLOWS = {
     "F.layer_norm(h * b, (3,))": "Largest |input| # squared",
     "(h * b).var(1)": "Largest |self| # squared",
     "(h * b).half().float()": "Cast from float32: largest |self| #",
-    "(h * b * 3e8).index_put((torch.tensor([0, 0]),), h * b * 9e8, accumulate=True)": "Largest |values| #, result",
+    "(h * b * 2e8).index_put((torch.tensor([0, 0]),), h * b * 3e8, accumulate=True)": "Largest |values| #, result",
     "torch.ones(2, 3).scatter_reduce(1, torch.zeros(2, 3, dtype=torch.long), h * b, 'prod')": "Largest |src| #, result",
     "torch._foreach_mul([h * b], [h * b])[0]": "Largest |self| # × |other| #",
     "(lambda t: (torch._foreach_mul_([t], b), t)[1])(h * b)": "Largest |self| # × |scalar| #",
@@ -180,26 +181,18 @@ for i in range(3):
 """
 
 
-@pytest.mark.parametrize("update", ["optimizer.step()", "pass"])
-def test_weights_written_by_hand_after_the_call_are_those_of_the_call(update: str, tmp_path: Path) -> None:
-    culprit = culprit_of(tmp_path, BY_HAND.format(update))
+@pytest.mark.parametrize("ends", ["optimizer.step()", "pass"])
+def test_weights_written_by_hand_after_the_call_are_those_of_the_call(ends: str, tmp_path: Path) -> None:
+    culprit = culprit_of(tmp_path, BY_HAND.format(ends))
     assert culprit.reason == Reason.OVERFLOW
-    assert re.match(
-        r"Largest \|self\| 6\.00?e\+20 × \|other\| 1\.80?e\+21 exceeds|Largest \|self\| 6e\+20 × \|other\| 1\.8e\+21 exceeds",
-        culprit.detail,
-    )
+    assert culprit.detail.startswith("Largest |self| 6e+20 × |other| 1.8e+21 exceeds"), culprit.detail
     assert_in_range(culprit)
 
 
 def test_weights_written_by_hand_have_no_numbers_where_no_process_can_look_before(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from numscope.replay import call, fork, update
-
     for module in (call, update):
         monkeypatch.setattr(module, "in_child", lambda *_: None)
-    assert fork
-    script = BY_HAND.replace("2e20", "2e20 if False else 1.0").replace(
-        "return self.l(x) * self.l.weight.sum()", "return (self.l(x) * 0 - 1).log()"
-    )
+    script = BY_HAND.replace("2e20", "1.0").replace("self.l(x) * self.l.weight.sum()", "(self.l(x) * 0 - 1).log()")
     culprit = culprit_of(tmp_path, script.format("optimizer.step()"))
     assert culprit.op == "aten.log" and culprit.inputs[0].numbers is None and culprit.inputs[0].value == "float32[2, 3]"
     assert culprit.detail.endswith("The script has written l.weight, l.bias since: this is the call done again as they are now, and what "

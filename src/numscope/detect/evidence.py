@@ -101,7 +101,7 @@ class Evidence:
         """``replay_call``, unless the user wants none; ``saved``: names of further buffers that the call may have made bad."""
         if not self.replays:
             return Replay(None, NOT_WANTED)
-        if call.replayed is not None and ranks is None:
+        if isinstance(call.replayed, Replay) and ranks is None:
             return call.replayed
         bad, suspects = self._gave_bad(call), {*self.saved.bad, *saved}
         call.rewritten = self._rewritten()

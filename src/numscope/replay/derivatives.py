@@ -231,6 +231,8 @@ class Derivatives:
         """A backward operation: incoming gradients, what was saved, results."""
         record = OpRecord(-1, "", Phase.BACKWARD, "", _NOWHERE, node=node)
         self._node_ends(record)
+        if self._probe is None:
+            return
         slot = "grad_output" if source is None else "grad_grad_input"
         came, went = _noted(slot, coming), _noted("grad_input", going)
         self._note(partial(self._put, self._probe, self._run, record, number, source, came, went))

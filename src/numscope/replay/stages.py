@@ -245,7 +245,7 @@ def _gradients(
     """
     outputs, grads = [t for t, _ in given], [g for _, g in given]
     needs_backward = any(node.name() == _CHECKPOINT for node in graph(outputs))
-    how = {"retain_graph": keeps_graph or creates_graph, "create_graph": creates_graph}
+    how: dict[str, Any] = {"retain_graph": keeps_graph or creates_graph, "create_graph": creates_graph}
     if not any(needs_accumulation(p) for p in parameters) and not needs_backward:
         return [*torch.autograd.grad(outputs, [*parameters, *arguments], grads, allow_unused=True, **how)]
     saved = [p.grad for p in parameters]
