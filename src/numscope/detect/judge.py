@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from threading import get_ident
+from typing import Any
 
 from torch.nn import Parameter
 from torch.optim import Optimizer
@@ -26,12 +27,13 @@ from numscope.detect.discards import beyond_scale, is_discarded
 from numscope.detect.evidence import BadLeaf, Evidence
 from numscope.detect.onlooker import Onlooker
 from numscope.detect.ordering import first_of_ranks
+from numscope.detect.skips import Skips
 from numscope.distributed import agree
 from numscope.distributed.agree import Ranks
 from numscope.probe import optimizer as optimizer_probe
 from numscope.probe.calls import is_traced
 from numscope.probe.entry import Entry
-from numscope.probe.living import Beside, Living
+from numscope.probe.living import Living
 from numscope.probe.module import ModuleProbe
 from numscope.records.errors import STOPS, NonFiniteError
 from numscope.records.faults import ours
@@ -69,8 +71,7 @@ class Judge:
         self._delivery = delivery
         self._ranks = ranks
         self.onlooker: Onlooker | None = None  # is shown each step's rows, and has news for all ranks
-        self._num_skipped: Beside[Optimizer, int] = Beside()  # steps in a row that GradScaler skipped
-        self._have_stepped: Beside[Optimizer, bool] = Beside()
+        self._skips = Skips()
         self._num_dead = 0  # steps in a row in which every gradient was zero
         self._contained_sites, self._left_out_sites = set[Site](), set[Site]()
         self.evaluations = evaluations.Evaluations(evidence)
@@ -105,30 +106,25 @@ class Judge:
         self._look_for_dead(gradients if discarded or not reached else ())
 
     def skipped(self, optimizer: Optimizer, gradients: Sequence[int]) -> None:
-        """GradScaler left an optimizer's step out; several in a row are a finding.
-
-        Before the first step that it does not skip, a scaler searches for its scale: skips down to a scale of 1 do not count then.
-        """
+        """GradScaler left an optimizer's step out; several in a row that its search for a scale does not explain are a finding."""
         bad, reached = self._read()
         journal = self._evidence.journal
         forward_is_bad = any(journal.event(index).phase is Phase.FORWARD for index, _ in reached)
-        scale, skips = optimizer_probe.scale(), self._num_skipped.get(optimizer, 0)
-        if optimizer in self._have_stepped or forward_is_bad or scale is None or scale < 1:
-            skips = self._num_skipped[optimizer] = skips + 1
-        too_many = skips == self._options.max_scaler_skips
-        alarm = bool(reached) and not self.victim and too_many
+        num, num_counted = self._skips.skipped(optimizer, forward_is_bad)
+        too_many = num_counted == self._options.max_scaler_skips
         if self.onlooker is not None:
-            self.onlooker.skipped(self._evidence.step, scale)
-        if self._any("a step left out", alarm):
+            self.onlooker.skipped(self._evidence.step, optimizer_probe.scale())
+        if self._any("a step left out", too_many and not self.victim):
             self.victim = True
-            note = f"GradScaler left out {skips} steps in a row"
-            self._alarm(self._find(bad, reached if too_many else (), False, note))
+            note = f"GradScaler left out {num} steps in a row"
+            gone = "not replayed: no bad gradient is left"
+            unexplained = None if reached else self._of_gradients(gradients, gone, type(optimizer).__name__)
+            self._alarm(self._find(bad, reached if too_many else (), False, note, unexplained))
 
     def stepped(self, optimizer: Optimizer) -> None:
         """An optimizer's step was not left out."""
         evaluations.stepped()
-        self._num_skipped[optimizer] = 0
-        self._have_stepped[optimizer] = True
+        self._skips.stepped(optimizer)
 
     def end_of_step(self, gradients: Sequence[int], *, trained: bool, alone: bool) -> None:
         """A step has ended without a torch optimizer, with a backward or without; ``alone``: the other ranks may be elsewhere."""
@@ -333,8 +329,10 @@ class Judge:
         with optimizer_probe.paused():
             return diagnose(self._evidence, bad, reached), self
 
-    def _find(self, bad: Sequence[BadLeaf], reached: Sequence[BadLeaf], alone: bool, note: str = "") -> Finding | None:
-        """The finding behind an alarm; ``reached`` is empty if another rank raised it."""
+    def _find(
+        self, bad: Sequence[BadLeaf], reached: Sequence[BadLeaf], alone: bool, note: str = "", unexplained: Finding | None = None
+    ) -> Finding | None:
+        """The finding behind an alarm; ``reached`` is empty if another rank raised it, or nothing that is left explains it."""
         mine = left = None if alone else self._left
         self._left = self._left if alone else None
         whose = self
@@ -349,6 +347,7 @@ class Judge:
             with optimizer_probe.paused():
                 both = diagnose_together(self._evidence, bad, reached, self._ranks)
             mine, whose = left or both, self
+        mine = mine or unexplained
         if mine is not None and note:
             mine = replace(mine, note="; ".join(filter(None, (note, mine.note))), kind=Kind.SCALER_SKIPS)
         self._speaks = True
@@ -411,16 +410,20 @@ class Judge:
 
     def _look_for_dead(self, handles: Sequence[int]) -> None:
         """Report gradients that were all zero for too many steps. Not an error: a frozen or finished model looks the same."""
-        journal = self._evidence.journal
-        dead = bool(handles) and journal.ledger.are_zero([handle for handle in handles if handle >= 0])
+        seen = [handle for handle in handles if handle >= 0]
+        dead = bool(seen) and self._evidence.journal.ledger.are_zero(seen)
         self._num_dead = self._num_dead + 1 if dead else 0
         if self._num_dead != self._options.dead_steps:
             return
-        index = next(
-            (i for i, e in enumerate(journal.events) if e.items and e.items[0][2] == handles[0] and e.items[0][1] is journal.ledger), 0
-        )
-        slot = journal.event(index).items[0][0]
         note = f"every gradient was exactly zero in {self._num_dead} steps in a row"
-        finding = self._evidence.finding(index, slot, "not replayed: nothing is non-finite", kind=Kind.DEAD_GRADIENTS, note=note)
+        finding = self._of_gradients(seen, "not replayed: nothing is non-finite", kind=Kind.DEAD_GRADIENTS, note=note)
         self.findings.append(finding)
         self._delivery.finding(finding, speaks=agree.is_first(f"dead gradients {self._evidence.model} {finding.step}"))
+
+    def _of_gradients(self, handles: Sequence[int], replay: str, optimizer: str = "", **more: Any) -> Finding:
+        """A finding about all gradients, which stands at the first one; without any at the optimizer."""
+        journal = self._evidence.journal
+        first = next((i for i, e in enumerate(journal.events) if handles and e.flat[1:] == (journal.ledger, handles[0])), len(journal))
+        if first == len(journal):
+            journal.add_handles(Entry("", optimizer), Phase.OPTIMIZER, journal.ledger, [("grad", -1)])
+        return self._evidence.finding(first, journal.event(first).items[0][0], replay, **more)
