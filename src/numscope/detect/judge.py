@@ -25,6 +25,7 @@ from numscope.detect.diagnosis import (
 )
 from numscope.detect.discards import beyond_scale, is_discarded
 from numscope.detect.evidence import BadLeaf, Evidence
+from numscope.detect.made import Made
 from numscope.detect.onlooker import Onlooker
 from numscope.detect.ordering import first_of_ranks
 from numscope.detect.skips import Skips
@@ -126,13 +127,19 @@ class Judge:
         evaluations.stepped()
         self._skips.stepped(optimizer)
 
-    def end_of_step(self, gradients: Sequence[int], *, trained: bool, alone: bool) -> None:
-        """A step has ended without a torch optimizer, with a backward or without; ``alone``: the other ranks may be elsewhere."""
+    def end_of_step(self, gradients: Sequence[int], made: Made | None, *, alone: bool) -> None:
+        """A step has ended without a torch optimizer.
+
+        Args:
+            gradients: handles of what is left of them.
+            made: what they were; None if there was no backward.
+            alone: the other ranks may be elsewhere.
+        """
         bad, reached = self._read()
-        if trained:
+        if made is not None:
             self._show(reached)
         self._decide(bad, reached, "" if alone else "the end of a step without an optimizer")
-        self._look_for_dead(gradients)
+        self._look_for_dead(gradients, made)
 
     def alone(self, gradients: Sequence[int] = ()) -> None:
         """Judge without the other ranks: after calls whose graphs are gone, or when an optimizer steps inside backward."""
@@ -408,22 +415,31 @@ class Judge:
             return False
         return bool(evidence.outside.ledger.bad())
 
-    def _look_for_dead(self, handles: Sequence[int]) -> None:
-        """Report gradients that were all zero for too many steps. Not an error: a frozen or finished model looks the same."""
+    def _look_for_dead(self, handles: Sequence[int], made: Made | None = None) -> None:
+        """Report gradients that were all zero for too many steps. Not an error: a frozen or finished model looks the same.
+
+        Args:
+            handles: of the gradients that the optimizer gets, or that are left of the step.
+            made: what they were, where the script may have cleared them since.
+        """
         seen = [handle for handle in handles if handle >= 0]
-        dead = bool(seen) and self._evidence.journal.ledger.are_zero(seen)
-        self._num_dead = self._num_dead + 1 if dead else 0
+        are_zero: bool | None = bool(seen) and self._evidence.journal.ledger.are_zero(seen)
+        if made is not None and (are_zero or not seen):
+            are_zero = made.were_zero()
+        if are_zero is None:
+            return
+        self._num_dead = self._num_dead + 1 if are_zero else 0
         if self._num_dead != self._options.dead_steps:
             return
         note = f"every gradient was exactly zero in {self._num_dead} steps in a row"
-        finding = self._of_gradients(seen, "not replayed: nothing is non-finite", kind=Kind.DEAD_GRADIENTS, note=note)
+        finding = self._of_gradients(seen, "not replayed: nothing is non-finite", self._evidence.model, kind=Kind.DEAD_GRADIENTS, note=note)
         self.findings.append(finding)
         self._delivery.finding(finding, speaks=agree.is_first(f"dead gradients {self._evidence.model} {finding.step}"))
 
-    def _of_gradients(self, handles: Sequence[int], replay: str, optimizer: str = "", **more: Any) -> Finding:
-        """A finding about all gradients, which stands at the first one; without any at the optimizer."""
+    def _of_gradients(self, handles: Sequence[int], replay: str, cls: str, **more: Any) -> Finding:
+        """A finding about all gradients, which stands at the first one; where none is left, at the optimizer or model of a class."""
         journal = self._evidence.journal
         first = next((i for i, e in enumerate(journal.events) if handles and e.flat[1:] == (journal.ledger, handles[0])), len(journal))
         if first == len(journal):
-            journal.add_handles(Entry("", optimizer), Phase.OPTIMIZER, journal.ledger, [("grad", -1)])
+            journal.add_handles(Entry("", cls), Phase.OPTIMIZER, journal.ledger, [("grad", -1)])
         return self._evidence.finding(first, journal.event(first).items[0][0], replay, **more)
