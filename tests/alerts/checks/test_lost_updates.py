@@ -50,7 +50,7 @@ def test_updates_that_round_away(dtype: torch.dtype, kind: Any) -> None:
         (alert,) = lost(model, kind(model.parameters(), lr=1e-6, **more), steps)
         assert alert.step == seen and not alert.asks, "after a hundred steps, or as the run ends"
         assert (alert.layer, alert.tensor) in (("", ""), ("0", "weight"), ("2", "weight"), ("0", "bias"))
-        assert alert.value is not None and alert.value > 0.9
+        assert alert.value is not None and alert.value > 0.85
         assert f"of the {str(dtype).removeprefix('torch.')} elements with a gradient have kept their bits since step 0" in alert.text
         assert "float32 master weights" in alert.advice
     model = network(dtype)
@@ -153,37 +153,37 @@ def test_a_group_that_is_frozen_by_its_rate_is_not_the_other() -> None:
 # ---- optimizers that move elements in time
 
 
-class Every(SGD):
+class Every(Optimizer):
     """Adds gradients up, and updates at each of several calls."""
 
     def __init__(self, parameters: Iterable[Tensor], lr: float, every: int = 8) -> None:
-        super().__init__(parameters, lr=lr)
+        super().__init__(parameters, {"lr": lr})
         self.every, self.calls = every, 0
 
-    def step(self, closure: Any = None) -> Any:
+    @torch.no_grad()
+    def step(self, closure: Any = None) -> None:
         self.calls += 1
         for group in self.param_groups:
             for p in group["params"]:
                 total = self.state[p].setdefault("total", torch.zeros_like(p))
                 total += p.grad
-                p.grad.copy_(total)
-        if self.calls % self.every == 0:
-            super().step()
-            for state in self.state.values():
-                state["total"].zero_()
+                if self.calls % self.every == 0:
+                    p.add_(total.sign(), alpha=-group["lr"])
+                    total.zero_()
 
 
-class Partly(AdamW):
+class Partly(Optimizer):
     """Updates a part of the elements in each step, drawn at random."""
 
-    share = 0.1
+    def __init__(self, parameters: Iterable[Tensor], lr: float, share: float = 0.1) -> None:
+        super().__init__(parameters, {"lr": lr})
+        self.share, self.generator = share, torch.Generator().manual_seed(0)
 
     @torch.no_grad()
-    def step(self, closure: Any = None) -> Any:
-        before = [p.detach().clone() for group in self.param_groups for p in group["params"]]
-        super().step()
-        for p, old in zip((p for group in self.param_groups for p in group["params"]), before, strict=True):
-            p.copy_(torch.where(torch.rand(p.shape) < self.share, p, old))
+    def step(self, closure: Any = None) -> None:
+        for group in self.param_groups:
+            for p in group["params"]:
+                p.sub_(group["lr"] * p.grad.sign() * (torch.rand(p.shape, generator=self.generator) < self.share))
 
 
 class Dithered(Optimizer):
@@ -230,14 +230,14 @@ class AdamWithMasterWeights(AdamW):
 
 
 @pytest.mark.parametrize(
-    ("kind", "rate"), [(Every, 1.0), (Partly, 1e-2), (Dithered, 3e-4), (WithRest, 3e-4), (AdamWithMasterWeights, 1e-7)], ids=str
+    ("kind", "rate"), [(Every, 1e-2), (Partly, 1e-2), (Dithered, 3e-4), (WithRest, 3e-4), (AdamWithMasterWeights, 1e-7)], ids=str
 )
 def test_optimizers_that_move_elements_in_time_lose_nothing(kind: Any, rate: float) -> None:
     model = network()
     assert lost(model, kind(model.parameters(), lr=rate), 220) == []
 
 
-@pytest.mark.parametrize(("kind", "rate"), [(Every, 1e-5), (Partly, 1e-6)], ids=str)
+@pytest.mark.parametrize(("kind", "rate"), [(Every, 1e-6), (Partly, 1e-6)], ids=str)
 def test_the_same_optimizers_at_too_low_a_rate_lose_updates(kind: Any, rate: float) -> None:
     model = network()
     assert len(lost(model, kind(model.parameters(), lr=rate), 220)) == 1
@@ -247,14 +247,14 @@ def test_the_same_optimizers_at_too_low_a_rate_lose_updates(kind: Any, rate: flo
 
 
 def test_rows_of_an_embedding_that_no_token_used_are_no_lost_updates() -> None:
-    for rate, count in ((0.05, 0), (1e-6, 1)):
+    for rate, count in ((0.01, 0), (1e-6, 1)):
         torch.manual_seed(0)
         model = nn.Sequential(nn.Embedding(512, 16), nn.Linear(16, 1)).to(BF16)
         optimizer = AdamW(model.parameters(), lr=rate, weight_decay=0.0)
         with numscope.watch(model) as scope:
             for i in range(110):
                 optimizer.zero_grad()
-                model(torch.arange(8) + i % 3).square().mean().backward()
+                (model(torch.arange(16) + i % 3) - 1).square().mean().backward()
                 optimizer.step()
         assert sum(alert.rule == "updates lost" for alert in scope.alerts) == count
 
@@ -262,16 +262,16 @@ def test_rows_of_an_embedding_that_no_token_used_are_no_lost_updates() -> None:
 def test_sparse_gradients_are_left_alone() -> None:
     torch.manual_seed(0)
     model = nn.Sequential(nn.Embedding(512, 16, sparse=True), nn.Linear(16, 1)).to(BF16)
-    optimizer = SGD(model.parameters(), lr=0.5)
+    optimizer = SGD(model.parameters(), lr=0.01)
     with numscope.watch(model) as scope:
         for i in range(110):
             optimizer.zero_grad()
             model(torch.arange(8) + i % 50).square().mean().backward()
             optimizer.step()
-    assert not scope.fault and not scope.alerts
+    assert not scope.fault and "updates lost" not in {alert.rule for alert in scope.alerts}
 
 
-def masks(model: nn.Sequential, share: float = 0.9) -> dict[Tensor, Tensor]:
+def masks(model: nn.Sequential, share: float = 0.6) -> dict[Tensor, Tensor]:
     return {layer.weight: (torch.rand(layer.weight.shape) > share).to(BF16) for layer in (model[0], model[2])}  # type: ignore[dict-item]
 
 
@@ -289,7 +289,7 @@ def test_weights_that_are_pruned_lose_nothing(how: str) -> None:
         pruned(of)
         if how == "by a parametrization":
             for layer in (model[0], model[2]):
-                prune.random_unstructured(layer, "weight", 0.9)  # type: ignore[no-untyped-call]
+                prune.random_unstructured(layer, "weight", 0.6)  # type: ignore[no-untyped-call]
         optimizer = AdamW(model.parameters(), lr=rate)
         if how == "within the step":
             optimizer.register_step_post_hook(lambda *_, of=of: pruned(of))

@@ -78,7 +78,7 @@ class UpdatesLost(Check):
     learning rate that rises, or has sunk below half its highest value; and optimizers that keep a float32 copy or a compensation, as far as
     their states' or settings' names say so.
 
-    *Cost:* at thorough steps, some 80 µs for each of at most 512 low-precision parameters; 16 KB each for its sample of 4,096 elements.
+    *Cost:* at thorough steps, some 0.1 ms for each of at most 512 low-precision parameters; 16 KB each for its sample of 4,096 elements.
     """
 
     name = "updates lost"
