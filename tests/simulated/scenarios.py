@@ -285,7 +285,7 @@ def checks_of_data_and_precision_work_on_the_device_and_make_nobody_wait() -> No
     from numscope.scope import scope as scopes
 
     scopes.CHECKS = (dead_units.DeadUnits, lost_updates.UpdatesLost, again.SameBatchAgain, again.EpochsInSameOrder)
-    checker.EVERY = 2
+    checker.EVERY, lost_updates.SPAN = 2, 3
     model = Blocks().to(torch.bfloat16)
     with torch.no_grad():
         model.lower[0].bias[:12] = -1000.0

@@ -35,7 +35,8 @@ class WatchOptions:
         frames: how many frames a report shows.
         trace: batches (outermost calls, from 0) whose frames are printed; detection is off then.
         abort_after: stop after this batch.
-        max_scaler_skips: so many steps in a row that GradScaler leaves out are a finding.
+        max_scaler_skips: so many steps in a row that GradScaler leaves out are a finding. Before the first one that it does not leave out,
+            the skips that lead from its first scale below 1 (17 from 65536) do not count.
         dead_steps: so many steps in a row with all gradients exactly zero are a finding.
         json: file that findings are written to.
         sarif: file for the same as SARIF, which code hosts show at their lines.

@@ -14,6 +14,7 @@ from numscope.config.options import WatchOptions
 from numscope.detect.derived_outputs import DerivedOutputs
 from numscope.detect.evidence import REPLAY_BYTES, Evidence
 from numscope.detect.judge import Judge, living
+from numscope.detect.made import Made
 from numscope.detect.optimizer_states import OptimizerStates
 from numscope.detect.parameters import Parameters
 from numscope.distributed.agree import Ranks
@@ -73,6 +74,7 @@ class Detection(Reader):
         self.events: list[tuple[int, str]] = []
         self.evidence = Evidence.of(probe, options, steps)
         self._parameters = Parameters(probe, self.evidence.journal)
+        self._made = Made(self._parameters)
         self.ranks = Ranks(probe.root, wrapper, lambda: steps.number)
         self.judge = Judge(self.evidence, probe, options, delivery, self.ranks)
         self._judged = False  # this step has been
@@ -308,6 +310,8 @@ class Detection(Reader):
         self._derived.stop()
         self.judge.foresee()
         if not self._steps.optimizers.any and self.evidence.outside is outside.current():
+            if self._steps.had_backward and optimizer_probe.accumulates():
+                self._made.see()
             self.evidence.outside.look_again()
             self.evidence.outside.begin_between()
 
@@ -395,8 +399,9 @@ class Detection(Reader):
             if not self._judged:
                 self._judged = True
                 gradients = self._see_gradients(None) if trained else ()
-                self.judge.end_of_step(gradients, trained=trained, alone=closing or not trained)
+                self.judge.end_of_step(gradients, self._made if trained else None, alone=closing or not trained)
                 if trained:
+                    self._made.round(wanted=self.evidence.journal.ledger.are_zero([one for one in gradients if one != UNOBSERVED]))
                     self.evidence.note()
         finally:
             if self._parameters.are_gathered or not self._steps.optimizers.any:

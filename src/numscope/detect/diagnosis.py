@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Sequence
+from typing import Any
 
 from numscope.detect.evidence import BadLeaf, Evidence, kind_of
 from numscope.detect.weights import with_weights
 from numscope.distributed.agree import Ranks
+from numscope.probe.entry import Entry
 from numscope.probe.naming import class_name, named_state
 from numscope.probe.optimizers import gradient_of
 from numscope.records.finding import Culprit, Finding, Reason
@@ -204,6 +206,21 @@ def _made_before(evidence: Evidence, call: Call, culprit: Culprit) -> Culprit | 
     ):
         return None
     return found
+
+
+def left_out_is_bad(evidence: Evidence) -> bool:
+    """Whether a loss outside the model is bad on which nobody called backward."""
+    waits = any(call.awaits_backward for call in evidence.calls) and evidence.journal.on_host
+    return waits and bool(evidence.outside.ledger.bad())
+
+
+def of_gradients(evidence: Evidence, handles: Sequence[int], replay: str, cls: str, **more: Any) -> Finding:
+    """A finding about all gradients, which stands at the first one; where none is left, at the optimizer or model of a class."""
+    journal = evidence.journal
+    first = next((i for i, e in enumerate(journal.events) if handles and e.flat[1:] == (journal.ledger, handles[0])), len(journal))
+    if first == len(journal):
+        journal.add_handles(Entry("", cls), Phase.OPTIMIZER, journal.ledger, [("grad", -1)])
+    return evidence.finding(first, journal.event(first).items[0][0], replay, **more)
 
 
 def pending(evidence: Evidence, bad: Sequence[BadLeaf]) -> Finding | None:

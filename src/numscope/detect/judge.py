@@ -17,6 +17,8 @@ from numscope.detect.diagnosis import (
     diagnose,
     diagnose_together,
     escaped,
+    left_out_is_bad,
+    of_gradients,
     pending,
     replay_buffer,
     result_of,
@@ -25,14 +27,16 @@ from numscope.detect.diagnosis import (
 from numscope.detect.discards import beyond_scale, is_discarded
 from numscope.detect.evidence import BadLeaf, Evidence
 from numscope.detect.foresight import Foresight
+from numscope.detect.made import Made
 from numscope.detect.onlooker import Onlooker
 from numscope.detect.ordering import first_of_ranks
+from numscope.detect.skips import Skips
 from numscope.distributed import agree
 from numscope.distributed.agree import Ranks
 from numscope.probe import optimizer as optimizer_probe
 from numscope.probe.calls import is_traced
 from numscope.probe.entry import Entry
-from numscope.probe.living import Beside, Living
+from numscope.probe.living import Living
 from numscope.probe.module import ModuleProbe
 from numscope.records.errors import STOPS, NonFiniteError
 from numscope.records.faults import ours
@@ -71,8 +75,7 @@ class Judge:
         self._delivery = delivery
         self._ranks = ranks
         self.onlooker: Onlooker | None = None  # is shown each step's rows, and has news for all ranks
-        self._num_skipped: Beside[Optimizer, int] = Beside()  # steps in a row that GradScaler skipped
-        self._have_stepped: Beside[Optimizer, bool] = Beside()
+        self._skips = Skips()
         self._foresight = Foresight(evidence)
         self._num_dead = 0  # steps in a row in which every gradient was zero
         self._contained_sites, self._left_out_sites = set[Site](), set[Site]()
@@ -108,38 +111,39 @@ class Judge:
         self._look_for_dead(gradients if discarded or not reached else ())
 
     def skipped(self, optimizer: Optimizer, gradients: Sequence[int]) -> None:
-        """GradScaler left an optimizer's step out; several in a row are a finding.
-
-        Before the first step that it does not skip, a scaler searches for its scale: skips down to a scale of 1 do not count then.
-        """
+        """GradScaler left an optimizer's step out; several in a row that its search for a scale does not explain are a finding."""
         bad, reached = self._read()
         journal = self._evidence.journal
         forward_is_bad = any(journal.event(index).phase is Phase.FORWARD for index, _ in reached)
-        scale, skips = optimizer_probe.scale(), self._num_skipped.get(optimizer, 0)
-        if optimizer in self._have_stepped or forward_is_bad or scale is None or scale < 1:
-            skips = self._num_skipped[optimizer] = skips + 1
-        too_many = skips == self._options.max_scaler_skips
-        alarm = bool(reached) and not self.victim and too_many
+        num, num_counted = self._skips.skipped(optimizer, forward_is_bad)
+        too_many = num_counted == self._options.max_scaler_skips
         if self.onlooker is not None:
-            self.onlooker.skipped(self._evidence.step, scale)
-        if self._any("a step left out", alarm):
+            self.onlooker.skipped(self._evidence.step, optimizer_probe.scale())
+        if self._any("a step left out", too_many and not self.victim):
             self.victim = True
-            note = f"GradScaler left out {skips} steps in a row"
-            self._alarm(self._find(bad, reached if too_many else (), False, note))
+            note = f"GradScaler left out {num} steps in a row"
+            gone = "not replayed: no bad gradient is left"
+            unexplained = None if reached else of_gradients(self._evidence, gradients, gone, type(optimizer).__name__)
+            self._alarm(self._find(bad, reached if too_many else (), False, note, unexplained))
 
     def stepped(self, optimizer: Optimizer) -> None:
         """An optimizer's step was not left out."""
         evaluations.stepped()
-        self._num_skipped[optimizer] = 0
-        self._have_stepped[optimizer] = True
+        self._skips.stepped(optimizer)
 
-    def end_of_step(self, gradients: Sequence[int], *, trained: bool, alone: bool) -> None:
-        """A step has ended without a torch optimizer, with a backward or without; ``alone``: the other ranks may be elsewhere."""
+    def end_of_step(self, gradients: Sequence[int], made: Made | None, *, alone: bool) -> None:
+        """A step has ended without a torch optimizer.
+
+        Args:
+            gradients: handles of what is left of them.
+            made: what they were; None if there was no backward.
+            alone: the other ranks may be elsewhere.
+        """
         bad, reached = self._read()
-        if trained:
+        if made is not None:
             self._show(reached)
         self._decide(bad, reached, "" if alone else "the end of a step without an optimizer")
-        self._look_for_dead(gradients)
+        self._look_for_dead(gradients, made)
 
     def alone(self, gradients: Sequence[int] = ()) -> None:
         """Judge without the other ranks: after calls whose graphs are gone, or when an optimizer steps inside backward."""
@@ -351,8 +355,10 @@ class Judge:
         with optimizer_probe.paused():
             return diagnose(self._evidence, bad, reached), self
 
-    def _find(self, bad: Sequence[BadLeaf], reached: Sequence[BadLeaf], alone: bool, note: str = "") -> Finding | None:
-        """The finding behind an alarm; ``reached`` is empty if another rank raised it."""
+    def _find(
+        self, bad: Sequence[BadLeaf], reached: Sequence[BadLeaf], alone: bool, note: str = "", unexplained: Finding | None = None
+    ) -> Finding | None:
+        """The finding behind an alarm; ``reached`` is empty if another rank raised it, or nothing that is left explains it."""
         mine = left = None if alone else self._left
         self._left = self._left if alone else None
         whose = self
@@ -367,6 +373,7 @@ class Judge:
             with optimizer_probe.paused():
                 both = diagnose_together(self._evidence, bad, reached, self._ranks)
             mine, whose = left or both, self
+        mine = mine or unexplained
         if mine is not None and note:
             mine = replace(mine, note="; ".join(filter(None, (note, mine.note))), kind=Kind.SCALER_SKIPS)
         self._speaks = True
@@ -406,7 +413,7 @@ class Judge:
             say(f"numscope: --pdb: {type(fault).__name__}: {fault}")
 
     def _note_contained(self, bad: Sequence[BadLeaf]) -> None:
-        if bad or self._left_out_is_bad():
+        if bad or left_out_is_bad(self._evidence):
             left_out = self._paused_pending(bad)
             if left_out is not None and left_out.site not in self._left_out_sites:
                 self._left_out_sites.add(left_out.site)
@@ -420,25 +427,24 @@ class Judge:
         self.contained.append(note)
         self._delivery.contained(note)
 
-    def _left_out_is_bad(self) -> bool:
-        """Whether a loss outside the model is bad on which nobody called backward."""
-        evidence = self._evidence
-        if not any(call.awaits_backward for call in evidence.calls) or not evidence.journal.on_host:
-            return False
-        return bool(evidence.outside.ledger.bad())
+    def _look_for_dead(self, handles: Sequence[int], made: Made | None = None) -> None:
+        """Report gradients that were all zero for too many steps. Not an error: a frozen or finished model looks the same.
 
-    def _look_for_dead(self, handles: Sequence[int]) -> None:
-        """Report gradients that were all zero for too many steps. Not an error: a frozen or finished model looks the same."""
-        journal = self._evidence.journal
-        dead = bool(handles) and journal.ledger.are_zero([handle for handle in handles if handle >= 0])
-        self._num_dead = self._num_dead + 1 if dead else 0
+        Args:
+            handles: of the gradients that the optimizer gets, or that are left of the step.
+            made: what they were, where the script may have cleared them since.
+        """
+        seen = [handle for handle in handles if handle >= 0]
+        are_zero: bool | None = bool(seen) and self._evidence.journal.ledger.are_zero(seen)
+        if made is not None and (are_zero or not seen):
+            are_zero = made.were_zero()
+        if are_zero is None:
+            return
+        self._num_dead = self._num_dead + 1 if are_zero else 0
         if self._num_dead != self._options.dead_steps:
             return
-        index = next(
-            (i for i, e in enumerate(journal.events) if e.items and e.items[0][2] == handles[0] and e.items[0][1] is journal.ledger), 0
-        )
-        slot = journal.event(index).items[0][0]
         note = f"every gradient was exactly zero in {self._num_dead} steps in a row"
-        finding = self._evidence.finding(index, slot, "not replayed: nothing is non-finite", kind=Kind.DEAD_GRADIENTS, note=note)
+        evidence, gone = self._evidence, "not replayed: nothing is non-finite"
+        finding = of_gradients(evidence, seen, gone, evidence.model, kind=Kind.DEAD_GRADIENTS, note=note)
         self.findings.append(finding)
         self._delivery.finding(finding, speaks=agree.is_first(f"dead gradients {self._evidence.model} {finding.step}"))

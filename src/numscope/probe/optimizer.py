@@ -9,9 +9,11 @@ import functools
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar, cast
+from weakref import WeakValueDictionary
 
 import torch
 from torch import Tensor
+from torch.amp.grad_scaler import OptState
 from torch.optim import Optimizer
 from torch.optim import optimizer as torch_optimizer
 
@@ -80,6 +82,7 @@ _undo: list[Callable[[], None]] = []
 # The same for what scripts load later: Keras's optimizers, pipelines.
 _keras: list[Callable[[], None]] = []
 _pipelines: list[Callable[[], None]] = []
+_unscaled: WeakValueDictionary[int, Optimizer] = WeakValueDictionary()  # by id: not stepped since GradScaler unscaled
 _lock = threading.RLock()  # of the two; a listener may be collected, and taken off, while another is put on
 _paused: dict[int, tuple[int, bool]] = {}  # by id of each ``paused`` at work: its thread, and whether that may train
 
@@ -125,6 +128,12 @@ def in_scaler() -> bool:
 def scale() -> float | None:
     """Of the GradScaler that is stepping an optimizer; None without one. *Cost:* a sync off the host."""
     return None if _thread.scaler is None else float(_thread.scaler.get_scale())
+
+
+def backoff() -> float:
+    """By which that scaler multiplies its scale when it skips a step; torch's default without one."""
+    found = 0.5 if _thread.scaler is None else float(_thread.scaler.get_backoff_factor())
+    return found if 0 < found < 1 else 0.5
 
 
 def has_closure() -> bool:
@@ -191,6 +200,7 @@ def _install() -> None:
     @never_traced
     def before(optimizer: Optimizer, args: Any, kwargs: Any) -> Any:
         _refuse()
+        _unscaled.pop(id(optimizer), None)
         closure = kwargs.get("closure") or (args[1] if len(args) > 1 else None)
         _thread.has_closure = callable(closure)
         if _thread.stepped is not None:
@@ -214,6 +224,8 @@ def _install() -> None:
     _undo.append(patch(torch.autograd, "backward", _backward))
     _undo.append(patch(torch.autograd, "grad", _grad))
     _undo.append(patch(torch.amp.GradScaler, "step", _scaler_step))
+    _undo.append(patch(torch.amp.GradScaler, "unscale_", _scaler_unscale))
+    _undo.append(patch(torch.amp.GradScaler, "update", _scaler_update))
     _undo.append(patch(Optimizer, "__init__", _make))
 
 
@@ -319,6 +331,28 @@ def _make(original: Callable[..., Any], optimizer: Optimizer, *args: Any, **kwar
 def _skip(optimizer: Optimizer) -> None:
     for listener in _told():
         listener.skipped_step(optimizer)
+
+
+def _scaler_unscale(original: Callable[..., Any], scaler: Any, optimizer: Any, *args: Any, **kwargs: Any) -> Any:
+    if isinstance(optimizer, Optimizer):
+        _unscaled[id(optimizer)] = optimizer
+    return original(scaler, optimizer, *args, **kwargs)
+
+
+def _scaler_update(original: Callable[..., Any], scaler: Any, *args: Any, **kwargs: Any) -> Any:
+    """Before it: a script that has unscaled gradients may have left the step out itself, as ``step`` would have."""
+    if scaler.is_enabled() and _told():
+        outer, _thread.scaler = _thread.scaler, scaler
+        try:
+            for number, state in tuple(scaler._per_optimizer_states.items()):
+                optimizer = _unscaled.get(number)
+                if optimizer is None or state["stage"] is not OptState.UNSCALED:
+                    continue
+                if any(map(float, state["found_inf_per_device"].values())):
+                    _skip(optimizer)
+        finally:
+            _thread.scaler = outer
+    return original(scaler, *args, **kwargs)
 
 
 def _scaler_step(original: Callable[..., Any], scaler: Any, optimizer: Optimizer, *args: Any, **kwargs: Any) -> Any:

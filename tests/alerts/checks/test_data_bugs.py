@@ -124,66 +124,6 @@ def test_micro_batches_of_a_step_and_evaluations_are_no_batches_that_come_again(
     assert not {*DATA} & {alert.rule for alert in scope.alerts}
 
 
-# ---- updates that are lost
-
-
-def in_low_precision(dtype: torch.dtype, rates: list[float], optimizer: Any = torch.optim.AdamW, **more: Any) -> list[Alert]:
-    model = network().to(dtype)
-    chosen = optimizer(model.parameters(), lr=rates[0], **more)
-    with numscope.watch(model) as scope:
-        for i, rate in enumerate(rates):
-            chosen.param_groups[0]["lr"] = rate
-            x = torch.randn(16, 8, generator=torch.Generator().manual_seed(i)).to(dtype)
-            chosen.zero_grad()
-            model(x).square().mean().backward()
-            chosen.step()
-    return [alert for alert in scope.alerts if alert.rule == "updates lost"]
-
-
-@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16], ids=str)
-def test_updates_that_round_away(dtype: torch.dtype) -> None:
-    """torchao #1124, ml-by-hand #85: an update below half an ulp leaves a bfloat16 weight as it was."""
-    (alert,) = in_low_precision(dtype, [1e-6] * 6, eps=1e-4)
-    assert alert.step == 3 and not alert.asks
-    assert (alert.layer, alert.tensor) in (("0", "weight"), ("2", "weight"), ("0", "bias"))
-    assert alert.value is not None and alert.value > 0.9
-    assert f"of the {str(dtype).removeprefix('torch.')} elements with a gradient kept their bits in the last 3 steps" in alert.text
-    assert "float32 master weights" in alert.advice
-    assert in_low_precision(dtype, [1e-2] * 6, eps=1e-4) == []
-
-
-class AdamWithMasterWeights(torch.optim.AdamW):
-    """Its state says that it keeps what the weight can't hold."""
-
-    @torch.no_grad()
-    def step(self, closure: Any = None) -> None:  # type: ignore[override]
-        for group in self.param_groups:
-            for p in group["params"]:
-                master = self.state[p].setdefault("master_param", p.detach().float().clone())
-                master -= group["lr"] * p.grad.float().sign()
-                p.copy_(master)
-
-
-def test_updates_are_not_lost_where_a_copy_keeps_them_or_a_warm_up_begins() -> None:
-    assert in_low_precision(torch.bfloat16, [1e-6] * 6, AdamWithMasterWeights) == []
-    assert in_low_precision(torch.bfloat16, [1e-7, 2e-7, 3e-7, 4e-7, 5e-7]) == []
-    assert in_low_precision(torch.bfloat16, [0.0] * 6) == []
-    assert in_low_precision(torch.float32, [1e-6] * 6) == []
-
-
-def test_sparse_gradients_are_no_lost_updates() -> None:
-    """Rows of an embedding that no token used have no gradient."""
-    torch.manual_seed(0)
-    model = nn.Sequential(nn.Embedding(512, 16), nn.Linear(16, 1)).to(torch.bfloat16)
-    optimizer = torch.optim.AdamW(model.parameters(), lr=0.05, weight_decay=0.0)
-    with numscope.watch(model) as scope:
-        for i in range(6):
-            optimizer.zero_grad()
-            model(torch.arange(8) + i).square().mean().backward()
-            optimizer.step()
-    assert "updates lost" not in {alert.rule for alert in scope.alerts}
-
-
 # ---- units that are dead
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 import torch
 from torch import nn
@@ -124,3 +126,109 @@ def test_scheduler_that_never_steps_is_asked_about_at_the_end() -> None:
     assert alert.asks
     assert alert.text == "StepLR was made and never stepped, while SGD did."
     assert scheduler.last_epoch == 0
+
+
+# ---- schedulers that step at an epoch's start
+
+EPOCH = 5
+
+
+def at_start(model: nn.Module, optimizer: torch.optim.Optimizer, scheduler: LRScheduler, epochs: int = 4) -> None:
+    for _ in range(epochs):
+        scheduler.step()
+        train(model, optimizer, EPOCH)
+
+
+def one_earlier(model: nn.Module, optimizer: torch.optim.Optimizer) -> None:
+    """The scheduler's count is set back, as by ultralytics, so that the first step leads to the first rate."""
+    scheduler = LambdaLR(optimizer, lambda epoch: 0.1**epoch)
+    scheduler.last_epoch = -1
+    at_start(model, optimizer, scheduler)
+
+
+def warmed_up_by_hand(model: nn.Module, optimizer: torch.optim.Optimizer) -> None:
+    scheduler = StepLR(optimizer, 1, gamma=0.5)
+    for epoch in range(4):
+        scheduler.step()
+        for i, (x, y) in enumerate(batches(EPOCH)):
+            if epoch < 2:
+                for group in optimizer.param_groups:
+                    group["lr"] = group["initial_lr"] * (epoch * EPOCH + i + 1) / (2 * EPOCH)
+            optimizer.zero_grad()
+            F.cross_entropy(model(x), y).backward()
+            optimizer.step()
+
+
+def steps_after_many_epochs(model: nn.Module, optimizer: torch.optim.Optimizer) -> None:
+    at_start(model, optimizer, StepLR(optimizer, 30))
+
+
+def cosine_over_epochs(model: nn.Module, optimizer: torch.optim.Optimizer) -> None:
+    at_start(model, optimizer, CosineAnnealingLR(optimizer, 50))
+
+
+def polynomial_over_epochs(model: nn.Module, optimizer: torch.optim.Optimizer) -> None:
+    at_start(model, optimizer, LambdaLR(optimizer, lambda epoch: (1 - epoch / 40) ** 0.9))
+
+
+def wound_by_one(model: nn.Module, optimizer: torch.optim.Optimizer) -> None:
+    scheduler = CosineAnnealingLR(optimizer, 50)
+    scheduler.step()  # the first epoch was trained by another process
+    step_all(model, optimizer, [scheduler])
+
+
+@pytest.mark.filterwarnings("ignore:Detected call of")
+@pytest.mark.parametrize(
+    "epochs", [one_earlier, warmed_up_by_hand, steps_after_many_epochs, cosine_over_epochs, polynomial_over_epochs, wound_by_one]
+)
+@pytest.mark.parametrize("kind", [SGD, Adam])
+def test_scheduler_at_an_epochs_start_that_leaves_nothing_out_is_left_alone(epochs: Any, kind: Any) -> None:
+    model = Net()
+    assert alerts_of(model, lambda: epochs(model, kind(model.parameters(), lr=0.01))) == []
+
+
+@pytest.mark.filterwarnings("ignore:Detected call of")
+@pytest.mark.parametrize("rate", [lambda epoch: 0.5**epoch, lambda epoch: min(1.0, (epoch + 1) / 3), lambda epoch: (1 - epoch / 4) ** 0.9])
+def test_scheduler_at_an_epochs_start_that_leaves_a_rate_out_is_asked_about(rate: Any) -> None:
+    model = Net()
+    optimizer = SGD(model.parameters(), lr=0.01)
+    alert = one(alerts_of(model, lambda: at_start(model, optimizer, LambdaLR(optimizer, rate))), "scheduler order")
+    assert alert.asks and alert.step == 0 and "leaves out the first rate" in alert.text
+    assert alert.evidence["code"] == "scheduler.step()"
+
+
+@pytest.mark.filterwarnings("ignore:Detected call of")
+@pytest.mark.parametrize(
+    "make", [lambda o: CosineAnnealingLR(o, 100), lambda o: StepLR(o, 50), lambda o: LinearLR(o, 0.01, total_iters=500)]
+)
+def test_scheduler_before_each_step_is_asked_about_however_slow_it_is(make: Any) -> None:
+    model = Net()
+    optimizer = SGD(model.parameters(), lr=0.01)
+    scheduler = make(optimizer)
+
+    def training() -> None:
+        for x, y in batches(6):
+            optimizer.zero_grad()
+            F.cross_entropy(model(x), y).backward()
+            scheduler.step()
+            optimizer.step()
+
+    alert = one(alerts_of(model, training), "scheduler order")
+    assert alert.asks and alert.step == 1 and "before SGD does" in alert.text
+
+
+@pytest.mark.filterwarnings("ignore:Detected call of")
+def test_scheduler_with_each_of_two_micro_batches_is_asked_about() -> None:
+    model = Net()
+    optimizer = SGD(model.parameters(), lr=0.1)
+    scheduler = CosineAnnealingLR(optimizer, 100)
+
+    def accumulate() -> None:
+        for i, (x, y) in enumerate(batches(12)):
+            (F.cross_entropy(model(x), y) / 2).backward()
+            if i % 2:
+                optimizer.step()
+                optimizer.zero_grad()
+            scheduler.step()
+
+    assert "with each backward, 2 times" in one(alerts_of(model, accumulate), "scheduler order").text

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -11,8 +11,7 @@ import torch
 from torch import Tensor
 from torch.optim import Optimizer
 
-from numscope.alerts.checks.protocol import MOST_NAMED, NONE, Check, Subject
-from numscope.probe.living import Beside
+from numscope.alerts.checks.protocol import EVERY, FIRST, MOST_NAMED, NONE, Check, Subject
 from numscope.probe.naming import named_state
 from numscope.records.alert import Alert
 from numscope.summary.late import Late
@@ -21,40 +20,65 @@ from numscope.summary.unseen import unseen
 from numscope.summary.unwrap import Unsummarizable, plain
 
 SHARE = 0.5  # of the elements with a gradient; above it the parameter is named
-STEPS = 3  # looked at in a row, while the learning rate does not rise
+STEPS = 3  # looked at after the first, at a learning rate that does not rise
+SPAN = EVERY - FIRST  # steps over which elements stay as they are; fewer where the run ends
 LEAST = 64  # elements with a gradient in a sample; fewer say nothing
+MOST_PARAMETERS = 512  # that are followed, spread over the model
+OF_PEAK = 0.5  # of the highest learning rate: below it a schedule may have updates be lost, as it ends
+OF_LEVEL = 2.0**-8  # of the highest mean gradient: smaller ones are those of a model that has converged
 LOW = (torch.bfloat16, torch.float16)
 # States of optimizers that keep what a low-precision weight can't hold, or round so that it averages out.
 _COMPENSATES = re.compile("master|kahan|compensation|fp32|shift|stochastic", re.IGNORECASE)
 
-
-@dataclass(slots=True)
-class _Sample:
-    """A parameter's sample before the step."""
-
-    name: tuple[str, str]
-    parameter: Tensor
-    before: Tensor
-    has_gradient: Tensor
+Name = tuple[str, str]
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class _Record:
-    """How a parameter fared at the steps that were looked at."""
+    """A parameter's sample, and how it has fared since it was looked at first.
 
+    Args:
+        before: its bits then.
+        had: which elements had a gradient at each look.
+        stayed: which elements had these bits before and after each step that was looked at.
+        num: of the first step.
+        span: how many steps the last look came after it.
+    """
+
+    before: Tensor
+    had: Tensor
+    stayed: Tensor
+    num: int
+    matrix: bool
     steps: list[int] = field(default_factory=list)
-    lost: int = 0
-    num: int = 0
+    rate: float | None = None
+    span: int = 0
+    share: float = 0.0
+
+    def see(self, weight: Tensor) -> None:
+        self.stayed &= _bits(weight) == self.before
+
+    def counts(self) -> list[Tensor]:
+        return [(self.stayed & self.had).sum(), self.had.sum()]
+
+
+class _Look:
+    """What was counted in one step, on its way from a device."""
+
+    def __init__(self, step: int, num: int, records: list[tuple[Name, _Record, float]], counts: Tensor) -> None:
+        self.step, self.num, self.records, self.counts = step, num, records, Late(counts)
 
 
 class UpdatesLost(Check):
-    """The share of elements with a nonzero gradient that the optimizer's step left as they were, bit for bit, in bfloat16 and float16
-    parameters that the optimizer updates directly.
+    """The share of elements of bfloat16 and float16 parameters, among those with a gradient, that an optimizer which updates them directly
+    leaves as they were, bit for bit, for a hundred steps or until the run ends.
 
-    Steps at which a learning rate rises are left out: a warm-up begins with updates that are lost. So are optimizers that keep a float32
-    copy or a compensation, or that round stochastically, as far as their states' or settings' names say so.
+    An update that is put together from several steps, masked or rounded at random moves elements within that time; what is written back
+    after the step has moved within it. Left out are elements of zero, which lose nothing by rounding; gradients that have become tiny; a
+    learning rate that rises, or has sunk below half its highest value; and optimizers that keep a float32 copy or a compensation, as far as
+    their states' or settings' names say so.
 
-    *Cost:* at thorough steps, a sample of 4,096 elements of each low-precision parameter, before and after the step, some 40 µs each.
+    *Cost:* at thorough steps, some 0.1 ms for each of at most 512 low-precision parameters; 16 KB each for its sample of 4,096 elements.
     """
 
     name = "updates lost"
@@ -63,123 +87,153 @@ class UpdatesLost(Check):
     def __init__(self, subject: Subject, share: float = SHARE, steps: int = STEPS) -> None:
         super().__init__(subject)
         self._share, self._steps = share, steps
-        self._rates: Beside[Optimizer, list[Any]] = Beside()
-        self._samples: list[_Sample] = []
-        self._found: list[tuple[int, list[tuple[tuple[str, str], torch.dtype]], Late]] = []
-        self._records: dict[tuple[str, str], _Record] = {}
-        self._matrices: set[tuple[str, str]] = set()
+        self._records: dict[Name, _Record] = {}
+        self._peaks: dict[Name, float] = {}
+        self._levels: dict[Name, Tensor] = {}
+        self._taken: list[tuple[Name, Tensor, _Record, Any, float]] = []  # in the step at work, with the group's rate and known peak
+        self._looks: list[_Look] = []
         self._said = False
 
     def before_step(self, optimizer: Optimizer) -> Iterable[Alert]:
-        self._samples = []
+        self._taken = []
         if not self.subject.thorough or self._said:
             return NONE
-        rates = [group.get("lr") for group in optimizer.param_groups]
-        were = self._rates.get(optimizer)
-        self._rates[optimizer] = [_known(rate) for rate in rates]
         chosen = {
-            id(p)
-            for i, group in enumerate(optimizer.param_groups)
-            if were is not None and i < len(were) and _is_steady(were[i], rates[i])
+            id(p): (group.get("lr"), _peak(group))
+            for group in optimizer.param_groups
             for p in group["params"]
             if p.dtype in LOW and p.grad is not None and not _compensates(optimizer, group, p)
         }
         if chosen:
             with unseen():
-                for layer, slot, p in named_state(self.subject.probe.names, buffers=False):
+                for name, p in self._places():
                     if id(p) in chosen:
-                        self._take(layer, slot, p)
+                        self._take(name, p, *chosen[id(p)])
         return NONE
 
-    def _take(self, layer: str, slot: str, p: Tensor) -> None:
+    def _places(self) -> Iterator[tuple[Name, Tensor]]:
+        """The parameters that are followed."""
+        low = [((layer, slot), p) for layer, slot, p in named_state(self.subject.probe.names, buffers=False) if p.dtype in LOW]
+        yield from low[:: 1 + len(low) // MOST_PARAMETERS]
+
+    def _take(self, name: Name, p: Tensor, rate: Any, peak: float) -> None:
         try:
             weight, gradient = sampled(plain(p)), sampled(plain(p.grad))  # type: ignore[arg-type]
         except Unsummarizable:
             return
-        if gradient.shape == weight.shape and gradient.layout is torch.strided:
-            self._samples.append(_Sample((layer, slot), p, _bits(weight).clone(), gradient != 0))
-            if p.dim() > 1:
-                self._matrices.add((layer, slot))
+        if gradient.shape != weight.shape or gradient.layout is not torch.strided:
+            return
+        size = gradient.float().abs()
+        mean = size.mean()
+        level = self._levels[name] = torch.maximum(self._levels[name], mean) if name in self._levels else mean
+        had = (size > 0) & (size >= level * OF_LEVEL) & (weight != 0)
+        record = self._records.get(name)
+        if record is None or record.before.shape != weight.shape or record.before.device != weight.device:
+            bits = _bits(weight).clone()
+            record = self._records[name] = _Record(bits, had, torch.ones_like(had), self.subject.num, p.dim() > 1)
+        else:
+            record.see(weight)
+            record.had &= had
+        self._taken.append((name, p, record, rate, peak))
 
     def after_step(self, optimizer: Optimizer) -> Iterable[Alert]:
-        if self._samples:
+        if self._taken:
             with unseen():
-                counts: dict[torch.device, list[Tensor]] = {}
-                names: dict[torch.device, list[tuple[tuple[str, str], torch.dtype]]] = {}
-                for sample in self._samples:
-                    same = _bits(sampled(plain(sample.parameter))) == sample.before
-                    own = torch.stack([(same & sample.has_gradient).sum(), sample.has_gradient.sum()])
-                    counts.setdefault(own.device, []).append(own)
-                    names.setdefault(own.device, []).append((sample.name, sample.parameter.dtype))
-                self._found += [(self.subject.step, names[device], Late(torch.stack(found))) for device, found in counts.items()]
-            self._samples = []
+                of_device: dict[torch.device, list[tuple[tuple[Name, _Record, float], Tensor]]] = {}
+                for name, p, record, rate, peak in self._taken:
+                    record.see(sampled(plain(p)))
+                    device = record.before.device
+                    used = (
+                        torch.as_tensor(rate, device=device)
+                        if isinstance(rate, Tensor)
+                        else torch.full((), float(rate or 0), device=device)
+                    )
+                    row = torch.stack([one.double() for one in (*record.counts(), used.reshape(()))])
+                    of_device.setdefault(device, []).append(((name, record, peak), row))
+                for rows in of_device.values():
+                    about, counts = zip(*rows, strict=True)
+                    self._looks.append(_Look(self.subject.step, self.subject.num, list(about), torch.stack(counts)))
+            self._taken = []
         return NONE
 
     def end(self, closing: bool) -> Iterable[Alert]:
-        found: list[Alert] = []
-        while self._found and self._found[0][2].is_here:
-            step, names, late = self._found.pop(0)
-            found += self._counted(step, dict(names), late.take().tolist())
-        return found
+        while self._looks and self._looks[0].counts.is_here:
+            self._count(self._looks.pop(0))
+        return self._alerts(SPAN)
 
-    def _counted(self, step: int, dtypes: dict[tuple[str, str], torch.dtype], counts: list[list[int]]) -> Iterable[Alert]:
-        for name, (lost, num) in zip(dtypes, counts, strict=True):
-            record = self._records.setdefault(name, _Record())
-            if num < LEAST:
-                continue
-            if lost <= self._share * num:
-                self._records[name] = _Record()
-                continue
-            record.steps.append(step)
-            record.lost += lost
-            record.num += num
-        losing = [name for name in dtypes if len(self._records[name].steps) >= self._steps]
-        if not losing or self._said:
+    def last(self) -> Iterable[Alert]:
+        for look in self._looks:
+            self._count(look)
+        self._looks = []
+        places = dict(self._places()) if self._losing(0) else {}
+        with unseen():
+            for name in self._losing(0):
+                record = self._records[name]
+                if name in places and sampled(plain(places[name])).shape == record.before.shape:
+                    record.see(sampled(plain(places[name])))
+                    lost, num = map(int, record.counts())
+                    record.share = lost / num
+        return self._alerts(0)
+
+    def _count(self, look: _Look) -> None:
+        for (name, record, peak), (lost, num, rate) in zip(look.records, look.counts.take().tolist(), strict=True):
+            self._peaks[name] = max(self._peaks.get(name, 0.0), peak, rate)
+            rises = record.rate is not None and rate > record.rate
+            record.rate = rate
+            if rate <= 0 or rises or lost <= self._share * num:
+                if num >= LEAST or rate <= 0 or rises:
+                    self._records.pop(name, None)  # the next look is a first one
+            elif num >= LEAST and rate >= OF_PEAK * self._peaks[name]:
+                record.steps.append(look.step)
+                record.share, record.span = lost / num, look.num - record.num
+
+    def _losing(self, span: int) -> list[Name]:
+        """The parameters that have lost their updates at enough looks, over a span of steps."""
+        return [
+            name
+            for name, record in self._records.items()
+            if len(record.steps) > self._steps and record.share > self._share and record.span >= span
+        ]
+
+    def _alerts(self, span: int) -> Iterable[Alert]:
+        losing = [] if self._said else self._losing(span)
+        if not losing:
             return NONE
         self._said = True
-        return [self._alert(losing, dtypes)]
-
-    def _alert(self, losing: list[tuple[str, str]], dtypes: dict[tuple[str, str], torch.dtype]) -> Alert:
-        worst = max(losing, key=self._share_of)
-        share = self._share_of(worst)
-        dtype = str(dtypes[worst]).removeprefix("torch.")
-        among = f"; {len(losing)} of {len(dtypes)} such parameters lose so many" if len(losing) > 1 else ""
-        return self.subject.alert(
+        losing.sort(key=lambda name: self._records[name].share, reverse=True)
+        worst = self._records[losing[0]]
+        dtype = str(dict(self._places())[losing[0]].dtype).removeprefix("torch.")
+        among = f"; {len(losing)} of {len(self._peaks)} such parameters lose so many" if len(losing) > 1 else ""
+        alert = self.subject.alert(
             self.name,
-            f"{share:.0%} of the {dtype} elements with a gradient kept their bits in the last {len(self._records[worst].steps)} steps that "
-            f"were looked at: the update is below half the distance to the next number{among}.",
+            f"{worst.share:.0%} of the {dtype} elements with a gradient have kept their bits since step {worst.steps[0]}: the update is "
+            f"below half the distance to the next number{among}.",
             "Keep weights in float32 and use autocast, or an optimizer with float32 master weights or stochastic rounding, or a larger "
             "learning rate.",
-            parameters=[".".join(filter(None, name)) for name in sorted(losing, key=self._share_of, reverse=True)],
-            value=share,
+            parameters=[".".join(filter(None, name)) for name in losing],
+            value=worst.share,
             limit=self._share,
-            asks=not self._matrices.intersection(losing),  # norms' gains at 1: whoever trains in bfloat16 alone may know
+            asks=not any(self._records[name].matrix for name in losing),  # norms' gains at 1: whoever trains in bfloat16 alone may know
             evidence={
-                "steps": self._records[worst].steps,
-                "shares": {".".join(filter(None, name)): round(self._share_of(name), 3) for name in losing[:MOST_NAMED]},
+                "steps": worst.steps,
+                "shares": {".".join(filter(None, name)): round(self._records[name].share, 3) for name in losing[:MOST_NAMED]},
             },
         )
-
-    def _share_of(self, name: tuple[str, str]) -> float:
-        return self._records[name].lost / self._records[name].num
+        self._records.clear()
+        return [alert]
 
     def close(self) -> None:
-        self._samples = []
+        self._taken = []
+        self._records.clear()
 
 
 def _bits(tensor: Tensor) -> Tensor:
     return tensor.view(torch.int16)
 
 
-def _known(rate: Any) -> float | None:
-    """A learning rate, unless reading it would be a sync."""
-    return float(rate) if isinstance(rate, int | float) or (isinstance(rate, Tensor) and rate.device.type == "cpu") else None
-
-
-def _is_steady(was: float | None, rate: Any) -> bool:
-    """Whether a learning rate is in use and does not rise. One on a device can't be read, and counts as steady."""
-    now = _known(rate)
-    return was is now is None or (was is not None and now is not None and 0 < now <= was)
+def _peak(group: dict[str, Any]) -> float:
+    """The highest learning rate that a group's schedulers are known to lead to."""
+    return max((float(top) for name in ("initial_lr", "max_lr") if isinstance(top := group.get(name), int | float)), default=0.0)
 
 
 def _compensates(optimizer: Optimizer, group: dict[str, Any], parameter: Tensor) -> bool:

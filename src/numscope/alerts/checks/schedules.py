@@ -18,22 +18,29 @@ from numscope.records.heap import instances_of
 
 NEVER = "scheduler never steps"
 LEAST_ROUNDS = 2  # in which a scheduler steps several times, before it is said
+LEAST_SHARE = 0.1  # of the highest rate, by which a rate that is left out must differ from the next one
 LEAST_STEPS = 10  # of an optimizer whose scheduler never steps
 
 
 class _Rhythm:
     """What one scheduler has done since its optimizer's last step."""
 
-    __slots__ = ("before", "lines", "rounds")
+    __slots__ = ("before", "early", "first", "lines", "rounds")
 
-    def __init__(self) -> None:
+    def __init__(self, first: list[float]) -> None:
         self.lines: list[Line] = []
         self.before = 0  # how many of them came before a backward
+        self.first = first  # the rates that its first step changes
+        self.early: Line | None = None  # where it stepped once before its optimizer did
         self.rounds = {"twice": 0, "with each backward": 0}
 
 
 class Schedules(Check):
     """Follows schedulers' steps between their optimizers' steps.
+
+    A scheduler that steps once before its optimizer does leaves out its first rate. That matters where the next rate is another one by a
+    tenth; else only the order is wrong, and is asked about if the same line comes before the optimizer's second step too. Nothing is left
+    out if the scheduler's count began one earlier, or if the script sets the rates itself meanwhile.
 
     Left alone are several steps from one line with no backward between them (Accelerate steps once for each rank, and a run that goes on
     from a checkpoint winds its scheduler forward), a scheduler that is told the epoch, and one that waits for a plateau.
@@ -57,7 +64,10 @@ class Schedules(Check):
         optimizer = getattr(call.target, "optimizer", None)
         if not isinstance(optimizer, Optimizer) or call.given(0, "epoch") is not None or not self.subject.optimizers.owns(optimizer):
             return NONE
-        self._rhythms.setdefault(call.target, _Rhythm()).lines.append(current_line())
+        rhythm = self._rhythms.get(call.target)
+        if rhythm is None:
+            rhythm = self._rhythms[call.target] = _Rhythm(_rates(optimizer))
+        rhythm.lines.append(current_line())
         return NONE
 
     def before_backward(self, roots: Sequence[Tensor]) -> Iterable[Alert]:
@@ -90,6 +100,8 @@ class Schedules(Check):
             return self._first_round(optimizer)
         for scheduler, rhythm in self._rhythms.items():
             if rhythm.lines and scheduler.optimizer is optimizer:
+                if rhythm.early is not None and rounds == 2 and [line[:2] for line in rhythm.lines] == [rhythm.early[:2]]:
+                    return self._is_before(scheduler, rhythm.lines[-1])
                 lines, between = rhythm.lines, 0 < rhythm.before < len(rhythm.lines)
                 rhythm.lines, rhythm.before = [], 0
                 kind = type(scheduler).__name__
@@ -114,14 +126,21 @@ class Schedules(Check):
         for scheduler in _schedulers():
             if getattr(scheduler, "optimizer", None) is not optimizer:
                 continue
-            rhythm = self._rhythms.pop(scheduler, None)
+            rhythm = self._rhythms.get(scheduler)
             lines = [] if rhythm is None else rhythm.lines
             counted = getattr(scheduler, "_step_count", None)  # with its making
-            if (len(lines) if counted is None else counted - 1) == 1:
-                line = lines[0] if lines else UNKNOWN
-                text = f"{type(scheduler).__name__} steps{line.at()} before {type(optimizer).__name__} does: it leaves out the first rate."
-                return self._once(text, "Call scheduler.step() after optimizer.step().", line, asks=True)
+            is_early = (len(lines) if counted is None else counted - 1) == 1 and _leaves_out(scheduler, optimizer)
+            if is_early and (rhythm is None or _far_apart(rhythm.first, _rates(optimizer), optimizer)):
+                return self._is_before(scheduler, lines[0] if lines else UNKNOWN)
+            if rhythm is not None:
+                rhythm.early, rhythm.lines, rhythm.before = (lines[-1] if is_early and lines else None), [], 0
         return NONE
+
+    def _is_before(self, scheduler: LRScheduler, line: Line) -> Iterable[Alert]:
+        text = (
+            f"{type(scheduler).__name__} steps{line.at()} before {type(scheduler.optimizer).__name__} does: it leaves out the first rate."
+        )
+        return self._once(text, "Call scheduler.step() after optimizer.step().", line, asks=True)
 
     def _once(self, text: str, advice: str, line: Line, asks: bool = False) -> Iterable[Alert]:
         self._said = True
@@ -139,6 +158,25 @@ def _schedulers() -> list[LRScheduler]:
     found = [scheduler for scheduler in instances_of(LRScheduler) if not isinstance(scheduler, ReduceLROnPlateau)]
     parts = {id(part) for scheduler in found for part in getattr(scheduler, "_schedulers", ())}
     return [scheduler for scheduler in found if id(scheduler) not in parts]
+
+
+def _leaves_out(scheduler: LRScheduler, optimizer: Optimizer) -> bool:
+    """Whether it is past its first rate, and its rates are those in use."""
+    theirs = getattr(scheduler, "_last_lr", None)
+    known = theirs is None or [rate for rate in theirs if not isinstance(rate, Tensor)] == _rates(optimizer)
+    return bool(getattr(scheduler, "last_epoch", 1) > 0 and known)
+
+
+def _rates(optimizer: Optimizer) -> list[float]:
+    """The learning rates of its groups, but for those in tensors, which may lie on a device."""
+    return [group["lr"] for group in optimizer.param_groups if not isinstance(group.get("lr", 0.0), Tensor)]
+
+
+def _far_apart(first: list[float], rates: list[float], optimizer: Optimizer) -> bool:
+    """Whether a rate is another one by a tenth of the largest that a group's schedule is known to have."""
+    tops = [top for group in optimizer.param_groups for name in ("initial_lr", "max_lr") if isinstance(top := group.get(name), float | int)]
+    top = max([*tops, *first, *rates], default=0.0)
+    return any(abs(one - other) > top * LEAST_SHARE for one, other in zip(first, rates, strict=False))
 
 
 def _places(lines: Sequence[Line]) -> str:

@@ -1,0 +1,65 @@
+"""Steps that GradScaler skips: how many in a row, and how many of them a scale that is too high explains."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from torch.optim import Optimizer
+
+from numscope.probe import optimizer as optimizer_probe
+from numscope.probe.living import Beside
+
+
+@dataclass(slots=True)
+class _Row:
+    """Steps in a row of one optimizer.
+
+    Args:
+        of_search: how many of the first ones the search for a scale explains.
+        counted: those that nothing explains.
+    """
+
+    of_search: int
+    num: int = 0
+    counted: int = 0
+
+
+class Skips:
+    """Counts each optimizer's skipped steps.
+
+    Before the first step that it does not skip, a scaler searches for its scale: the skips that lead from its first scale to one below 1 do
+    not count then. Neither does a scale that stays where it is explain more: a scaler that is made anew in each step, or given its scale.
+    """
+
+    def __init__(self) -> None:
+        self._rows: Beside[Optimizer, _Row] = Beside()
+        self._have_stepped: Beside[Optimizer, bool] = Beside()
+
+    def stepped(self, optimizer: Optimizer) -> None:
+        """A step was not skipped."""
+        self._rows.pop(optimizer, None)
+        self._have_stepped[optimizer] = True
+
+    def skipped(self, optimizer: Optimizer, forward_is_bad: bool) -> tuple[int, int]:
+        """A step was skipped.
+
+        Args:
+            forward_is_bad: which no scale explains.
+
+        Returns: how many in a row, and how many of them count.
+        """
+        scale = optimizer_probe.scale()
+        row = self._rows.get(optimizer)
+        if row is None:
+            row = self._rows[optimizer] = _Row(0 if optimizer in self._have_stepped else _num_above_one(scale))
+        row.num += 1
+        row.counted += row.num > row.of_search or forward_is_bad or scale is None or scale < 1
+        return row.num, row.counted
+
+
+def _num_above_one(scale: float | None) -> int:
+    """How many skips lead below 1 from a scale: its exponent and one, where each halves it."""
+    if scale is None or not 1 <= scale < math.inf:
+        return 0
+    return 1 + int(math.log2(scale) / -math.log2(optimizer_probe.backoff()))
