@@ -21,6 +21,8 @@ from torch.fx.experimental.proxy_tensor import make_fx
 from torch.utils.hooks import RemovableHandle
 
 import numscope
+from numscope.config.options import WatchOptions
+from numscope.scope.autowatch import AutoWatch
 from tests.harm.training import assert_no_hooks
 
 STATISTIC = {"enabled": True, "tensors": ["activation", "gradient", "dgrad", "weight", "wgrad"], "stats": ["max"]}
@@ -217,7 +219,8 @@ def captured(watch: Callable[[nn.Module], Any]) -> list[str]:
     with warnings.catch_warnings():
         warnings.simplefilter("error", torch.jit.TracerWarning)
         traced = torch.jit.trace(model, x)
-    graphs = [str(traced.inlined_graph), torch.jit.script(model).code, str(torch.export.export(model, (x,)).graph)]
+    graphs = [str(traced.inlined_graph), torch.jit.script(model).code]
+    graphs += [str(torch.export.export(model, (x,), strict=strict).graph) for strict in (False, True, False)]
     graphs += [str(torch.fx.symbolic_trace(model).graph), str(make_fx(model)(x).graph)]
     if scope is not None:
         scope.close()
@@ -229,6 +232,21 @@ def captured(watch: Callable[[nn.Module], Any]) -> list[str]:
 def test_a_watched_model_s_graphs_are_the_bare_ones(options: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     assert captured(lambda model: numscope.watch(model, **options)) == captured(nothing)
+
+
+def test_while_models_are_looked_for_their_graphs_are_the_bare_ones() -> None:
+    bare = captured(nothing)
+    with AutoWatch(WatchOptions()) as auto:
+        assert captured(lambda model: None) == bare
+        with pytest.raises(Exception, match="export"):
+            torch.export.export(Refuses(), (torch.ones(1),), strict=True)
+        (model := nn.Linear(2, 2))(torch.ones(1, 2)).sum().backward()  # it is looked for them again
+    assert any(scope.model is model for scope in auto.scopes)
+
+
+class Refuses(nn.Module):
+    def forward(self, x: Tensor) -> Tensor:
+        raise ValueError("not for export")
 
 
 SCRIPT = """

@@ -240,8 +240,21 @@ class AutoWatch(optimizer_probe.StepListener):
         return scope
 
     def _registered(self, parent: nn.Module, name: str, child: nn.Module | None) -> None:
-        if child is not None:
+        if type(parent).__name__ == "ModuleToTrace" and dynamo.is_exporting():
+            self._pause_while(parent)
+        elif child is not None:
             self._parents[child] = weakref.ref(parent)
+
+    def _pause_while(self, parent: nn.Module) -> None:
+        """Let a strict ``torch.export`` see no global hook: it would trace torch's own calling code, and refuse that."""
+        if self._hook is not None:
+            self._hook()
+            weakref.finalize(parent, self._resume).atexit = False
+
+    def _resume(self) -> None:
+        if self._hook is not None:
+            self._hook()
+            self._hook = put(torch_module._global_forward_pre_hooks, self._called)
 
     def _whole(self, module: nn.Module) -> nn.Module:
         """The model that contains a module: scripts call an agent's actor, never the agent itself."""
