@@ -10,10 +10,21 @@ from numscope.records.faults import ours, suppress
 
 def say(text: str) -> None:
     """Print to stderr. If there is none, or it can't be written to, nothing happens: that must not end a training or lose a finding."""
-    if sys.stderr is not None:  # it is None in a process that was started with it closed, and print would take stdout
+    stream = sys.stderr
+    if stream is not None:  # it is None in a process that was started with it closed, and print would take stdout
         with suppress(OSError, ValueError):  # its reader has gone, its disk is full; the script has closed it
-            sys.stderr.write(f"{text}\n")  # one write, unlike print's to an unbuffered stream, which ranks share
-            sys.stderr.flush()
+            if stream is sys.__stderr__ and os.name == "posix":
+                stream.flush()
+                _write(stream.fileno(), f"{text}\n".encode(stream.encoding, stream.errors or "strict"))
+            else:
+                stream.write(f"{text}\n")  # one write, unlike print's to an unbuffered stream, which ranks share
+                stream.flush()
+
+
+def _write(given: int, data: bytes) -> None:
+    """Not through the stream: what it can't write it keeps, and then Python ends with a status of 120."""
+    while data:
+        data = data[os.write(given, data) :]
 
 
 def marked(text: str) -> str:
