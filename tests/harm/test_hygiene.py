@@ -380,3 +380,29 @@ def test_the_scripts_own_warnings_and_tracebacks_name_the_same_lines() -> None:
         return [*here, *((warning.filename, warning.lineno) for warning in caught)]
 
     assert told(True) == told(False)
+
+
+def test_parameters_can_be_swapped_as_without_a_watch() -> None:
+    def trained(watched: bool) -> list[Tensor]:
+        model = small()
+        optimizer = torch.optim.SGD(model.parameters(), 0.1, momentum=0.9)
+        scope = numscope.watch(model) if watched else None
+        for dtype in (torch.float64, torch.float32):
+            train(model, optimizer)
+            model.zero_grad()
+            model.to(dtype).to(torch.float32)
+        torch.utils.swap_tensors(model[0].bias, nn.Parameter(torch.ones(4)))
+        model.load_state_dict({name: value + 1 for name, value in model.state_dict().items()})
+        train(model, optimizer)
+        if scope is not None:
+            scope.close()
+            assert (scope.fault, scope.findings, scope.num_steps) == ("", [], 6)
+            model.to(torch.float64).to(torch.float32)
+        return [p.detach().clone() for p in model.parameters()]
+
+    torch.__future__.set_swap_module_params_on_conversion(True)
+    try:
+        bare = trained(False)
+        assert all(map(torch.equal, trained(True), bare))
+    finally:
+        torch.__future__.set_swap_module_params_on_conversion(False)

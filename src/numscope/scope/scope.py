@@ -30,6 +30,7 @@ from numscope.probe.hook import owned_by
 from numscope.probe.module import ModuleProbe
 from numscope.probe.naming import class_name, peel
 from numscope.probe.step import Step
+from numscope.probe.swapping import allow_swaps
 from numscope.records.alert import Alert
 from numscope.records.errors import STOPS, AbortAfter
 from numscope.records.faults import ours, suppress
@@ -96,6 +97,7 @@ class Scope:
         calls_matter = detecting or bool(options.trace) or options.abort_after is not None
         if calls_matter or recorder is not None or options.config is not None:
             prepare_dynamo()
+            allow_swaps()
         address = options.log_dir
         if address is not None:
             options = replace(options, log_dir=spooled(address, rank()))
