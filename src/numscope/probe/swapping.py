@@ -24,4 +24,4 @@ def allow_swaps() -> None:
     Also after the last watch: what it has left to be collected refers to tensors still.
     """
     if getattr(torch.utils, "weakref", None) is weakref:
-        torch.utils.weakref = _WithoutReferences()  # type: ignore[attr-defined]
+        setattr(torch.utils, "weakref", _WithoutReferences())  # noqa: B010

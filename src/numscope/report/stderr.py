@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import os
 import sys
 
@@ -13,7 +14,7 @@ def say(text: str) -> None:
     stream = sys.stderr
     if stream is not None:  # it is None in a process that was started with it closed, and print would take stdout
         with suppress(OSError, ValueError):  # its reader has gone, its disk is full; the script has closed it
-            if stream is sys.__stderr__ and os.name == "posix":
+            if stream is sys.__stderr__ and isinstance(stream, io.TextIOWrapper) and os.name == "posix":
                 stream.flush()
                 _write(stream.fileno(), f"{text}\n".encode(stream.encoding, stream.errors or "strict"))
             else:
