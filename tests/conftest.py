@@ -11,6 +11,8 @@ import multiprocessing
 import os
 import signal
 import sys
+import threading
+import time
 from collections.abc import Iterator
 from datetime import timedelta
 from pathlib import Path
@@ -105,6 +107,17 @@ def watches_end_with_their_test() -> Iterator[None]:
         from torch.utils._python_dispatch import _get_current_dispatch_mode_stack
 
         assert _get_current_dispatch_mode_stack() == []
+
+
+@pytest.fixture(autouse=True, scope="module")
+def threads_that_are_left_only_wait() -> Iterator[None]:
+    """Beside one at work nothing can be forked, and later tests in this process would be told less of a fault."""
+    yield
+    fork = sys.modules.get("numscope.replay.fork")
+    deadline = time.monotonic() + 20
+    while fork is not None and not fork.others_rest() and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert fork is None or fork.others_rest(), f"this module leaves a thread at work: {threading.enumerate()}"
 
 
 @pytest.fixture(autouse=True)

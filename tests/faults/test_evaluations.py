@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 import copy
+import queue
 import threading
+import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
@@ -303,7 +307,7 @@ def test_weight_that_was_written_bad_is_a_finding_of_the_call_that_uses_it() -> 
 
 
 def test_call_that_no_process_can_do_again_is_done_again_once_it_reaches_training() -> None:
-    """Beside another thread nothing can fork. A note is not worth what a second call may change; a finding is."""
+    """Beside a thread at work nothing can fork. A note is not worth what a second call may change; a finding is."""
     calls = []
 
     class Teacher(Net):
@@ -314,7 +318,7 @@ def test_call_that_no_process_can_do_again_is_done_again_once_it_reaches_trainin
     teacher, student = Teacher(), nn.Linear(4, 4)
     step: Any = step_of(student)
     over = threading.Event()
-    thread = threading.Thread(target=over.wait)
+    thread = threading.Thread(target=lambda: [time.sleep(0.01) for _ in iter(over.is_set, True)])
     thread.start()
     try:
 
@@ -331,6 +335,43 @@ def test_call_that_no_process_can_do_again_is_done_again_once_it_reaches_trainin
         over.set()
         thread.join()
     assert at(finding) == fault_line("net") and len(calls) == 2
+
+
+def _waits_for_a_lock() -> Callable[[], object]:
+    over = threading.Event()
+    threading.Thread(target=over.wait).start()
+    return over.set
+
+
+def _waits_for_work() -> Callable[[], object]:
+    pool = ThreadPoolExecutor(2)
+    pool.submit(int).result()
+    return pool.shutdown
+
+
+def _waits_in_a_queue() -> Callable[[], object]:
+    inbox: queue.Queue[int] = queue.Queue()
+    threading.Thread(target=inbox.get).start()
+    return lambda: inbox.put(0)
+
+
+def _waits_for_bytes() -> Callable[[], object]:
+    loop = asyncio.new_event_loop()
+    threading.Thread(target=loop.run_forever).start()
+    return lambda: loop.call_soon_threadsafe(loop.stop)
+
+
+@pytest.mark.parametrize("begin", [_waits_for_a_lock, _waits_for_work, _waits_in_a_queue, _waits_for_bytes])
+def test_threads_that_wait_keep_no_note_from_its_line(begin: Callable[[], Callable[[], object]]) -> None:
+    """As those of notebooks, loaders, loggers and storages do."""
+    end, model = begin(), Net()
+    time.sleep(0.05)
+    try:
+        with quiet(), numscope.watch(model) as scope, torch.no_grad():
+            model(BAD)
+        assert [at(note) for note in scope.contained] == [fault_line("net")]
+    finally:
+        end()
 
 
 def test_progress_bar_keeps_no_note_from_its_line() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import inspect
 import logging
 from functools import cache
@@ -171,3 +172,33 @@ def test_error_between_calls_leaves_the_tape_to_other_watches(capfd: Any) -> Non
     assert train(Planted("planted")).fault == "Planted: planted"
     found = train(None).findings
     assert [f.culprit and f.culprit.code.endswith("# FAULT") for f in found] == [True], capfd.readouterr().err
+
+
+class Nest(nn.Module):
+    """Calls itself as often as it is told, or for ever."""
+
+    def __init__(self, depth: float) -> None:
+        super().__init__()
+        self.fc, self.depth = nn.Linear(4, 4), depth
+
+    def forward(self, x: Tensor, level: int = 0) -> Tensor:
+        x = self.fc(x).tanh()
+        y: Tensor = x if level >= self.depth else self(x, level + 1)
+        return y
+
+
+def test_script_that_runs_out_of_stack_keeps_its_exception_and_its_watch(caplog: pytest.LogCaptureFixture) -> None:
+    model = Nest(3)
+    optimizer = torch.optim.SGD(model.parameters(), 0.1)
+    with caplog.at_level(logging.WARNING, "numscope"), numscope.watch(model, on_nonfinite="warn") as scope:
+        for step in range(4):
+            model.depth = float("inf") if step == 1 else 3
+            loss: Any = torch.zeros(())
+            with pytest.raises(RecursionError) if step == 1 else contextlib.nullcontext():
+                loss = model(torch.ones(2, 4)).mean() * (float("nan") if step == 3 else 1)
+            if step != 1:
+                optimizer.zero_grad()
+                loss.backward()
+                optimizer.step()
+        assert not scope.fault and len(scope.findings) == 1 and "turned off" not in caplog.text
+    assert_no_hooks(model)

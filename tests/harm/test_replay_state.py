@@ -18,7 +18,7 @@ import numscope
 from numscope.replay.capture import RandomState
 
 SCRIPT = """
-import collections, contextlib, itertools, random, sys, threading
+import collections, contextlib, itertools, random, sys, threading, time
 import numpy, torch
 from torch import nn
 
@@ -67,7 +67,7 @@ torch.manual_seed(0), random.seed(0), numpy.random.seed(0)
 net = Net()
 optimizer = torch.optim.Adam(net.parameters(), lr=1e-3)
 if not alone:
-    threading.Thread(target=threading.Event().wait, daemon=True).start()  # nothing can be forked
+    threading.Thread(target=lambda: time.sleep(999), daemon=True).start()  # not at rest in a known place: nothing can be forked
 scope = None
 if watched:
     import numscope

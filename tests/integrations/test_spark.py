@@ -40,7 +40,10 @@ def spark() -> Iterator[Any]:
     session = build.config("spark.driver.bindAddress", "127.0.0.1").config("spark.driver.host", "127.0.0.1").getOrCreate()
     session.sparkContext.setLogLevel("ERROR")
     yield session
+    gateway = session.sparkContext._gateway
     session.stop()
+    gateway.shutdown()  # else its thread stays at work, and the Java process beside it
+    gateway.proc.stdin.close()
 
 
 @pytest.fixture(scope="module")

@@ -15,7 +15,7 @@ from typing import Any, ClassVar
 import pytest
 import torch
 
-from numscope.records.faults import is_ours, ours, suppress
+from numscope.records.faults import had_no_room, is_ours, ours, suppress
 
 
 class Late(Exception):
@@ -188,3 +188,26 @@ def test_what_is_meant_for_the_script_goes_through() -> None:
             raises()
         except ours(but=(Late,)):
             pass
+
+
+def _sink(left: int) -> int:
+    return left and _sink(left - 1)
+
+
+def test_depth_of_the_script_s_own_calls_is_told_from_a_recursion_of_ours() -> None:
+    def at_the_end(depth: int) -> bool:
+        try:
+            return at_the_end(depth + 1)
+        except RecursionError:
+            try:
+                _sink(20)
+            except RecursionError as error:
+                return had_no_room(error)
+            raise
+
+    assert at_the_end(0)
+    with pytest.raises(RecursionError) as caught:
+        _sink(sys.getrecursionlimit())
+    assert not had_no_room(caught.value)
+    assert not had_no_room(ValueError("deep"))
+    assert had_no_room(ctypes.ArgumentError("argument 2: RecursionError: maximum recursion depth exceeded"))

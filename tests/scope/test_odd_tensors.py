@@ -17,7 +17,9 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.flop_counter import FlopCounterMode
 
 import numscope
+from numscope.config.options import WatchOptions
 from numscope.probe import calls
+from numscope.scope.autowatch import AutoWatch
 
 
 @pytest.fixture(autouse=True)
@@ -224,6 +226,7 @@ def test_a_subclass_hears_of_its_scripts_calls_alone(weights: bool, level: str) 
 
     bare = heard(lambda model: contextlib.nullcontext())
     assert heard(lambda model: numscope.watch(model, level=level)) == bare
+    assert heard(lambda model: AutoWatch(WatchOptions(level=level))) == bare
 
 
 def test_a_subclass_runs_as_ever_in_a_replay(capfd: Any) -> None:

@@ -70,6 +70,40 @@ def test_loss_is_charged_to_the_model_that_its_gradient_reaches_and_its_line_nam
     assert "# FAULT" in culprit.code
 
 
+def test_gradient_that_another_model_s_backward_made_is_that_model_s() -> None:
+    class Distance(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.center = nn.Parameter(torch.ones(4))
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return (x - self.center).square().sum(-1).sqrt().mean()  # a center is met
+
+    encoder, head = nn.Sequential(nn.Linear(4, 4), nn.Identity()), Distance()
+    optimizer = torch.optim.SGD([*encoder.parameters(), *head.parameters()], 0.01)
+    with numscope.watch(encoder, on_nonfinite="warn") as first, numscope.watch(head, on_nonfinite="warn") as second:
+        for step in range(3):
+            x = encoder(torch.randn(3, 4))
+            update(optimizer, head(x * 0 + head.center.detach() if step == 2 else x))
+    (finding, *_) = [*first.findings, *second.findings]
+    assert finding.culprit is not None and finding.model == "Distance"
+    assert (finding.culprit.phase, "a center is met" in finding.culprit.code) == (Phase.BACKWARD, True)
+
+
+def test_what_a_model_hands_on_comes_before_what_the_loss_makes_of_it() -> None:
+    class Cut(nn.Linear):
+        def forward(self, x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+            out = super().forward(x)
+            return out, (1 / (out - out.detach())).mean()  # penalty
+
+    model = Cut(4, 1)
+    optimizer = torch.optim.SGD(model.parameters(), 0.01)
+    with numscope.watch(model, on_nonfinite="warn") as scope:
+        out, penalty = model(torch.ones(2, 4))
+        update(optimizer, (out * 1e30).square().mean() + penalty)  # both are infinite
+    assert scope.findings[0].culprit is not None and "# penalty" in scope.findings[0].culprit.code
+
+
 def test_models_of_one_class_are_told_apart_in_findings_and_counts() -> None:
     class Net(nn.Linear):
         pass

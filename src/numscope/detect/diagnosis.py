@@ -61,7 +61,7 @@ def diagnose_together(evidence: Evidence, bad: Sequence[BadLeaf], reached: Seque
     for number in dict.fromkeys(n for wave in waves for n in wave if n in held):
         call = next(c for c in evidence.calls if c.index == number)
         replay = evidence.replay(call, backward=call.had_backward, ranks=ranks)
-        if replay.culprit is not None and _came_from_loss(replay.culprit):  # or a later call handed it to this one
+        if replay.culprit is not None and came_from_loss(replay.culprit):  # or a later call handed it to this one
             handed, replay = handed or replay, Replay(None, replay.status)
         if ranks.any("a replay's result", replay.culprit is not None)[0]:
             break
@@ -163,7 +163,7 @@ def _find(evidence: Evidence, bad: Sequence[BadLeaf], foresees: bool = False) ->
             before = None if replay.culprit is None else _made_before(evidence, call, replay.culprit)
             if before is not None and not _from_gradient(before):
                 return Replay(before, REPRODUCED)
-            if replay.culprit is not None and (before is not None or _came_from_loss(replay.culprit)):
+            if replay.culprit is not None and (before is not None or came_from_loss(replay.culprit)):
                 handed, status = handed or replay, _FINITE_FORWARD  # by the loss, or by a later call
                 continue
             if replay.culprit is not None or replay.status == COMMUNICATES:
@@ -314,7 +314,7 @@ def _handed_on(culprit: Culprit) -> bool:
     return culprit.reason == Reason.BAD_INPUT or (culprit.reason == Reason.UNKNOWN and culprit.phase is not Phase.BACKWARD)
 
 
-def _came_from_loss(culprit: Culprit) -> bool:
+def came_from_loss(culprit: Culprit) -> bool:
     """Whether a replay only showed that the gradients handed to it were bad."""
     return culprit.reason == Reason.BAD_INPUT and culprit.phase is Phase.BACKWARD
 

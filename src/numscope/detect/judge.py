@@ -13,6 +13,7 @@ from numscope.config.options import WatchOptions
 from numscope.detect import evaluations
 from numscope.detect.copies import left_bad
 from numscope.detect.diagnosis import (
+    came_from_loss,
     contained,
     diagnose,
     diagnose_together,
@@ -111,20 +112,25 @@ class Judge:
         self._look_for_dead(gradients if discarded or not reached else ())
 
     def skipped(self, optimizer: Optimizer, gradients: Sequence[int]) -> None:
-        """GradScaler left an optimizer's step out; several in a row that its search for a scale does not explain are a finding."""
+        """GradScaler left an optimizer's step out. Several in a row that its search for a scale does not explain are a finding; so is a
+        buffer that the step has spoiled, which stays so."""
         bad, reached = self._read()
         journal = self._evidence.journal
         forward_is_bad = any(journal.event(index).phase is Phase.FORWARD for index, _ in reached)
         num, num_counted = self._skips.skipped(optimizer, forward_is_bad)
         too_many = num_counted == self._options.max_scaler_skips
+        stays = [(i, slot) for i, slot in reached if journal.event(i).entry.parameter(slot) in self._evidence.saved.bad]
         if self.onlooker is not None:
             self.onlooker.skipped(self._evidence.step, optimizer_probe.scale())
-        if self._any("a step left out", too_many and not self.victim):
+        if self._any("a step left out", bool(too_many or stays) and not self.victim):
             self.victim = True
+            if not too_many:
+                self._alarm(self._find(bad, stays, False))
+                return
             note = f"GradScaler left out {num} steps in a row"
             gone = "not replayed: no bad gradient is left"
             unexplained = None if reached else of_gradients(self._evidence, gradients, gone, type(optimizer).__name__)
-            self._alarm(self._find(bad, reached if too_many else (), False, note, unexplained))
+            self._alarm(self._find(bad, reached, False, note, unexplained))
 
     def stepped(self, optimizer: Optimizer) -> None:
         """An optimizer's step was not left out."""
@@ -340,20 +346,26 @@ class Judge:
         """
         self._evidence.outside.ledger.read()
         own = self._evidence.journal.event(min(bad)[0])
-        for other in living:
-            if other is not self and any(call.thread == get_ident() for call in other._evidence.calls):
-                events = other._evidence.journal.events
-                theirs, _ = other._read()
-                out = [
-                    (i, slot)
-                    for i, slot in theirs
-                    if (not events[i].entry.name and slot.startswith("output")) or own.phase is events[i].phase is Phase.BACKWARD
-                ]
-                if out and events[out[0][0]].order < own.order:
-                    with optimizer_probe.paused():
-                        return diagnose(other._evidence, theirs, out), other
+        others = [j for j in living if j is not self and any(call.thread == get_ident() for call in j._evidence.calls)]
+        for other in others:
+            events = other._evidence.journal.events
+            read, _ = other._read()
+            out = [
+                (i, slot)
+                for i, slot in read
+                if (not events[i].entry.name and slot.startswith("output")) or own.phase is events[i].phase is Phase.BACKWARD
+            ]
+            if out and events[out[0][0]].order < own.order:
+                with optimizer_probe.paused():
+                    return diagnose(other._evidence, read, out), other
         with optimizer_probe.paused():
-            return diagnose(self._evidence, bad, reached), self
+            finding = diagnose(self._evidence, bad, reached)
+            if finding.culprit is not None and came_from_loss(finding.culprit):
+                for other in others:  # whose own gradients are not read before it is judged itself
+                    theirs = stopped_backward(other._evidence)
+                    if theirs is not None and theirs.culprit is not None and not came_from_loss(theirs.culprit):
+                        return theirs, other
+        return finding, self
 
     def _find(
         self, bad: Sequence[BadLeaf], reached: Sequence[BadLeaf], alone: bool, note: str = "", unexplained: Finding | None = None

@@ -12,7 +12,7 @@ import torch
 from torch import nn
 
 from numscope.probe.entry import Entry
-from numscope.records.faults import ours
+from numscope.records.faults import had_no_room, ours
 
 _task = torch._C._current_graph_task_id
 _jit_tracing = torch._C._get_tracing_state
@@ -51,7 +51,8 @@ def guard(fail: Callable[[Exception], None], but: tuple[type[Exception], ...], c
         with unheard():
             call(*args)
     except ours(but=but) as error:
-        fail(error)
+        if not had_no_room(error):
+            fail(error)
     except BaseException:
         torch._C._set_grad_enabled(grad)  # the script's may strike where ``no_grad`` begins or ends, in Python, and leave it undone
         raise

@@ -29,7 +29,7 @@ from numscope.probe.protocol import Listener, Reader
 from numscope.probe.regions import Regions
 from numscope.probe.showing import Shower
 from numscope.probe.telling import Teller
-from numscope.records.faults import is_ours, ours
+from numscope.records.faults import had_no_room, is_ours, ours
 from numscope.records.site import Phase
 
 _task = torch._C._current_graph_task_id
@@ -429,6 +429,8 @@ class ModuleProbe:
         self._fail(error)
 
     def _fail(self, error: Exception) -> None:
+        if had_no_room(error):
+            return
         listener = self._listener
         if listener is None:
             self._fail_reader(error)
@@ -437,7 +439,7 @@ class ModuleProbe:
             listener.failed(error)
 
     def _fail_reader(self, error: Exception) -> None:
-        reader = self._reader
+        reader = None if had_no_room(error) else self._reader
         if reader is not None:
             self.disarm()
             reader.failed(error)

@@ -16,6 +16,7 @@ Kind = TypeVar("Kind", bound=BaseException)
 
 _RAISES = {dis.opmap[name] for name in ("RAISE_VARARGS", "RERAISE")}
 _WITHOUT_WORDS = (MemoryError, StopIteration, StopAsyncIteration)  # Python itself raises these without arguments
+_MOST_FRAMES = 50  # of ours in a row; what recurses without end has hundreds
 _VARARGS, _VARKEYWORDS = 0x04, 0x08  # flags of code
 
 
@@ -58,6 +59,18 @@ def is_ours(error: BaseException) -> bool:
         frames.append(frame)
         last, trace = trace, trace.tb_next
     return last is None or not _was_injected(error, last)
+
+
+def had_no_room(error: BaseException) -> bool:
+    """Whether an exception came of the script's own depth of calls: at the end of Python's stack, anything of ours may be the last straw.
+
+    What has too many frames of ours is no such thing.
+    """
+    num, trace = 0, error.__traceback__
+    while trace is not None:
+        num, trace = num + 1, trace.tb_next
+    is_depth = isinstance(error, RecursionError) or RecursionError.__name__ in str(error)  # which ctypes wraps into one of its own
+    return is_depth and num < _MOST_FRAMES
 
 
 def _was_handed(frame: FrameType, frames: list[FrameType]) -> bool:

@@ -22,17 +22,32 @@ T = TypeVar("T")
 
 IDLE_SECONDS = 30  # a process that has used no CPU for so long waits for something that a fork does not have
 
-_HARMLESS = ("TMonitor",)  # threads that sleep without a lock: tqdm's, which looks after slow bars every ten seconds
+# Where a thread does nothing but wait, by module and function: for another one, for work, for bytes.
+_RESTS = {
+    *(("threading", name) for name in ("wait", "join", "_wait_for_tstate_lock")),
+    *(("selectors", "select"), ("queue", "get"), ("concurrent.futures.thread", "_worker"), ("socket", "accept"), ("socket", "readinto")),
+}
 
 is_forking = False  # this module's fork is running: handlers of others' forks have nothing to do
 
 
 def can_fork() -> bool:
-    """Whether a child can do what this process does: on a device, or beside other threads, it can not."""
-    alone = sys.platform == "linux" and all(
-        type(t).__name__ in _HARMLESS for t in threading.enumerate() if t is not threading.current_thread()
-    )
+    """Whether a child can do what this process does: on a device, or beside other threads that are at work, it can not."""
+    alone = sys.platform == "linux" and others_rest()
     return alone and not torch.cuda.is_initialized() and not _used_accelerator()  # type: ignore[no-untyped-call]
+
+
+def others_rest() -> bool:
+    """Whether Python's other threads only wait, as those of progress bars, notebooks, loaders and loggers do. One that is in other code may
+    hold a lock that nobody would release in a child."""
+    frames = sys._current_frames()
+    for thread in threading.enumerate():
+        frame = frames.get(thread.ident or 0)
+        if thread is not threading.current_thread() and (
+            frame is None or (frame.f_globals.get("__name__"), frame.f_code.co_name) not in _RESTS
+        ):
+            return False
+    return True
 
 
 def _used_accelerator() -> bool:

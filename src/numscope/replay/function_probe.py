@@ -17,7 +17,7 @@ from torch import Tensor
 from torch.overrides import TorchFunctionMode
 
 from numscope.probe.calls import is_traced
-from numscope.records.faults import is_ours, ours
+from numscope.records.faults import had_no_room, is_ours, ours
 from numscope.records.site import Phase
 from numscope.replay import stack as stacks
 from numscope.replay.op import nonfinite_number, shape_of
@@ -88,7 +88,8 @@ class FunctionProbe(TorchFunctionMode):
         """An exception came as a function was noted."""
         if not is_ours(error):
             raise error
-        self.error, self.is_on = error, False
+        if not had_no_room(error):
+            self.error, self.is_on = error, False
 
     def _note(self, func: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any], results: tuple[Any, ...], first: int) -> None:
         given: list[Any] = []  # of each argument its place, its state or value, dtype, shape

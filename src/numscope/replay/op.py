@@ -16,7 +16,7 @@ from torch import Tensor, UntypedStorage
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from numscope.probe.calls import is_traced
-from numscope.records.faults import ours, suppress
+from numscope.records.faults import had_no_room, ours, suppress
 from numscope.records.finding import Culprit
 from numscope.records.site import Phase
 from numscope.replay import reach
@@ -156,7 +156,7 @@ class OpProbe(TorchDispatchMode):  # type: ignore[no-untyped-call]
                 if record is not None and op.corresponds:
                     bad = reach.bad_elements(record, _named(op, args, kwargs), self.rows, self.boundary is not None)
             except ours() as error:
-                self.error = error
+                self.error = None if had_no_room(error) else error
             if record is None and self.error is None:
                 return NotImplemented if wrapped == _UNWRAPS else func(*args, **kwargs)
         if self.stop is not None and record is not None and self.tape.first + len(self.tape.records) == self.stop[0]:
@@ -173,7 +173,7 @@ class OpProbe(TorchDispatchMode):  # type: ignore[no-untyped-call]
                 if self.written is not None:
                     self.written()
             except ours() as error:
-                self.error = error
+                self.error = None if had_no_room(error) else error
         return result
 
     def made(self, tensors: Sequence[Tensor], culprit: Culprit) -> None:

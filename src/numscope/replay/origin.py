@@ -191,9 +191,10 @@ class Origins:
         return a is b or (a.op == b.op and a.stack.recompute and a.stack.frames[:1] == b.stack.frames[:1])
 
 
-def first(origin: Origin) -> tuple[bool, int]:
-    """The order of origins: faults before what was written on purpose, earlier operations before later ones."""
-    return origin.deliberate, origin.index
+def first(origin: Origin) -> tuple[bool, bool, int]:
+    """The order of origins: faults before what was written on purpose, what a model handed on before what was made of it, in order."""
+    state = None if origin.root is None else origin.root.state
+    return origin.deliberate, state is None or not state.name.startswith(MODEL_OUTPUT), origin.index
 
 
 def concerns(operand: OperandRecord, out: OperandRecord) -> bool:

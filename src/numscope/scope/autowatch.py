@@ -21,7 +21,7 @@ from numscope.config.options import WatchOptions
 from numscope.distributed import agree
 from numscope.probe import dynamo, keras
 from numscope.probe import optimizer as optimizer_probe
-from numscope.probe.calls import in_backward
+from numscope.probe.calls import in_backward, unheard
 from numscope.probe.hook import can_be_hooked, put
 from numscope.probe.living import Beside, Living
 from numscope.probe.naming import peel, qualified_names
@@ -220,7 +220,9 @@ class AutoWatch(optimizer_probe.StepListener):
         self.num_calls += 1
         if any(s.active for s in open_scopes.live()) or module in self._seen or in_backward():
             return
-        if optimizer_probe.is_paused() or is_rehearsal() or keras.has_no_values(args):
+        with unheard():
+            is_training = not (optimizer_probe.is_paused() or is_rehearsal() or keras.has_no_values(args))
+        if not is_training:
             return
         try:
             self._attach(module, args, before)

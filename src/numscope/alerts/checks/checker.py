@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import threading
 import traceback
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
@@ -58,6 +59,7 @@ class Checker(Reader):
             setting = given.get(kind.name)
             if not self._off.issuperset((kind.name, *kind.also)):
                 self._make(kind, setting if isinstance(setting, Mapping) else {})
+        self._lock = threading.RLock()  # threads may train one model in turns, and one's step end where another's begins
         self._sort()
         subject.steps.add(self)
         loop_calls.listen(self)
@@ -146,7 +148,8 @@ class Checker(Reader):
         self._subject.moment += 1
         for check in self._asked[occasion]:
             found: list[Alert] = []
-            guard(partial(self._fail, check), (), lambda: found.extend(getattr(check, occasion)(*args) or ()))  # noqa: B023
+            with self._lock:
+                guard(partial(self._fail, check), (), lambda: found.extend(getattr(check, occasion)(*args) or ()))  # noqa: B023
             if found:
                 self._post([alert for alert in found if alert.rule not in self._off])  # what it raises is meant for the script
 
