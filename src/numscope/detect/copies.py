@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from numscope.detect.evidence import Evidence, kind_of
 from numscope.probe import walk
-from numscope.probe.naming import class_name, named_state
+from numscope.probe.naming import class_name, has_identity, named_state, qualified_names
 from numscope.probe.optimizers import living_optimizers
 from numscope.records.faults import ours
 from numscope.records.finding import Finding
@@ -165,11 +165,11 @@ def _copies(tape: OpTape, origins: Origins, found: dict[int, tuple[StorageRecord
 
 def _held_elsewhere() -> Iterator[tuple[int, _Place]]:
     """What is kept by modules that nobody watches, and by optimizers."""
-    modules = instances_of(nn.Module)
-    parts = {child for module in modules for child in module._modules.values()}
+    modules = [module for module in instances_of(nn.Module) if has_identity(module)]
+    parts = {child for module in modules for child in module._modules.values() if child is not None and has_identity(child)}
     for module in modules:
         if module not in parts:
-            yield from _places({m: name for name, m in module.named_modules()})
+            yield from _places(qualified_names(module))
     for optimizer in living_optimizers():
         for state in optimizer.state.values():
             for name, tensor in walk.tensors(state, "state"):

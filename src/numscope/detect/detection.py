@@ -270,7 +270,7 @@ class Detection(Reader):
         elif not self._called:
             key = id(self.evidence)
             self.evidence.outside = outside.current()
-            self.evidence.outside.call_begins(key, self.failed)
+            self.evidence.outside.call_begins(key, self.failed, is_step=True)
             self.evidence.outside.call_ends(key, (), watch=True)
 
     @guarded(*STOPS)

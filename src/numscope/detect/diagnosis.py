@@ -143,11 +143,15 @@ def contained(evidence: Evidence, bad: Sequence[BadLeaf]) -> list[Finding]:
 
 def foresee(evidence: Evidence, bad: Sequence[BadLeaf]) -> None:
     """Do bad calls again before weights can be written that they used; what comes of it is kept for the diagnosis, which may never come."""
-    _find(evidence, bad, foresees=True)
+    found = _find(evidence, bad, foresees=True)
+    if evidence.foreseen is None and found.culprit is not None:
+        evidence.foreseen = found
 
 
 def _find(evidence: Evidence, bad: Sequence[BadLeaf], foresees: bool = False) -> Replay:
     """The stretch outside the model first, where it is the first to go bad; then the calls, the most suspected first."""
+    if evidence.foreseen is not None and evidence.rewritten() is not None:
+        return evidence.foreseen
     outside = _outside(evidence, bad)
     if outside is not None and not _handed_on(outside):
         return Replay(outside, REPRODUCED)
@@ -223,18 +227,23 @@ def of_gradients(evidence: Evidence, handles: Sequence[int], replay: str, cls: s
     return evidence.finding(first, journal.event(first).items[0][0], replay, **more)
 
 
-def pending(evidence: Evidence, bad: Sequence[BadLeaf]) -> Finding | None:
+def pending(evidence: Evidence, bad: Sequence[BadLeaf], *, died: bool = False) -> Finding | None:
     """The finding of a loss, or of a call, on which the script called no backward because it was bad; None where neither was.
+
+    Args:
+        died: an exception is ending the script, perhaps because of something bad that it looked at a while ago, or in no call.
 
     *Cost:* at most a replay of each such call.
     """
     events = evidence.journal.events
     outside = evidence.outside
-    states = pending_states(outside.tape, outside.ledger) if any(c.awaits_backward for c in evidence.calls) else []
-    culprit = find_culprit(outside.tape, states, outside.ledger)
+    is_loss = any(c.awaits_backward for c in evidence.calls) or (died and not evidence.calls)
+    states = pending_states(outside.tape, outside.ledger, _MOST_PENDING if died else 1) if is_loss else []
+    found = (find_culprit(outside.tape, [state], outside.ledger) for state in states)
+    culprit = next((c for c in found if c is not None and c.reason not in (Reason.BAD_INPUT, Reason.UNKNOWN)), None)
     left = {c.index: c for c in evidence.calls if c.awaits_backward or c.error is not None}
     leaves = [(i, s) for i, s in bad if events[i].call in left and _tells(evidence, left[events[i].call], i, s)]
-    if culprit is not None and not _handed_on(culprit):
+    if culprit is not None:
         return _finding(evidence, bad, leaves, Replay(culprit, REPRODUCED)) if leaves else _finding_of(evidence, culprit, "loss")
     if not leaves:
         return None
@@ -265,6 +274,7 @@ def _tells(evidence: Evidence, call: Call, index: int, slot: str) -> bool:
     return event.entry.name == call.name and slot.startswith("output") and bool(numbers.num_nan or numbers.num_pos_inf)
 
 
+_MOST_PENDING = 8  # bad tensors that are looked into where a script dies
 _FINITE_FORWARD = (
     "not reproduced: the call's forward was finite the second time; it may depend on more than its arguments (a counter, the time, a file)"
 )

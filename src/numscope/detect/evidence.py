@@ -41,6 +41,7 @@ class Evidence:
     Args:
         outside: the tape of the thread that calls the model.
         roots: what backward was called on, as the tape saw it made.
+        foreseen: what a diagnosis before weights could be written has shown.
         num_dropped: how many events came before a backward that found no gradients: ``zero_grad`` dropped what they led to.
         past: the tape's gradients at the step's begin, and how many they were.
         history: what is kept of earlier steps, for a run's folder.
@@ -60,6 +61,7 @@ class Evidence:
     calls: list[Call] = field(default_factory=list)
     roots: list[State] = field(default_factory=list)
     num_dropped: int = 0
+    foreseen: Replay | None = None
     past: tuple[list[State], int] = field(default_factory=lambda: ([], 0))
     history: History | None = None
     _rates: Beside[Optimizer, list[Any]] = field(default_factory=Beside)  # of the last update, by group
@@ -104,11 +106,11 @@ class Evidence:
         if isinstance(call.replayed, Replay) and ranks is None:
             return call.replayed
         bad, suspects = self._gave_bad(call), {*self.saved.bad, *saved}
-        call.rewritten = self._rewritten()
+        call.rewritten = self.rewritten()
         done = replay_call(call, self.names, self.buffers, backward=backward, ranks=ranks, gave_bad=bad, forks=forks, saved=suspects)
         return Replay(None, CHANGED) if call.rewritten is not None and done.status in (FINITE, FORWARD_FINITE) else done
 
-    def _rewritten(self) -> Rewritten | None:
+    def rewritten(self) -> Rewritten | None:
         """The weights that were written since their rows were, as by a script that normalizes them before the optimizer's step."""
         known = self.journal.weights
         names = [f"{module}.{slot}".lstrip(".") for module, slot, p in named_state(self.names, buffers=False) if known.is_stale(p)]
@@ -153,6 +155,7 @@ class Evidence:
         self.journal.reset()
         self.roots.clear()
         self.saved.bad.clear()
+        self.foreseen = None
         self.num_dropped = 0
         self.past = self.outside.backward, len(self.outside.backward)
         self.outside.step_ends(id(self))

@@ -12,6 +12,7 @@ from torch.optim import Optimizer
 from numscope.config.options import WatchOptions
 from numscope.detect import evaluations
 from numscope.detect.copies import left_bad
+from numscope.detect.dead_gradients import DeadGradients
 from numscope.detect.diagnosis import (
     came_from_loss,
     contained,
@@ -78,7 +79,7 @@ class Judge:
         self.onlooker: Onlooker | None = None  # is shown each step's rows, and has news for all ranks
         self._skips = Skips()
         self._foresight = Foresight(evidence)
-        self._num_dead = 0  # steps in a row in which every gradient was zero
+        self._dead = DeadGradients(evidence, options.dead_steps)
         self._contained_sites, self._left_out_sites = set[Site](), set[Site]()
         self.evaluations = evaluations.Evaluations(evidence)
         self._left: Finding | None = None  # what the script's own code has left bad, until all ranks are together
@@ -199,7 +200,7 @@ class Judge:
         if self.victim:
             return
         self._evidence.outside.ledger.read()
-        finding = self._first_of_models(bad, reached)[0] if reached else self._paused_pending(bad)
+        finding = self._first_of_models(bad, reached)[0] if reached else self._paused_pending(bad, died=True)
         if finding is None and isinstance(error, Exception) and (last := self.evaluations.last) is not None:
             finding = replace(last, contained=False, note="")  # the script may have died of it
         if finding is None and any(call.had_backward for call in self._evidence.calls) and _ANOMALY in str(error):
@@ -261,9 +262,9 @@ class Judge:
         if self.onlooker is not None and not reached:
             self.onlooker.step(self._evidence.step, self._evidence.journal)
 
-    def _paused_pending(self, bad: Sequence[BadLeaf]) -> Finding | None:
+    def _paused_pending(self, bad: Sequence[BadLeaf], *, died: bool = False) -> Finding | None:
         with optimizer_probe.paused():
-            return pending(self._evidence, bad)
+            return pending(self._evidence, bad, died=died)
 
     def _note_discarded(self, bad: Sequence[BadLeaf], reached: Sequence[BadLeaf]) -> None:
         site = self._evidence.journal.site(*reached[0])
@@ -440,23 +441,7 @@ class Judge:
         self._delivery.contained(note)
 
     def _look_for_dead(self, handles: Sequence[int], made: Made | None = None) -> None:
-        """Report gradients that were all zero for too many steps. Not an error: a frozen or finished model looks the same.
-
-        Args:
-            handles: of the gradients that the optimizer gets, or that are left of the step.
-            made: what they were, where the script may have cleared them since.
-        """
-        seen = [handle for handle in handles if handle >= 0]
-        are_zero: bool | None = bool(seen) and self._evidence.journal.ledger.are_zero(seen)
-        if made is not None and (are_zero or not seen):
-            are_zero = made.were_zero()
-        if are_zero is None:
-            return
-        self._num_dead = self._num_dead + 1 if are_zero else 0
-        if self._num_dead != self._options.dead_steps:
-            return
-        note = f"every gradient was exactly zero in {self._num_dead} steps in a row"
-        evidence, gone = self._evidence, "not replayed: nothing is non-finite"
-        finding = of_gradients(evidence, seen, gone, evidence.model, kind=Kind.DEAD_GRADIENTS, note=note)
-        self.findings.append(finding)
-        self._delivery.finding(finding, speaks=agree.is_first(f"dead gradients {self._evidence.model} {finding.step}"))
+        finding = self._dead.look(handles, made)
+        if finding is not None:
+            self.findings.append(finding)
+            self._delivery.finding(finding, speaks=agree.is_first(f"dead gradients {self._evidence.model} {finding.step}"))

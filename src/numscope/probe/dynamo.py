@@ -14,7 +14,7 @@ from torch.nn.modules import module as torch_module
 
 from numscope.probe.hook import put
 from numscope.probe.living import Living
-from numscope.records.heap import instances_of
+from numscope.records.heap import Instances
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
@@ -73,9 +73,10 @@ def drop_graphs() -> None:
 
 
 def shells_of(modules: Collection[nn.Module]) -> list[nn.Module]:
-    """What ``torch.compile`` has made of some modules. *Cost:* one walk over all objects, where dynamo is loaded."""
-    shell = getattr(sys.modules.get("torch._dynamo.eval_frame"), SHELL, None)
-    return [] if shell is None else [o for o in instances_of(shell) if getattr(o, "_orig_mod", None) in modules]
+    """What ``torch.compile`` has made of some modules. *Cost:* where dynamo is loaded and nobody listens yet, one walk over all objects."""
+    if not _unpatch:
+        _shells.forget()
+    return [o for o in _shells if getattr(o, "_orig_mod", None) in modules]
 
 
 def wrap_compiled(
@@ -123,6 +124,7 @@ class CompileListener(Protocol):
 
 
 _listeners: Living[CompileListener] = Living()
+_shells = Instances[nn.Module](lambda: getattr(sys.modules.get("torch._dynamo.eval_frame"), SHELL, None))
 _unpatch: list[Callable[[], None]] = []
 
 
@@ -157,9 +159,11 @@ def _patch() -> None:
 
     def registered(parent: nn.Module, name: str, child: nn.Module | None) -> None:
         if child is not None and name == "_orig_mod" and type(parent).__name__ == SHELL:
+            _shells.made(parent)
             for listener in _listeners:
                 listener.compiled(child, parent)
 
+    _shells.forget()
     nn.Module.compile = compile  # type: ignore[method-assign]
     _unpatch.append(unpatch)
     _unpatch.append(put(torch_module._global_module_registration_hooks, registered))

@@ -35,12 +35,17 @@ def _inside_private(model: nn.Module) -> nn.Module | None:
     return None if not is_librarys or (is_installed(file_of(type(parts[0]))) and not _inside_private(parts[0])) else parts[0]
 
 
+def has_identity(module: nn.Module) -> bool:
+    """Whether a module is found in dicts as the object that it is. torchmetrics' are found by their values, which change."""
+    return type(module).__hash__ is object.__hash__
+
+
 def qualified_names(root: nn.Module) -> dict[nn.Module, str]:
-    """Each module below ``root`` once, with its first name; segments that only wrappers own are left out."""
+    """Each module below ``root`` that has an identity once, with its first name; segments that only wrappers own are left out."""
     names: dict[nn.Module, str] = {}
 
     def descend(module: nn.Module, name: str) -> None:
-        if module in names:
+        if not has_identity(module) or module in names:
             return
         names[module] = name
         owner = _class_names(module)

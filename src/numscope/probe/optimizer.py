@@ -17,6 +17,7 @@ from torch.amp.grad_scaler import OptState
 from torch.optim import Optimizer
 from torch.optim import optimizer as torch_optimizer
 
+from numscope.probe import optimizers
 from numscope.probe.calls import guard, in_backward, is_traced
 from numscope.probe.dynamo import never_traced, run_plainly
 from numscope.probe.hook import put
@@ -227,6 +228,9 @@ def _install() -> None:
     _undo.append(patch(torch.amp.GradScaler, "unscale_", _scaler_unscale))
     _undo.append(patch(torch.amp.GradScaler, "update", _scaler_update))
     _undo.append(patch(Optimizer, "__init__", _make))
+    _undo.append(patch(Optimizer, "__setstate__", _copy))
+    _undo.append(optimizers.made.forget)
+    optimizers.made.forget()
 
 
 def _refuse() -> None:
@@ -322,10 +326,17 @@ def _rehearse(original: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
 
 def _make(original: Callable[..., Any], optimizer: Optimizer, *args: Any, **kwargs: Any) -> None:
     original(optimizer, *args, **kwargs)
+    optimizers.made.made(optimizer)
     with _lock:
         _install_late()
     for listener in _told():
         listener.made(optimizer)
+
+
+def _copy(original: Callable[..., Any], optimizer: Optimizer, *args: Any, **kwargs: Any) -> None:
+    """An optimizer comes of a copy or a file."""
+    original(optimizer, *args, **kwargs)
+    optimizers.made.made(optimizer)
 
 
 def _skip(optimizer: Optimizer) -> None:

@@ -11,7 +11,7 @@ from torch.nn import Parameter
 from torch.optim import Optimizer
 
 from numscope.probe.living import Beside
-from numscope.records.heap import instances_of
+from numscope.records.heap import Instances
 
 
 class Optimizers:
@@ -80,12 +80,12 @@ class Optimizers:
         self._owned.clear()
 
 
-def living_optimizers() -> list[Optimizer]:
-    """Every optimizer of the process. *Cost:* one walk over all objects.
+made = Instances[Optimizer](lambda: Optimizer)  # the optimizer probe tells it of new ones, as long as somebody listens
 
-    By type: isinstance asks each object for its __class__, which some answer with a warning. One whose making failed has no groups.
-    """
-    return [o for o in instances_of(Optimizer) if hasattr(o, "param_groups")]
+
+def living_optimizers() -> list[Optimizer]:
+    """Every optimizer of the process; one whose making failed has no groups. *Cost:* for the first call, one walk over all objects."""
+    return [o for o in made if hasattr(o, "param_groups")]
 
 
 def ids_of(optimizer: Optimizer) -> set[int]:

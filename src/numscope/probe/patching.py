@@ -9,9 +9,14 @@ from collections.abc import Callable
 from types import FrameType, FunctionType, ModuleType
 from typing import Any
 
+from torch.jit import _builtins as torch_script
+
 
 def patch(owner: Any, name: str, ours: Callable[..., Any]) -> Callable[[], None]:
-    """Have a function's calls run by ours, which gets the original and its arguments. Returns: what ends it."""
+    """Have a function's calls run by ours, which gets the original and its arguments. Returns: what ends it.
+
+    TorchScript takes it for the operator that the original stands for, and compiles neither.
+    """
     original = owner.__dict__[name]
     on = True
 
@@ -19,10 +24,13 @@ def patch(owner: Any, name: str, ours: Callable[..., Any]) -> Callable[[], None]
     def wrapped(*args: Any, **kwargs: Any) -> Any:
         return ours(original, *args, **kwargs) if on else original(*args, **kwargs)
 
+    if (operator := torch_script._find_builtin(original)) is not None:  # type: ignore[no-untyped-call]
+        torch_script._register_builtin(wrapped, operator)
     setattr(owner, name, wrapped)
 
     def undo() -> None:
         nonlocal on
+        torch_script._get_builtin_table().pop(id(wrapped), None)  # type: ignore[no-untyped-call]
         on = False  # somebody may have patched on top of it: theirs stays, ours only passes on
         if owner.__dict__.get(name) is wrapped:
             setattr(owner, name, original)

@@ -1,11 +1,41 @@
-"""Objects of a class, wherever they are."""
+"""The living objects of a class, whoever holds them."""
 
 from __future__ import annotations
 
 import gc
-from typing import TypeVar
+import weakref
+from collections.abc import Callable, Iterator
+from typing import Any, Generic, TypeVar
 
 T = TypeVar("T")
+
+
+class Instances(Generic[T]):
+    """The living instances of a class: found by one walk, and told of as they are made from then on.
+
+    Args:
+        kind: gives the class; None while it is not loaded.
+    """
+
+    def __init__(self, kind: Callable[[], type[T] | None]) -> None:
+        self._kind = kind
+        self._found: weakref.WeakValueDictionary[int, Any] | None = None  # by id: they may have no hash
+
+    def made(self, item: T) -> None:
+        """One was made."""
+        if self._found is not None:
+            self._found[id(item)] = item
+
+    def forget(self) -> None:
+        """Nobody tells of them any more: the next look is a walk again."""
+        self._found = None
+
+    def __iter__(self) -> Iterator[T]:
+        """*Cost:* of the first look, one walk over all objects."""
+        if self._found is None:
+            kind = self._kind()
+            self._found = weakref.WeakValueDictionary({id(item): item for item in (() if kind is None else instances_of(kind))})
+        return iter(list(self._found.values()))
 
 
 def instances_of(kind: type[T]) -> list[T]:

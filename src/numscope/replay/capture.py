@@ -129,7 +129,9 @@ def _content(value: Any) -> Callable[[], object] | None:
         return partial(value.set_state, value.get_state())
     if isinstance(value, random.Random):
         return partial(value.setstate, value.getstate())
-    generator = getattr(value, "bit_generator", None)  # NumPy's
+    if not any(kind.__module__.startswith("numpy.random") for kind in type(value).__mro__):  # others may answer to any name
+        return None
+    generator = getattr(value, "bit_generator", getattr(value, "_bit_generator", None))
     return None if generator is None else partial(setattr, generator, "state", generator.state)
 
 

@@ -58,19 +58,23 @@ def find_record(tape: OpTape, escaped: Sequence[Tensor | State], rows: Rows) -> 
     return writer.asker(writer.user_of(min(found, key=first)))
 
 
-def pending_states(tape: OpTape, rows: Rows) -> list[State]:
-    """Of the last operation that read or made a nan, or a single infinite number, as ``isfinite(loss)`` does; none where none did.
+def pending_states(tape: OpTape, rows: Rows, most: int = 1) -> list[State]:
+    """Of the last operations that read or made a nan, or a single infinite number, as ``isfinite(loss)`` does; the last one first.
 
     Tensors that only hold infinities are left out: they are how masks are written.
     """
+    found: dict[int, State] = {}
+    bad = set(rows.bad())
     for record in reversed(tape.records):
         for operand in (*record.outputs, *record.inputs):
-            if operand.state is None or operand.state.row == UNOBSERVED:
+            if operand.state is None or operand.state.row not in bad or operand.state.row in found:
                 continue
             numbers = rows.numbers(operand.state.row)
             if numbers.num_nan or (numbers.num_nonfinite and numbers.numel == 1):
-                return [operand.state]
-    return []
+                found[operand.state.row] = operand.state
+                if len(found) == most:
+                    return [*found.values()]
+    return [*found.values()]
 
 
 def at_own_line(culprit: Culprit, names: Mapping[nn.Module, str]) -> Culprit:

@@ -25,6 +25,7 @@ IDLE_SECONDS = 30  # a process that has used no CPU for so long waits for someth
 # Where a thread does nothing but wait, by module and function: for another one, for work, for bytes.
 _RESTS = {
     *(("threading", name) for name in ("wait", "join", "_wait_for_tstate_lock")),
+    ("wandb.sdk.lib.service.service_finalizer", "_publish_queue"),
     *(("selectors", "select"), ("queue", "get"), ("concurrent.futures.thread", "_worker"), ("socket", "accept"), ("socket", "readinto")),
 }
 

@@ -86,6 +86,7 @@ class Outside:
         self._num_looked = 0  # rows that `has_news` has looked at
         self._resumes = False  # it was watching when the outermost call at work began
         self._was_watching = False  # when the last backward began
+        self._backward = self._resumes_after = False  # one is at work outside the calls, after which it is to watch
         self._num_written = 0  # records of the stretch at work
         self._cut_at: int | None = None  # autograd's sequence number where the stretch at work became too long
         self.is_cut = self.was_cut = False  # a stretch was, since the tape began; the one at whose end backward was called last
@@ -126,14 +127,17 @@ class Outside:
                 while self._log:
                     self._log.popleft()()
 
-    def call_begins(self, user: Hashable, failed: Callable[[Exception], None]) -> None:
+    def call_begins(self, user: Hashable, failed: Callable[[Exception], None], *, is_step: bool = False) -> None:
         """An outermost call begins; what it does is recorded by a replay, not here.
 
         Args:
             user: its step may read the tape until ``release``.
             failed: is called with an internal error of the tool; it must not raise.
+            is_step: it is no call: a step without one begins, perhaps with its backward.
         """
         self._pop_leftover()
+        if not is_step:
+            self._backward = self._resumes_after = False  # one that raised has no end
         if not self._inside:
             self._resumes = self.watching
         begins = user in self._done or user not in self._users
@@ -175,7 +179,9 @@ class Outside:
     def begin(self) -> None:
         """Record from here on, unless another dispatch mode is active: modes must end in the reverse order of their start."""
         self._pop_leftover()
-        if self._mode is None and not self._inside and not optimizer_probe.is_paused() and not _get_current_dispatch_mode_stack():
+        if self._backward:  # hooks watch that, and custom functions have a probe of their own
+            self._resumes_after = True
+        elif self._mode is None and not self._inside and not optimizer_probe.is_paused() and not _get_current_dispatch_mode_stack():
             if len(self._ledger) > _MAX_ROWS:
                 self.reset()
             self._num_times += 1
@@ -246,13 +252,14 @@ class Outside:
     def asleep(self) -> Iterator[None]:
         """Don't record what the tool itself does meanwhile."""
         mode = self._mode
+        was_on = mode is not None and mode.is_on  # not within another such stretch
         try:
             if mode is not None:
                 mode.is_on = False
             yield
         finally:
             if mode is not None and self._mode is mode:
-                mode.is_on = self._cut_at is None
+                mode.is_on = was_on and self._cut_at is None
 
     def step_ends(self, user: Hashable) -> None:
         """A user's step is over: it needs the tape only for a further backward before its next call."""
@@ -331,6 +338,7 @@ class Outside:
         self._was_watching = self.watching
         self.was_cut = self.watching and self._cut_at is not None
         self.pause()
+        self._backward = True
         outputs = {t.grad_fn for t in self._named.living(MODEL_OUTPUT) if t.grad_fn is not None}
         probe = OpProbe(self._tape, self._ledger, phase=Phase.BACKWARD, keeps_frames=keeps_frames)
         bad = [seed for seed in optimizer_probe.seeds() if self._ledger.is_bad(self._ledger.observe(seed)) is not False]
@@ -341,6 +349,7 @@ class Outside:
     def after_gradients(self, gradients: Sequence[Tensor]) -> None:
         """A backward gave gradients that the script goes on with: a penalty's, those of a step within a step, of coordinates."""
         if self._was_watching and not in_backward():
+            self._backward = False
             for i, gradient in enumerate(gradients):
                 self._named.add(gradient, f"{GRADIENT}{i}]")
             self.begin() if any(g.requires_grad for g in gradients) else self.begin_between()
@@ -354,6 +363,9 @@ class Outside:
         """``backward``, or ``autograd.grad``, has returned."""
         if not in_backward():
             self._derivatives.end()
+            resumes, self._backward, self._resumes_after = self._resumes_after, False, False
+            if resumes:
+                self.begin_between()
 
     def came_bad(self, tensors: Sequence[Tensor], culprit: Culprit) -> None:
         """These tensors came bad out of a call whose culprit is known: whatever they make bad is that culprit's."""

@@ -24,7 +24,7 @@ from numscope.probe import optimizer as optimizer_probe
 from numscope.probe.calls import in_backward, unheard
 from numscope.probe.hook import can_be_hooked, put
 from numscope.probe.living import Beside, Living
-from numscope.probe.naming import peel, qualified_names
+from numscope.probe.naming import has_identity, peel, qualified_names
 from numscope.probe.optimizers import ids_of
 from numscope.probe.rehearsal import is_rehearsal
 from numscope.records.errors import STOPS, AbortAfter, UsageError
@@ -211,6 +211,10 @@ class AutoWatch(optimizer_probe.StepListener):
     def _called(self, module: nn.Module, args: tuple[Any, ...], before: bool = False) -> None:
         if torch.compiler.is_compiling():
             return
+        if not has_identity(module):
+            if module._parameters:
+                self.coverage.not_watched(type(module).__name__, "its class finds modules by their values")
+            return
         if torch._C._functorch.peek_interpreter_stack() is not None:
             if module not in self._transformed:
                 self._transformed.update(module.modules())
@@ -244,7 +248,7 @@ class AutoWatch(optimizer_probe.StepListener):
     def _registered(self, parent: nn.Module, name: str, child: nn.Module | None) -> None:
         if type(parent).__name__ == "ModuleToTrace" and dynamo.is_exporting():
             self._pause_while(parent)
-        elif child is not None:
+        elif child is not None and has_identity(child) and has_identity(parent):
             self._parents[child] = weakref.ref(parent)
 
     def _pause_while(self, parent: nn.Module) -> None:
