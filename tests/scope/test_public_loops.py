@@ -84,6 +84,35 @@ def test_custom_function_s_backward_without_any_module_is_named() -> None:
     assert at(caught.value.finding) == marked_line(Root)
 
 
+class Cubed(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, x: Tensor) -> Tensor:
+        ctx.save_for_backward(x)
+        return x**3  # FAULT
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> Tensor:
+        (x,) = ctx.saved_tensors
+        return gradient * 3 * x**2
+
+
+@pytest.mark.parametrize("bad", [2, 5])
+def test_operation_is_named_where_neither_a_module_nor_an_optimizer_says_what_a_step_is(bad: int) -> None:
+    """Only its backward shows that the step before has ended: its forward has run by then."""
+    weights = [torch.full((), value, requires_grad=True) for value in (0.5, 0.1)]
+    x = torch.linspace(-1, 1, 50)
+    with pytest.raises(NonFiniteError) as caught, quiet(), AutoWatch(WatchOptions()):
+        for step in range(8):
+            (Cubed.apply(weights[0] + weights[1] * x) - x).mul(1e-3).square().sum().backward()
+            with torch.no_grad():
+                for weight in weights:
+                    assert weight.grad is not None
+                    weight -= 1e-3 * weight.grad
+                    weight.grad = None
+                    weight *= 1e14 if step == bad - 1 else 1.0
+    assert at(caught.value.finding) == marked_line(Cubed)
+
+
 def test_torchscript_compiles_what_it_compiles_bare() -> None:
     """It knows torch's own functions as operators, and ours in their place."""
 

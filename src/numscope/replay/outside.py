@@ -81,6 +81,7 @@ class Outside:
         self._num_times = self._times_before = 0  # that it began to watch, and the same before the last reset
         self._began = 0  # autograd's sequence number
         self._past = 0  # first record since the steps of all users have ended
+        self._since = 0  # the same since the last backward
         self._between = -1  # index of the first record between two steps; -1 while none of that is recorded
         self._num_between = self._num_left_out = 0  # records of the last such stretch that was recorded, those in a row that were not
         self._num_looked = 0  # rows that `has_news` has looked at
@@ -271,7 +272,8 @@ class Outside:
                 self._log.clear()
                 if len(self._ledger) > _MANY_ROWS:
                     self.reset()
-                self._past = self._tape.first + len(self._tape.records)
+                # Where only the next backward shows that a step has ended, what came before that belongs to the new one.
+                self._past = self._since if self._backward else self._tape.first + len(self._tape.records)
                 self._derivatives.step_ends()
                 self.look_again()
 
@@ -308,7 +310,7 @@ class Outside:
         self._passed.clear()
         self._times_before, self._num_times = self._num_times, 0
         self._named.clear()
-        self._past = self._num_looked = 0
+        self._past = self._since = self._num_looked = 0
         self.is_cut = False
         if self._mode is not None:
             self._mode.tape, self._mode.rows = self._tape, self._ledger
@@ -363,6 +365,7 @@ class Outside:
         """``backward``, or ``autograd.grad``, has returned."""
         if not in_backward():
             self._derivatives.end()
+            self._since = self._tape.first + len(self._tape.records)
             resumes, self._backward, self._resumes_after = self._resumes_after, False, False
             if resumes:
                 self.begin_between()
