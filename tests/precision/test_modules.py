@@ -11,11 +11,12 @@ from typing import Any
 
 import pytest
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from numscope.precision import modules
 from numscope.probe.layer_names import layers_of, own_parameters
 from numscope.records.errors import UsageError
+from tests.precision.block import Block
 
 H, F, HEADS = 16, 48, 4
 
@@ -40,7 +41,6 @@ def split(prefix: str, columns: int, **rows: int) -> dict[str, tuple[int, ...]]:
 
 
 MLP = {**norm(), **linear("fc1_", F, H), **linear("fc2_", H, F)}
-PROJ = linear("proj.", H, H)
 
 # As the documentation of transformer_engine.pytorch states them; the order is that of its modules, which optimizers' states go by.
 TABLE: list[tuple[str, Callable[[], nn.Module], dict[str, tuple[int, ...]]]] = [
@@ -49,6 +49,11 @@ TABLE: list[tuple[str, Callable[[], nn.Module], dict[str, tuple[int, ...]]]] = [
     ("Linear in equal parts", lambda: modules.Linear(H, F, parameters_split=("a", "b_")), split("", H, a=F // 2, b=F // 2)),
     ("Linear in parts", lambda: modules.Linear(H, F, parameters_split={"q": 40, "k": 8}), split("", H, q=40, k=8)),
     ("LayerNormLinear", lambda: modules.LayerNormLinear(H, F), {**norm(), **linear("", F, H)}),
+    (
+        "LayerNormLinear in parts",
+        lambda: modules.LayerNormLinear(H, 3 * H, parameters_split=("query", "key", "value")),
+        {**norm(), **split("", H, query=H, key=H, value=H)},
+    ),
     (
         "LayerNormLinear of RMSNorm",
         lambda: modules.LayerNormLinear(H, F, normalization="RMSNorm"),
@@ -60,72 +65,8 @@ TABLE: list[tuple[str, Callable[[], nn.Module], dict[str, tuple[int, ...]]]] = [
         lambda: modules.LayerNormMLP(H, F, activation="swiglu", bias=False, normalization="RMSNorm"),
         {**norm(bias=False), **linear("fc1_", 2 * F, H, False), **linear("fc2_", H, F, False)},
     ),
-    ("DotProductAttention", lambda: modules.DotProductAttention(HEADS, 4), {}),
-    (
-        "DotProductAttention with a sink",
-        lambda: modules.DotProductAttention(HEADS, 4, softmax_type="learnable"),
-        {"softmax_offset": (HEADS,)},
-    ),
-    (
-        "MultiheadAttention",
-        lambda: modules.MultiheadAttention(H, HEADS),
-        {**split("qkv.", H, query=H, key=H, value=H), **PROJ},
-    ),
-    (
-        "MultiheadAttention fused",
-        lambda: modules.MultiheadAttention(H, HEADS, fuse_qkv_params=True, input_layernorm=True),
-        {**norm("layernorm_qkv."), **linear("layernorm_qkv.", 3 * H, H), **PROJ},
-    ),
-    (
-        "MultiheadAttention with groups and wide heads",
-        lambda: modules.MultiheadAttention(H, HEADS, kv_channels=8, num_gqa_groups=2),
-        {**split("qkv.", H, query=32, key=16, value=16), **linear("proj.", H, 32)},
-    ),
-    (
-        "MultiheadAttention crossed",
-        lambda: modules.MultiheadAttention(H, HEADS, attention_type="cross"),
-        {**linear("query_layer.", H, H), **split("key_value.", H, key=H, value=H), **PROJ},
-    ),
-    (
-        "MultiheadAttention with normalized heads",
-        lambda: modules.MultiheadAttention(H, HEADS, fuse_qkv_params=True, qk_norm_type="RMSNorm"),
-        {**linear("qkv.", 3 * H, H), "q_norm.weight": (4,), "k_norm.weight": (4,), **PROJ},
-    ),
-    (
-        "TransformerLayer",
-        lambda: modules.TransformerLayer(H, F, HEADS),
-        {
-            **norm("self_attention.layernorm_qkv."),
-            **split("self_attention.layernorm_qkv.", H, query=H, key=H, value=H),
-            **{f"self_attention.{name}": shape for name, shape in PROJ.items()},
-            **{f"layernorm_mlp.{name}": shape for name, shape in MLP.items()},
-        },
-    ),
-    (
-        "TransformerLayer of a decoder",
-        lambda: modules.TransformerLayer(H, F, HEADS, layer_type="decoder", fuse_qkv_params=True),
-        {
-            **norm("self_attention.layernorm_qkv."),
-            **linear("self_attention.layernorm_qkv.", 3 * H, H),
-            **{f"self_attention.{name}": shape for name, shape in PROJ.items()},
-            **norm("inter_attention.layernorm_query."),
-            **linear("inter_attention.layernorm_query.", H, H),
-            **linear("inter_attention.key_value.", 2 * H, H),
-            **{f"inter_attention.{name}": shape for name, shape in PROJ.items()},
-            **{f"layernorm_mlp.{name}": shape for name, shape in MLP.items()},
-        },
-    ),
-    (
-        "TransformerLayer with its norm at the end",
-        lambda: modules.TransformerLayer(H, F, HEADS, output_layernorm=True, fuse_qkv_params=True),
-        {
-            **linear("self_attention.qkv.", 3 * H, H),
-            **{f"self_attention.{name}": shape for name, shape in PROJ.items()},
-            **{f"layernorm_mlp.{name}": shape for name, shape in MLP.items()},
-            "layernorm.weight": (H,),
-            "layernorm.bias": (H,),
-        },
-    ),
+    ("LayerNorm", lambda: modules.LayerNorm(H), {"weight": (H,), "bias": (H,)}),
+    ("RMSNorm", lambda: modules.RMSNorm(H), {"weight": (H,)}),
 ]
 
 
@@ -150,7 +91,7 @@ def test_parameters_of_a_linear_in_parts_are_the_parts_of_one() -> None:
 
 def test_weights_are_drawn_with_transformer_engines_deviation_and_biases_are_zero() -> None:
     torch.manual_seed(0)
-    layer = modules.TransformerLayer(256, 512, 4)
+    layer = Block(256, 512, 4)
     for name, parameter in layer.named_parameters():
         if "norm_weight" in name:
             assert torch.equal(parameter, torch.ones_like(parameter))
@@ -161,17 +102,27 @@ def test_weights_are_drawn_with_transformer_engines_deviation_and_biases_are_zer
 
 
 def test_init_methods_fill_the_weights_that_they_are_for() -> None:
-    layer = modules.TransformerLayer(
-        H, F, HEADS, init_method=lambda w: nn.init.constant_(w, 1.0), output_layer_init_method=lambda w: nn.init.constant_(w, 2.0)
+    def ones(weight: Tensor) -> object:
+        return nn.init.constant_(weight, 1.0)
+
+    def twos(weight: Tensor) -> object:
+        return nn.init.constant_(weight, 2.0)
+
+    layer = nn.ModuleDict(
+        {
+            "layernorm_qkv": modules.LayerNormLinear(H, 3 * H, parameters_split=("query", "key", "value"), init_method=ones),
+            "proj": modules.Linear(H, H, init_method=twos),
+            "layernorm_mlp": modules.LayerNormMLP(H, F, init_method=ones, output_layer_init_method=twos),
+        }
     )
     found = {name: parameter.unique().tolist() for name, parameter in layer.named_parameters() if "norm" not in name.rpartition(".")[2]}
     assert {name for name, values in found.items() if values == [1.0]} == {
-        "self_attention.layernorm_qkv.query_weight",
-        "self_attention.layernorm_qkv.key_weight",
-        "self_attention.layernorm_qkv.value_weight",
+        "layernorm_qkv.query_weight",
+        "layernorm_qkv.key_weight",
+        "layernorm_qkv.value_weight",
         "layernorm_mlp.fc1_weight",
     }
-    assert {name for name, values in found.items() if values == [2.0]} == {"self_attention.proj.weight", "layernorm_mlp.fc2_weight"}
+    assert {name for name, values in found.items() if values == [2.0]} == {"proj.weight", "layernorm_mlp.fc2_weight"}
 
 
 def test_zero_centered_weight_starts_at_zero() -> None:
@@ -179,10 +130,16 @@ def test_zero_centered_weight_starts_at_zero() -> None:
 
 
 def test_dtype_and_device_are_those_asked_for() -> None:
-    layer = modules.TransformerLayer(
-        H, F, HEADS, params_dtype=torch.bfloat16, device="meta", output_layernorm=True, qk_norm_type="LayerNorm"
-    )
-    assert {(p.dtype, p.device.type) for p in layer.parameters()} == {(torch.bfloat16, "meta")}
+    kinds: list[Callable[..., nn.Module]] = [
+        lambda **placed: modules.Linear(H, F, **placed),
+        lambda **placed: modules.LayerNormLinear(H, F, **placed),
+        lambda **placed: modules.LayerNormMLP(H, F, **placed),
+        lambda **placed: modules.LayerNorm(H, **placed),
+        lambda **placed: modules.RMSNorm(H, **placed),
+    ]
+    for make in kinds:
+        module = make(params_dtype=torch.bfloat16, device="meta")
+        assert {(p.dtype, p.device.type) for p in module.parameters()} == {(torch.bfloat16, "meta")}
 
 
 def test_layer_made_on_meta_is_filled_by_reset_parameters() -> None:
@@ -200,15 +157,10 @@ def owners(module: nn.Module) -> list[str]:
 
 
 def test_given_name_is_the_beginning_of_its_layers_names() -> None:
-    layer = modules.TransformerLayer(H, F, HEADS, layer_type="decoder", output_layernorm=False, name="decoder.layers.3")
-    assert owners(layer) == [
-        "decoder.layers.3.self_attention.layernorm_qkv.layer_norm",
-        "decoder.layers.3.self_attention.layernorm_qkv",
-        "decoder.layers.3.self_attention.proj",
-        "decoder.layers.3.inter_attention.layernorm_query.layer_norm",
-        "decoder.layers.3.inter_attention.layernorm_query",
-        "decoder.layers.3.inter_attention.key_value",
-        "decoder.layers.3.inter_attention.proj",
+    assert owners(Block(H, F, HEADS, name="decoder.layers.3")) == [
+        "decoder.layers.3.layernorm_qkv.layer_norm",
+        "decoder.layers.3.layernorm_qkv",
+        "decoder.layers.3.proj",
         "decoder.layers.3.layernorm_mlp.layer_norm",
         "decoder.layers.3.layernorm_mlp.fc1",
         "decoder.layers.3.layernorm_mlp.fc2",
@@ -237,7 +189,7 @@ def test_parts_have_their_modules_class_and_place() -> None:
 
 
 def test_each_parameter_is_one_layers() -> None:
-    model = nn.Sequential(modules.TransformerLayer(H, F, HEADS, layer_type="decoder"), modules.LayerNormMLP(H, F))
+    model = nn.Sequential(Block(H, F, HEADS), modules.LayerNormMLP(H, F), modules.LayerNorm(H))
     counted = [id(p) for module in layers_of(model) for p in own_parameters(module).values() if p is not None]
     assert sorted(counted) == sorted(id(p) for p in model.parameters())
 
@@ -259,7 +211,7 @@ def test_copy_works_with_its_own_parameters(again: Callable[[nn.Module], Any]) -
 def test_deleted_module_is_gone_at_once() -> None:
     gc.disable()
     try:
-        module = modules.TransformerLayer(H, F, HEADS)
+        module = Block(H, F, HEADS)
         module(torch.randn(3, 2, H)).sum().backward()
         gone = weakref.ref(module.layernorm_mlp.fc1_weight)
         del module
@@ -269,10 +221,9 @@ def test_deleted_module_is_gone_at_once() -> None:
 
 
 def test_checkpoint_of_transformer_engine_loads() -> None:
-    layer = modules.TransformerLayer(H, F, HEADS)
+    layer = Block(H, F, HEADS)
     theirs = {name: torch.full(shape, 0.5) for name, shape in shapes(layer).items()}
-    owners_of_scales = ("self_attention.layernorm_qkv", "self_attention.core_attention", "self_attention.proj", "layernorm_mlp")
-    theirs |= {f"{name}._extra_state": torch.zeros(3, dtype=torch.uint8) for name in owners_of_scales}
+    theirs |= {f"{name}._extra_state": torch.zeros(3, dtype=torch.uint8) for name in ("layernorm_qkv", "proj", "layernorm_mlp")}
     layer.load_state_dict(theirs)
     assert all((parameter == 0.5).all() for parameter in layer.parameters())
 
@@ -309,31 +260,6 @@ def test_checkpoint_with_an_unknown_key_is_refused() -> None:
             "LayerNormMLP: activation: got 'swish', expected one of gelu, geglu, qgelu, qgeglu, relu, reglu, srelu, sreglu, silu, swiglu.",
         ),
         (
-            lambda: modules.MultiheadAttention(H, 3),
-            "MultiheadAttention: num_attention_heads: got 3, expected a divisor of hidden_size, which is 16.",
-        ),
-        (
-            lambda: modules.DotProductAttention(4, 4, num_gqa_groups=3),
-            "DotProductAttention: num_gqa_groups: got 3, expected a divisor of num_attention_heads, which is 4.",
-        ),
-        (
-            lambda: modules.DotProductAttention(4, 4, qkv_format="thd"),
-            "DotProductAttention: qkv_format: got 'thd', expected one of sbhd, bshd. Pad the sequences and use a padding mask.",
-        ),
-        (
-            lambda: modules.TransformerLayer(H, F, HEADS, self_attn_mask_type="casual"),
-            "TransformerLayer: attn_mask_type: got 'casual', expected one of no_mask, padding, causal, padding_causal, "
-            "causal_bottom_right, padding_causal_bottom_right, arbitrary. Did you mean 'causal'?",
-        ),
-        (
-            lambda: modules.TransformerLayer(H, F, HEADS, parallel_attention_mlp=True, layer_type="decoder"),
-            "TransformerLayer: parallel_attention_mlp: got True, expected False with layer_type='decoder'.",
-        ),
-        (
-            lambda: modules.TransformerLayer(H, F, HEADS, hidden_dropout=1.0),
-            "TransformerLayer: hidden_dropout: got 1.0, expected a probability, 0 <= hidden_dropout < 1.",
-        ),
-        (
             lambda: modules.Linear(H, F, parameters_split={"a": 40, "b": 9}),
             "Linear: parameters_split: got parts of 40, 9 rows, expected a total of out_features, which is 48.",
         ),
@@ -350,10 +276,9 @@ def test_wrong_argument_is_refused_in_one_sentence(make: Callable[[], object], m
 
 
 def test_arguments_of_tensor_parallelism_that_ask_for_none_are_taken() -> None:
-    layer = modules.TransformerLayer(
+    module = modules.LayerNormMLP(
         H,
         F,
-        HEADS,
         set_parallel_mode=True,
         sequence_parallel=True,
         tp_size=1,
@@ -364,4 +289,4 @@ def test_arguments_of_tensor_parallelism_that_ask_for_none_are_taken() -> None:
         micro_batch_size=2,
         ub_overlap_ag=True,
     )
-    assert shapes(layer) == shapes(modules.TransformerLayer(H, F, HEADS))
+    assert shapes(module) == MLP

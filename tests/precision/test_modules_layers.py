@@ -20,9 +20,10 @@ from numscope.precision.gemm.recipes import CurrentScaling, DelayedScaling
 from numscope.precision.gemm.state import state_of
 from numscope.precision.gemm.states import states
 from numscope.records.observation import Observation
+from tests.precision.block import Block
 
 H, FFN, HEADS = 16, 24, 4
-GEMMS = ["self_attention.layernorm_qkv", "self_attention.proj", "layernorm_mlp.fc1", "layernorm_mlp.fc2"]
+GEMMS = ["layernorm_qkv", "proj", "layernorm_mlp.fc1", "layernorm_mlp.fc2"]
 
 
 @pytest.fixture(autouse=True)
@@ -31,9 +32,9 @@ def logs_go_elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
-def layer() -> Iterator[modules.TransformerLayer]:
+def layer() -> Iterator[Block]:
     torch.manual_seed(0)
-    yield modules.TransformerLayer(H, FFN, HEADS, hidden_dropout=0, attention_dropout=0, name="decoder.layers.2", fuse_qkv_params=True)
+    yield Block(H, FFN, HEADS, name="decoder.layers.2", fused=True)
 
 
 @pytest.fixture
@@ -77,20 +78,20 @@ def test_statistics_of_fc1_are_those_of_its_gemm(x: Tensor) -> None:
         assert observed["min"] == pytest.approx(values.min().item(), rel=1e-4), tensor
 
 
-def test_all_layers_of_a_selection_are_the_gemms_by_their_names(layer: modules.TransformerLayer, x: Tensor) -> None:
+def test_all_layers_of_a_selection_are_the_gemms_by_their_names(layer: Block, x: Tensor) -> None:
     with watched(layer, ["activation", "weight"], layer_types=["qkv", "proj", "fc1", "fc2"], layer_numbers=[2]) as scope:
         layer(x).sum().backward()
         torch.optim.SGD(layer.parameters(), lr=0.1).step()
         found = by_site(scope.inspector.last)
     expected = {(f"decoder.layers.2.{name}", tensor) for name in GEMMS for tensor in ("activation", "weight")}
-    assert found.keys() == expected | {("decoder.layers.2.self_attention.layernorm_qkv.layer_norm", t) for t in ("activation", "weight")}
+    assert found.keys() == expected | {("decoder.layers.2.layernorm_qkv.layer_norm", t) for t in ("activation", "weight")}
 
 
 def test_weights_of_a_projection_in_three_parts_are_seen_as_three(x: Tensor) -> None:
-    attention = modules.MultiheadAttention(H, HEADS, name="attention")
-    with watched(attention, ["weight", "wgrad"], layer_name_regex_pattern="qkv") as scope:
-        attention(x).square().sum().backward()
-        torch.optim.SGD(attention.parameters(), lr=0.1).step()
+    projection = modules.Linear(H, 3 * H, parameters_split=("query", "key", "value"), name="attention.qkv")
+    with watched(projection, ["weight", "wgrad"], layer_name_regex_pattern="qkv") as scope:
+        projection(x).square().sum().backward()
+        torch.optim.SGD(projection.parameters(), lr=0.1).step()
         found = by_site(scope.inspector.last)
     parts = [f"{tensor}[{part}_weight]" for tensor in ("weight", "wgrad") for part in ("query", "key", "value")]
     assert found.keys() == {("attention.qkv", part) for part in parts}
@@ -99,7 +100,7 @@ def test_weights_of_a_projection_in_three_parts_are_seen_as_three(x: Tensor) -> 
 def test_watching_changes_nothing(x: Tensor) -> None:
     def gradients(watch: bool) -> list[Tensor]:
         torch.manual_seed(0)
-        layer = modules.TransformerLayer(H, FFN, HEADS)
+        layer = Block(H, FFN, HEADS, dropout=0.1)
         optimizer = torch.optim.AdamW(layer.parameters())
         scope = (
             watched(layer, ["activation", "output", "gradient", "dgrad", "weight", "wgrad"], layer_name_regex_pattern=".*")
@@ -118,7 +119,7 @@ def test_watching_changes_nothing(x: Tensor) -> None:
     assert all(map(torch.equal, gradients(True), gradients(False)))
 
 
-def test_bad_weight_of_a_part_is_found_with_detection_on(layer: modules.TransformerLayer, x: Tensor) -> None:
+def test_bad_weight_of_a_part_is_found_with_detection_on(layer: Block, x: Tensor) -> None:
     with torch.no_grad():
         layer.layernorm_mlp.fc2_weight[0, 0] = float("inf")
     with numscope.watch(layer), pytest.raises(numscope.NonFiniteError) as caught:
@@ -183,13 +184,13 @@ def test_outside_autocast_the_modules_are_bitwise_plain(x: Tensor) -> None:
         assert torch.equal(mlp(x), other(x))
 
 
-def test_every_gemm_layer_has_a_state_and_nothing_else(layer: modules.TransformerLayer) -> None:
-    parts = [layer.self_attention.layernorm_qkv.gemm, layer.self_attention.proj, layer.layernorm_mlp.fc1, layer.layernorm_mlp.fc2]
+def test_every_gemm_layer_has_a_state_and_nothing_else(layer: Block) -> None:
+    parts = [layer.layernorm_qkv.gemm, layer.proj, layer.layernorm_mlp.fc1, layer.layernorm_mlp.fc2]
     assert list(states(layer)) == parts
     assert [state.name for state in states(layer).values()] == [f"decoder.layers.2.{name}" for name in GEMMS]
 
 
-def test_converted_layer_runs_its_recipe_and_reverted_it_is_plain(layer: modules.TransformerLayer, x: Tensor) -> None:
+def test_converted_layer_runs_its_recipe_and_reverted_it_is_plain(layer: Block, x: Tensor) -> None:
     before = layer(x)
     state_dict = list(layer.state_dict())
     kinds = [type(module) for module in layer.modules()]
@@ -249,7 +250,7 @@ def test_delayed_scales_of_the_parts_follow_their_optimizer(x: Tensor) -> None:
     assert {operand: history.scale.item() for (operand, _), history in state.histories.items()} == held
 
 
-def test_recomputed_fp8_layer_has_bitwise_the_same_gradients(layer: modules.TransformerLayer, x: Tensor) -> None:
+def test_recomputed_fp8_layer_has_bitwise_the_same_gradients(layer: Block, x: Tensor) -> None:
     def gradients(run: Callable[[], Tensor]) -> list[Tensor]:
         layer.zero_grad()
         with autocast(recipe="mxfp8"):
@@ -264,7 +265,7 @@ def test_recomputed_fp8_layer_has_bitwise_the_same_gradients(layer: modules.Tran
 def test_compiled_layer_is_one_graph_with_the_eager_results(recipe: str | None, x: Tensor) -> None:
     torch._dynamo.reset()
     torch.manual_seed(0)
-    layer = modules.TransformerLayer(H, FFN, HEADS, hidden_dropout=0, attention_dropout=0)
+    layer = Block(H, FFN, HEADS)
     if recipe is not None:
         convert(layer, recipe)
     compiled = torch.compile(layer, fullgraph=True, backend="aot_eager")
@@ -298,7 +299,7 @@ def test_own_gradients_of_gemms_are_seen_in_a_compiled_layer(x: Tensor) -> None:
             assert compiled[site].values[name] == pytest.approx(value, rel=1e-4), (site, name)
 
 
-def test_switch_of_a_configuration_acts_on_the_gemm_that_its_name_selects(layer: modules.TransformerLayer, x: Tensor) -> None:
+def test_switch_of_a_configuration_acts_on_the_gemm_that_its_name_selects(layer: Block, x: Tensor) -> None:
     switch = {"disable_fp8_gemm": {"enabled": True, "gemms": ["fprop"]}}
     config = {"one": {"enabled": True, "layers": {"layer_name_regex_pattern": r".*\.fc1"}, "transformer_engine": switch}}
     with numscope.watch(layer, config=config, on_nonfinite=None), autocast(recipe="delayed"):

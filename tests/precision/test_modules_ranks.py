@@ -8,9 +8,9 @@ import pytest
 import torch
 from torch import nn
 
-from numscope.precision import modules
 from numscope.precision.gemm.autocasting import autocast
 from numscope.probe.layer_names import layers_of, own_parameters
+from tests.precision.block import Block
 
 pytestmark = pytest.mark.usefixtures("one_rank")
 
@@ -35,10 +35,10 @@ def test_sharded_layer_trains_bitwise_as_the_bare_one(recipe: str | None, apart:
     from torch.distributed.fsdp import fully_shard
 
     torch.manual_seed(0)
-    bare = modules.TransformerLayer(16, 32, 4, hidden_dropout=0, attention_dropout=0)
+    bare = Block(16, 32, 4)
     sharded = copy.deepcopy(bare)
     mesh = init_device_mesh("cpu", (1,))
-    for block in (sharded.self_attention, sharded.layernorm_mlp) if apart else ():
+    for block in (sharded.layernorm_qkv, sharded.proj, sharded.layernorm_mlp) if apart else ():
         fully_shard(block, mesh=mesh)
     fully_shard(sharded, mesh=mesh)
     assert all(map(torch.equal, trained(sharded, recipe), trained(bare, recipe)))
@@ -50,6 +50,6 @@ def test_sharded_layer_trains_bitwise_as_the_bare_one(recipe: str | None, apart:
 @pytest.mark.parametrize("recipe", [None, "current"])
 def test_ddp_trains_bitwise_as_the_bare_layer(recipe: str | None) -> None:
     torch.manual_seed(0)
-    bare = modules.TransformerLayer(16, 32, 4, hidden_dropout=0, attention_dropout=0)
+    bare = Block(16, 32, 4)
     wrapped = nn.parallel.DistributedDataParallel(copy.deepcopy(bare))
     assert all(map(torch.equal, trained(wrapped, recipe), trained(bare, recipe)))

@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
 from numscope.precision import modules
+from tests.precision.block import Block
 
 H, F, HEADS, SEQUENCE, BATCH = 16, 24, 4, 5, 3
 EPS = 1e-5
@@ -63,73 +64,6 @@ def plain_mlp(x: Tensor, w: Weights, prefix: str = "", activation: str = "gelu",
     return plain_linear(inner, w, f"{prefix}fc2_")
 
 
-def plain_attention(q: Tensor, k: Tensor, v: Tensor, causal: bool) -> Tensor:
-    """Head by head; ``(sequence, batch, heads, channels)`` to ``(sequence, batch, heads · channels)``."""
-    heads = q.shape[2]
-    found = []
-    for head in range(heads):
-        group = head // (heads // k.shape[2])
-        scores = torch.einsum("ibc,jbc->bij", q[:, :, head], k[:, :, group]) / math.sqrt(q.shape[-1])
-        if causal:
-            hidden = torch.ones(scores.shape[1:], dtype=torch.bool).triu(1)
-            scores = scores.masked_fill(hidden, -math.inf)
-        weights = scores.exp() / scores.exp().sum(-1, keepdim=True)
-        found.append(torch.einsum("bij,jbc->ibc", weights, v[:, :, group]))
-    return torch.cat(found, -1)
-
-
-def by_heads(x: Tensor, size: int) -> Tensor:
-    return x.reshape(*x.shape[:-1], -1, size)
-
-
-def plain_self_attention(x: Tensor, w: Weights, prefix: str, *, fused: str = "", causal: bool = True, size: int = 4) -> Tensor:
-    """After the norm. ``fused``: how the rows of one weight are arranged, ``interleaved`` or ``concatenated``; else three weights."""
-    first = f"{prefix}layernorm_qkv." if any(name.startswith(f"{prefix}layernorm_qkv.") for name in w) else f"{prefix}qkv."
-    if not fused:
-        q, k, v = (plain_linear(x, w, f"{first}{which}_") for which in ("query", "key", "value"))
-    else:
-        mixed = plain_linear(x, w, first)
-        columns = mixed.shape[-1] // size
-        groups = (columns - w[f"{prefix}proj.weight"].shape[1] // size) // 2
-        each = columns // groups - 2
-        if fused == "concatenated":
-            q, k, v = mixed.split([each * groups * size, groups * size, groups * size], -1)
-        else:
-            heads = mixed.split(size, -1)
-            q = torch.cat([h for i, h in enumerate(heads) if i % (each + 2) < each], -1)
-            k = torch.cat([h for i, h in enumerate(heads) if i % (each + 2) == each], -1)
-            v = torch.cat([h for i, h in enumerate(heads) if i % (each + 2) == each + 1], -1)
-    return plain_linear(plain_attention(by_heads(q, size), by_heads(k, size), by_heads(v, size), causal), w, f"{prefix}proj.")
-
-
-def plain_cross_attention(x: Tensor, encoded: Tensor, w: Weights, prefix: str) -> Tensor:
-    q = plain_linear(x, w, f"{prefix}layernorm_query.query_")
-    k, v = (plain_linear(encoded, w, f"{prefix}key_value.{which}_") for which in ("key", "value"))
-    return plain_linear(plain_attention(by_heads(q, 4), by_heads(k, 4), by_heads(v, 4), False), w, f"{prefix}proj.")
-
-
-def plain_layer(x: Tensor, w: Weights, encoded: Tensor | None = None, **config: Any) -> Tensor:
-    """A TransformerLayer without dropout."""
-    zero = config.get("zero_centered_gamma", False)
-    post = config.get("apply_residual_connection_post_layernorm", False)
-    fused = ("interleaved" if config.get("qkv_weight_interleaved", True) else "concatenated") if config.get("fuse_qkv_params") else ""
-    size = config.get("kv_channels", H // HEADS)
-    causal = config.get("self_attn_mask_type", "causal") == "causal"
-    last = config.get("output_layernorm", False)
-    normed = x if last else plain_norm(x, w, "self_attention.layernorm_qkv.layer_norm_", zero)
-    attended = plain_self_attention(normed, w, "self_attention.", fused=fused, causal=causal, size=size)
-    activation = config.get("activation", "gelu")
-    if config.get("parallel_attention_mlp", False):
-        return x + attended + plain_mlp(x, w, "layernorm_mlp.", activation, zero)
-    x = (normed if post and not last else x) + attended
-    if encoded is not None:
-        normed = plain_norm(x, w, "inter_attention.layernorm_query.layer_norm_", zero)
-        x = (normed if post else x) + plain_cross_attention(normed, encoded, w, "inter_attention.")
-    before = plain_norm(x, w, "layernorm_mlp.layer_norm_", zero) if post else x
-    x = before + plain_mlp(x, w, "layernorm_mlp.", activation, zero)
-    return plain_norm(x, w, "layernorm.", zero) if last else x
-
-
 # ---- comparing
 
 
@@ -147,9 +81,9 @@ def inputs(dtype: torch.dtype, *shapes: tuple[int, ...]) -> list[Tensor]:
     return [torch.randn(shape, generator=generator, dtype=torch.float64).to(dtype).requires_grad_() for shape in shapes]
 
 
-def assert_alike(module: nn.Module, plain: Callable[..., Tensor], given: list[Tensor], keywords: tuple[str, ...] = ()) -> None:
+def assert_alike(module: nn.Module, plain: Callable[..., Tensor], given: list[Tensor]) -> None:
     """Output, the gradients of inputs and of every parameter."""
-    out = module(*given[: len(given) - len(keywords)], **dict(zip(keywords, given[len(given) - len(keywords) :], strict=True)))
+    out = module(*given)
     weights = {name: parameter.detach().clone().requires_grad_() for name, parameter in module.named_parameters()}
     copies = [t.detach().clone().requires_grad_() for t in given]
     expected = plain(*copies[:1], weights, *copies[1:])
@@ -193,49 +127,38 @@ def test_layernorm_mlp_is_the_plain_one(dtype: torch.dtype, activation: str) -> 
     assert_alike(module, lambda x, w: plain_mlp(x, w, activation=activation), inputs(dtype, (SEQUENCE, BATCH, H)))
 
 
-LAYERS: dict[str, dict[str, Any]] = {
-    "default": {},
-    "unmasked": {"self_attn_mask_type": "no_mask"},
-    "fused": {"fuse_qkv_params": True},
-    "fused, concatenated": {"fuse_qkv_params": True, "qkv_weight_interleaved": False},
-    "grouped": {"num_gqa_groups": 2},
-    "grouped, fused": {"num_gqa_groups": 2, "fuse_qkv_params": True},
-    "grouped, fused, concatenated": {"num_gqa_groups": 1, "fuse_qkv_params": True, "qkv_weight_interleaved": False},
-    "llama": {"normalization": "RMSNorm", "activation": "swiglu", "bias": False, "num_gqa_groups": 2},
-    "wide heads": {"kv_channels": 6},
-    "zero-centered": {"zero_centered_gamma": True},
-    "residuals after norms": {"apply_residual_connection_post_layernorm": True},
-    "norm at the end": {"output_layernorm": True},
-    "norm at the end, zero-centered RMSNorm": {"output_layernorm": True, "normalization": "RMSNorm", "zero_centered_gamma": True},
-    "residuals after norms, norm at the end": {"apply_residual_connection_post_layernorm": True, "output_layernorm": True},
-    "parallel": {"parallel_attention_mlp": True},
-}
+@DTYPES
+@pytest.mark.parametrize(
+    "config",
+    [{"normalization": "RMSNorm", "activation": "swiglu", "bias": False}, {"zero_centered_gamma": True}],
+    ids=["llama", "zero-centered"],
+)
+def test_layernorm_mlp_with_other_norms_is_the_plain_one(dtype: torch.dtype, config: dict[str, Any]) -> None:
+    module = drawn(modules.LayerNormMLP(H, F, **config), dtype)
+    activation, zero_centered = config.get("activation", "gelu"), config.get("zero_centered_gamma", False)
+    plain = lambda x, w: plain_mlp(x, w, activation=activation, zero_centered=zero_centered)  # noqa: E731
+    assert_alike(module, plain, inputs(dtype, (SEQUENCE, BATCH, H)))
 
 
 @DTYPES
-@pytest.mark.parametrize("config", LAYERS.values(), ids=LAYERS)
-def test_transformer_layer_is_the_plain_one(dtype: torch.dtype, config: dict[str, Any]) -> None:
-    module = drawn(modules.TransformerLayer(H, F, HEADS, hidden_dropout=0, attention_dropout=0, **config), dtype)
-    assert_alike(module, lambda x, w: plain_layer(x, w, **config), inputs(dtype, (SEQUENCE, BATCH, H)))
+@pytest.mark.parametrize("bias", [True, False])
+def test_projection_in_parts_is_the_plain_ones_side_by_side(dtype: torch.dtype, bias: bool) -> None:
+    rows = {"query": H, "key": 8, "value": 8}
+    module = drawn(modules.LayerNormLinear(H, sum(rows.values()), bias=bias, parameters_split=rows), dtype)
+
+    def plain(x: Tensor, w: Weights) -> Tensor:
+        normed = plain_norm(x, w, "layer_norm_")
+        return torch.cat([plain_linear(normed, w, f"{part}_") for part in rows], -1)
+
+    assert_alike(module, plain, inputs(dtype, (SEQUENCE, BATCH, H)))
 
 
 @DTYPES
-@pytest.mark.parametrize("post", [False, True])
-def test_decoder_layer_is_the_plain_one(dtype: torch.dtype, post: bool) -> None:
-    config = {"apply_residual_connection_post_layernorm": post}
-    module = drawn(modules.TransformerLayer(H, F, HEADS, hidden_dropout=0, attention_dropout=0, layer_type="decoder", **config), dtype)
-    given = inputs(dtype, (SEQUENCE, BATCH, H), (7, BATCH, H))
-    assert_alike(module, lambda x, w, encoded: plain_layer(x, w, encoded, **config), given, ("encoder_output",))
-
-
-def test_transformer_layer_in_the_other_layout_is_the_same() -> None:
-    config: dict[str, Any] = {"hidden_dropout": 0, "attention_dropout": 0, "layer_type": "decoder", "fuse_qkv_params": True}
-    one = drawn(modules.TransformerLayer(H, F, HEADS, **config), torch.float64)
-    other = modules.TransformerLayer(H, F, HEADS, attn_input_format="bshd", **config).double()
-    other.load_state_dict(one.state_dict())
-    x, encoded = inputs(torch.float64, (SEQUENCE, BATCH, H), (7, BATCH, H))
-    swapped = other(x.transpose(0, 1), encoder_output=encoded.transpose(0, 1))
-    torch.testing.assert_close(swapped.transpose(0, 1), one(x, encoder_output=encoded), rtol=1e-12, atol=1e-12)
+@pytest.mark.parametrize("kind", [modules.LayerNorm, modules.RMSNorm])
+@pytest.mark.parametrize("zero_centered", [False, True])
+def test_norm_is_the_plain_one(dtype: torch.dtype, kind: type[nn.Module], zero_centered: bool) -> None:
+    module = drawn(kind(H, EPS, zero_centered_gamma=zero_centered), dtype)
+    assert_alike(module, lambda x, w: plain_norm(x, w, "", zero_centered), inputs(dtype, (SEQUENCE, BATCH, H)))
 
 
 # ---- what else they give
@@ -256,9 +179,9 @@ def test_bias_and_norm_output_are_handed_back_in_transformer_engines_order() -> 
     assert (out.shape, normed.shape) == ((2, F), (2, H))
     out, nothing = modules.LayerNormLinear(H, F, bias=False, return_bias=True)(x)
     assert nothing is None
-    attention = modules.MultiheadAttention(H, HEADS, input_layernorm=True, return_bias=True, return_layernorm_output=True)
-    out, bias, normed = attention(torch.randn(3, 2, H))
-    assert bias is attention.proj.bias and normed.shape == out.shape == (3, 2, H)
+    projection = modules.LayerNormLinear(H, F, return_bias=True, return_layernorm_output=True)
+    out, bias, normed = projection(torch.randn(3, 2, H))
+    assert bias is projection.bias and (out.shape, normed.shape) == ((3, 2, F), (3, 2, H))
 
 
 def test_zero_centered_weight_below_bfloat16s_step_at_one_is_not_lost() -> None:
@@ -270,11 +193,19 @@ def test_zero_centered_weight_below_bfloat16s_step_at_one_is_not_lost() -> None:
         assert not torch.equal(module.layer_norm(x), before)
 
 
-def test_under_autocast_outputs_and_residuals_are_in_its_dtype() -> None:
-    layer = modules.TransformerLayer(H, F, HEADS, layer_type="decoder", output_layernorm=True)
+def test_under_autocast_outputs_of_gemms_and_norms_are_in_its_dtype() -> None:
+    linear, norm = modules.Linear(H, H), modules.LayerNorm(H)
+    fused = (modules.LayerNormLinear(H, H, return_layernorm_output=True), modules.LayerNormMLP(H, F, return_layernorm_output=True))
+    layer = nn.ModuleList([linear, *fused, norm])
     x = torch.randn(SEQUENCE, BATCH, H)
     with torch.autocast("cpu", torch.bfloat16):
-        out = layer(x, encoder_output=x)
+        out = linear(x)
+        assert out.dtype == torch.bfloat16
+        for module in fused:
+            assert [t.dtype for t in module(x)] == [torch.bfloat16, torch.bfloat16]
+            out, normed = module(out)
+            out = normed + out
+        out = norm(out)
         assert modules.Linear(H, F, return_bias=True)(x)[1].dtype == torch.bfloat16
     assert out.dtype == torch.bfloat16
     out.float().sum().backward()
@@ -282,42 +213,12 @@ def test_under_autocast_outputs_and_residuals_are_in_its_dtype() -> None:
     assert all(p.grad is not None for p in layer.parameters())
 
 
-# ---- dropout
-
-
-def test_dropout_is_determined_by_the_seed_and_off_in_evaluation() -> None:
-    layer = modules.TransformerLayer(H, F, HEADS, hidden_dropout=0.3, attention_dropout=0.3, drop_path_rate=0.2)
-    x = torch.randn(SEQUENCE, BATCH, H)
-
-    def run(seed: int) -> Tensor:
-        torch.manual_seed(seed)
-        return layer(x)
-
-    assert torch.equal(run(0), run(0))
-    assert not torch.equal(run(0), run(1))
-    layer.eval()
-    assert torch.equal(run(0), run(1))
-
-
-def test_dropped_path_is_a_samples_whole_branch_and_kept_ones_are_scaled() -> None:
-    layer = modules.TransformerLayer(H, F, HEADS, hidden_dropout=0, attention_dropout=0, drop_path_rate=0.75, parallel_attention_mlp=True)
-    layer = drawn(layer, torch.float64)
-    (x,) = inputs(torch.float64, (SEQUENCE, 64, H))
-    torch.manual_seed(0)
-    branch = layer(x) - x
-    whole = layer.eval()(x) - x
-    kept = branch.ne(0).any(-1).any(0)
-    assert 0 < int(kept.sum()) < 64
-    torch.testing.assert_close(branch[:, kept], whole[:, kept] * 4, rtol=1e-12, atol=1e-12)
-    assert not branch[:, ~kept].any()
-
-
-# ---- checkpointing, compiling
+# ---- checkpointing
 
 
 @pytest.mark.parametrize("dropout", [0.0, 0.2])
 def test_checkpointed_layer_has_bitwise_the_same_gradients(dropout: float) -> None:
-    layer = modules.TransformerLayer(H, F, HEADS, hidden_dropout=dropout, attention_dropout=dropout)
+    layer = Block(H, F, HEADS, dropout=dropout)
     x = torch.randn(SEQUENCE, BATCH, H)
 
     def gradients(run: Callable[[], Tensor]) -> list[Tensor]:
@@ -328,28 +229,4 @@ def test_checkpointed_layer_has_bitwise_the_same_gradients(dropout: float) -> No
 
     bare = gradients(lambda: layer(x))
     assert len(bare) == len(list(layer.parameters()))
-    for run in (
-        lambda: checkpoint(layer, x, use_reentrant=False),
-        lambda: layer(x, checkpoint_core_attention=True),
-    ):
-        assert all(map(torch.equal, gradients(run), bare))
-
-
-def test_layer_compiles_in_one_graph() -> None:
-    torch._dynamo.reset()
-    layer = drawn(modules.TransformerLayer(H, F, HEADS, hidden_dropout=0, attention_dropout=0, num_gqa_groups=2), torch.float32)
-    x = torch.randn(SEQUENCE, BATCH, H)
-    padding = torch.zeros(BATCH, 1, 1, SEQUENCE, dtype=torch.bool)
-    padding[:, :, :, -1] = True
-    compiled = torch.compile(layer, fullgraph=True, backend="aot_eager")
-    for call in ({}, {"attention_mask": padding, "self_attn_mask_type": "padding_causal"}):
-        layer.zero_grad()
-        expected = layer(x, **call)
-        expected.sum().backward()
-        wanted = [p.grad.clone() for p in layer.parameters()]
-        layer.zero_grad()
-        found = compiled(x, **call)
-        found.sum().backward()
-        torch.testing.assert_close(found, expected, rtol=1e-5, atol=1e-5)
-        for p, gradient in zip(layer.parameters(), wanted, strict=True):
-            torch.testing.assert_close(p.grad, gradient, rtol=1e-4, atol=1e-4)
+    assert all(map(torch.equal, gradients(lambda: checkpoint(layer, x, use_reentrant=False)), bare))

@@ -12,6 +12,7 @@ from torch import Tensor, nn
 
 from numscope.precision import modules
 from numscope.precision.gemm.autocasting import autocast
+from tests.precision.block import Block
 
 WIDTH, HEADS, SEQUENCE, BATCH = 32, 4, 32, 16
 
@@ -32,11 +33,7 @@ class Writer(nn.Module):
         super().__init__()
         self.characters = nn.Embedding(64, WIDTH)
         self.positions = nn.Embedding(SEQUENCE, WIDTH)
-        options = {"hidden_dropout": 0.0, "attention_dropout": 0.0, "attn_input_format": "bshd", **config}
-        self.layers = nn.ModuleList(
-            modules.TransformerLayer(WIDTH, 4 * WIDTH, HEADS, name=f"layers.{i}", **options)  # type: ignore[arg-type]
-            for i in range(2)
-        )
+        self.layers = nn.ModuleList(Block(WIDTH, 4 * WIDTH, HEADS, name=f"layers.{i}", **config) for i in range(2))
         self.head = modules.LayerNormLinear(WIDTH, 64, name="head")
 
     def forward(self, characters: Tensor) -> Tensor:
@@ -80,7 +77,7 @@ def entropy_of_characters() -> float:
     return -(shares * shares.log()).sum().item()
 
 
-LLAMA = {"normalization": "RMSNorm", "activation": "swiglu", "bias": False, "num_gqa_groups": 2}
+LLAMA = {"normalization": "RMSNorm", "activation": "swiglu", "bias": False, "groups": 2}
 CONFIGS = pytest.mark.parametrize("config", [{}, LLAMA], ids=["gpt", "llama"])
 
 

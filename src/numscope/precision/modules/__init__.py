@@ -1,20 +1,8 @@
 """Modules with Transformer Engine's arguments, parameters and layer names, in plain PyTorch: they run anywhere and show every GEMM."""
 
-from numscope.precision.modules.attention import DotProductAttention
 from numscope.precision.modules.layernorm_linear import LayerNormLinear
 from numscope.precision.modules.layernorm_mlp import LayerNormMLP
 from numscope.precision.modules.linear import Linear
-from numscope.precision.modules.multihead import MultiheadAttention
 from numscope.precision.modules.norm import LayerNorm, RMSNorm
-from numscope.precision.modules.transformer_layer import TransformerLayer
 
-__all__ = [
-    "DotProductAttention",
-    "LayerNorm",
-    "LayerNormLinear",
-    "LayerNormMLP",
-    "Linear",
-    "MultiheadAttention",
-    "RMSNorm",
-    "TransformerLayer",
-]
+__all__ = ["LayerNorm", "LayerNormLinear", "LayerNormMLP", "Linear", "RMSNorm"]

@@ -19,22 +19,17 @@ INIT_STD = 0.023  # of weights without an init_method, as in Transformer Engine
 # Arguments of Transformer Engine that choose how the same numbers are computed or communicated. Without tensor parallelism they change
 # nothing there either, so they are accepted and ignored.
 _WITHOUT_EFFECT = frozenset(
-    "cp_comm_type micro_batch_size parallel_mode return_layernorm_output_gathered seq_length sequence_parallel set_parallel_mode "
+    "micro_batch_size parallel_mode return_layernorm_output_gathered seq_length sequence_parallel set_parallel_mode "
     "ub_bulk_dgrad ub_bulk_wgrad ub_name ub_overlap_ag ub_overlap_rs ub_overlap_rs_dgrad".split()
 )
 # Arguments that are not supported: the only value that is accepted, and what to do instead.
 _UNSUPPORTED: Mapping[str, tuple[object, str]] = {
-    "cp_global_ranks": (None, "Context parallelism is not part of these modules."),
-    "cp_group": (None, "Context parallelism is not part of these modules."),
-    "cp_stream": (None, "Context parallelism is not part of these modules."),
     "delay_wgrad_compute": (False, "The weight's gradient is computed in backward."),
     "fuse_wgrad_accumulation": (False, "Gradients are accumulated in .grad."),
     "get_rng_state_tracker": (None, "Seed torch's own generator; without tensor parallelism no tracker is needed."),
-    "return_max_logit": (False, "Watch the layer's tensors by configuration instead."),
     "symmetric_ar_type": (None, "Nothing is reduced without tensor parallelism."),
     "tp_group": (None, "Split the module with torch.distributed.tensor.parallel, or use the framework's own layers with convert()."),
     "tp_size": (1, "Split the module with torch.distributed.tensor.parallel, or use the framework's own layers with convert()."),
-    "ub_tp_comm_overlap": (False, "Nothing is communicated without tensor parallelism."),
 }
 
 
@@ -53,18 +48,6 @@ def check_others(cls: type[nn.Module], given: Mapping[str, object]) -> None:
 
 def _known(cls: type[nn.Module]) -> list[str]:
     return sorted({*inspect.signature(cls).parameters, *_WITHOUT_EFFECT, *_UNSUPPORTED} - {"others"})
-
-
-def check_divides(where: str, name: str, value: int, whole_name: str, whole: int) -> None:
-    """Raise UsageError unless ``whole`` is a multiple of ``value``."""
-    if value < 1 or whole % value:
-        raise UsageError(f"{where}: {name}: got {value}, expected a divisor of {whole_name}, which is {whole}.")
-
-
-def check_rate(where: str, name: str, value: float) -> None:
-    """Raise UsageError unless the value is a probability below 1."""
-    if not 0 <= value < 1:
-        raise UsageError(f"{where}: {name}: got {value!r}, expected a probability, 0 <= {name} < 1.")
 
 
 def device_for(device: torch.device | str | None) -> torch.device:

@@ -161,23 +161,8 @@ class RMSNorm(_Norm):
     normalization = "RMSNorm"
 
 
-class L2Normalization(nn.Module):
-    """Scales the last dimension to unit length; no parameters."""
-
-    def __init__(self, eps: float) -> None:
-        super().__init__()
-        self.eps = eps
-
-    def forward(self, x: Tensor) -> Tensor:
-        wide = x.to(torch.promote_types(x.dtype, torch.float32))
-        return (wide * torch.rsqrt(wide.square().sum(-1, keepdim=True) + self.eps)).to(x.dtype)
-
-
 def reset_norm(weight: nn.Parameter, bias: nn.Parameter | None, zero_centered_gamma: bool) -> None:
     """Set the weight to 1 (0 if it is zero-centered) and the bias to 0."""
     fill(weight, nn.init.zeros_ if zero_centered_gamma else nn.init.ones_)
     if bias is not None:
         fill(bias, nn.init.zeros_)
-
-
-NORMS: dict[str, type[_Norm]] = {"LayerNorm": LayerNorm, "RMSNorm": RMSNorm}

@@ -56,8 +56,7 @@ class NamedModule(nn.Module):
         return self.name and f"{self.name}.{child}"
 
     def _load_from_state_dict(self, state_dict: dict[str, Any], prefix: str, *args: Any) -> None:
-        for key in (f"{prefix}_extra_state", f"{prefix}fused_attention._extra_state"):
-            state_dict.pop(key, None)
+        state_dict.pop(f"{prefix}_extra_state", None)
         super()._load_from_state_dict(state_dict, prefix, *args)
 
 
