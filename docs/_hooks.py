@@ -11,10 +11,13 @@ from mkdocs.structure.files import File, Files
 from numscope.lazy import homes_of
 
 ROOT = Path(__file__).resolve().parent.parent
-BROUGHT = ("CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md", "benchmarks/results/*.md", "examples/*.*")
+BROUGHT = (
+    *("CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md", "benchmarks/results/*.md", "examples/*.*"),
+    *("benchmarks/first_contact/README.md", "benchmarks/first_contact/*/SET.md", "benchmarks/first_contact/scripts/first.md"),
+)
 _NAMES = re.compile(r"<!-- public names: ([\w.]+) -->")
 _MODULES = re.compile(r"<!-- modules: ([\w.]+) -->")
-_OUTSIDE = re.compile(r"(\]\((?:\.\./)*)\.\./(README\.md|benchmarks/results|[A-Z]+\.md|examples/)")
+_OUTSIDE = re.compile(r"(\]\((?:\.\./)*)\.\./(README\.md|benchmarks/results|benchmarks/first_contact|[A-Z]+\.md|examples/)")
 
 
 def on_files(files: Files, *, config: Any) -> Files:
