@@ -137,7 +137,9 @@ def _reduction(case: Case) -> Verdict | None:
     if case.op in ("mean", "mse_loss", "l1_loss", "smooth_l1_loss", "huber_loss") and x.numel == 0:
         return Reason.DIVISION_BY_ZERO, "The mean of no elements is 0/0.", "Skip empty batches, or divide by max(count, 1)."
     largest = max([x.abs_max, *(n.abs_max or 0.0 for n in case.tensors)])  # a loss has a target too
-    return overflow(case, f"The {case.op} of {x.numel} elements of magnitude up to {number(largest)}")
+    by_dim = case.op in ("sum", "mean", "nansum", "norm", "linalg_vector_norm", "prod") and case.output is not None
+    num = x.numel // max(case.output.numel, 1) if by_dim and case.output is not None else x.numel
+    return overflow(case, f"The {case.op} of {num} elements of magnitude up to {number(largest)}")
 
 
 @explains("var", "std", "var_mean", "std_mean", finite=True)

@@ -7,7 +7,7 @@ from numscope.replay.reasons.arithmetic import away_from_zero, floored, integer_
 from numscope.replay.reasons.case import Case, Verdict, attribute, explains_gradient_of, number, of, overflow
 from numscope.replay.reasons.functions import DOMAINS, clamped, domain, exponential, x_log_y
 
-HIDDEN = "torch.where hides a bad value from the result, not from the gradient: clamp the argument inside it."
+HIDDEN = "torch.where, clamp and indexing hide a bad value from the result, not from the gradient: clamp the argument before them."
 
 
 @explains_gradient_of("sqrt", "norm", "linalg_vector_norm", "std", "std_mean", "_cdist_forward", "_pdist_forward", "hypot", "dist")
