@@ -10,6 +10,7 @@ import torch
 from torch import Tensor, nn
 
 import numscope
+from numscope.detect import derived_outputs
 from numscope.records.finding import Reason
 from numscope.records.site import Phase
 from tests.harm.training import Notes, Watch, assert_equal, assert_no_hooks, bare, noted
@@ -437,3 +438,25 @@ def test_derivatives_keep_no_graph_alive() -> None:
         (g,) = torch.autograd.grad(u.sum(), x, create_graph=True)
         del u, g
         assert freed == [1]
+
+
+def test_a_line_search_of_many_calls_hooks_the_last_of_them_only(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its closure takes derivatives of the model, in a step of hundreds of calls."""
+    num = [0]
+    original = derived_outputs.hook_gradient
+    monkeypatch.setattr(derived_outputs, "hook_gradient", lambda *given: (num.__setitem__(0, num[0] + 1), original(*given))[1])
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Linear(1, 4), nn.Tanh(), nn.Linear(4, 1))
+    optimizer = torch.optim.LBFGS(model.parameters(), max_iter=60, tolerance_grad=0, tolerance_change=0)
+
+    def closure() -> Tensor:
+        optimizer.zero_grad()
+        x = torch.linspace(-1, 1, 8).unsqueeze(1).requires_grad_()
+        (slope,) = torch.autograd.grad(model(x).sum(), x, create_graph=True)
+        loss = (slope - x.cos()).square().mean()
+        loss.backward()
+        return loss
+
+    with numscope.watch(model) as scope:
+        optimizer.step(closure)
+    assert scope.findings == [] and 0 < num[0] < 60 * 2 * (derived_outputs.MOST_CALLS * 6 + 1)

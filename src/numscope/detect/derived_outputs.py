@@ -16,6 +16,8 @@ from numscope.probe.optimizer import guarded
 from numscope.records.errors import STOPS
 from numscope.replay.capture import Call, Place
 
+MOST_CALLS = 16  # the last ones of a step that are followed: a line search makes hundreds, whose graphs are gone
+
 
 class DerivedOutputs:
     """Hooks what calls were given, and the weights, for as long as a backward runs that can be differentiated.
@@ -25,7 +27,7 @@ class DerivedOutputs:
         arrived: is called when such an output has received a gradient.
         failed: is called with an internal error of the tool; it must not raise.
 
-    *Cost:* about 2 µs a tensor and call for each backward with ``create_graph``, and the same for each gradient.
+    *Cost:* about 2 µs a tensor and call, of 16 calls at most, for each backward with ``create_graph``, and the same for each gradient.
     """
 
     closed = False
@@ -37,7 +39,7 @@ class DerivedOutputs:
     def follow(self, calls: Sequence[Call]) -> None:
         """A backward begins, which makes a graph of its gradients."""
         weights = [(f"{module}.{slot}".lstrip("."), t) for module, slot, t in named_state(self._probe.names, buffers=False)]
-        for call in calls:
+        for call in calls[-MOST_CALLS:]:
             for slot, tensor in (*call.given, *weights):
                 if tensor.requires_grad:
                     self._hooked.append((tensor, hook_gradient(tensor, Hook(self._made, weakref.ref(call), slot))))
