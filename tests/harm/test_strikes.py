@@ -20,6 +20,7 @@ import torch
 from torch import Tensor, nn
 
 import numscope
+from numscope.detect.detection import Detection
 from numscope.sinks.loggers import BaseLogger
 from tests.effort import examples
 from tests.harm.training import Notes, Watch, assert_nothing_left, bare, seed
@@ -242,3 +243,26 @@ def test_it_reaches_the_script_from_statistics(kind: str, caplog: Any) -> None:
         assert not scope.fault and not scope.inspector.fault and not scope.findings, (striker.where, scope.fault, scope.inspector.fault)
         assert notes.values == expected.values, striker.where
     assert not [record for record in caplog.records if record.levelno >= logging.ERROR]
+
+
+def test_what_strikes_where_python_drops_exceptions_reaches_the_script_at_the_next_call(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As a graph goes, numscope notes it in a finalizer: a loop that waits for its timeout must end all the same."""
+    lost: list[object] = []
+    monkeypatch.setattr(sys, "unraisablehook", lambda args: lost.append(args.object))
+    model = nn.Linear(4, 1)
+    num = [0]
+
+    def strike(detection: Any) -> bool:
+        num[0] += 1
+        if num[0] == 2:
+            signal.raise_signal(signal.SIGUSR1)
+        return False
+
+    original = Detection._graph_gone
+    monkeypatch.setattr(Detection, "_graph_gone", lambda self, ref: (strike(self), original(self, ref))[1])
+    with numscope.watch(model) as scope:
+        with pytest.raises(Late):
+            for _ in range(5):
+                model(torch.ones(2, 4)).sum()
+        assert (num[0], lost, scope.fault) == (2, [], "")
+        model(torch.ones(2, 4)).sum().backward()

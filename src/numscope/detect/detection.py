@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from threading import get_ident
 from typing import Any
 
@@ -20,7 +21,7 @@ from numscope.detect.parameters import Parameters
 from numscope.distributed.agree import Ranks
 from numscope.probe import compiled, walk
 from numscope.probe import optimizer as optimizer_probe
-from numscope.probe.calls import in_backward, unheard
+from numscope.probe.calls import finalizing, in_backward, unheard
 from numscope.probe.entry import Entry
 from numscope.probe.hook import Hook, hook_gradient
 from numscope.probe.module import ModuleProbe
@@ -210,7 +211,7 @@ class Detection(Reader):
         for slot, t in () if self._probe.is_crowded else live:
             hook = Hook(self._keep_gradient, call_ref, entry, slot)
             hook_gradient(t, hook)
-            call.graph.append(weakref.ref(hook, self._graph_gone))
+            call.graph.append(weakref.ref(hook, partial(finalizing, self._graph_gone)))
         call.awaits_backward = bool(live)
         self.had_graph = self.had_graph or bool(live)
         evidence.outside.call_ends(id(evidence), found, watch=True)

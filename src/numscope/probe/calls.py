@@ -21,6 +21,7 @@ _PROXY, _FAKE = torch._C._TorchDispatchModeKey.PROXY, torch._C._TorchDispatchMod
 _CALL = nn.Module._call_impl.__code__
 _grad_enabled, unheard = torch.is_grad_enabled, torch._C.DisableTorchFunctionSubclass
 _said: set[str] = set()
+_kept: dict[int, BaseException] = {}  # of the script's, by thread, that struck where Python would have dropped them
 
 log = logging.getLogger("numscope")
 
@@ -46,6 +47,8 @@ def guard(fail: Callable[[Exception], None], but: tuple[type[Exception], ...], c
 
     *Cost:* 0.5 µs.
     """
+    if _kept and (kept := _kept.pop(get_ident(), None)) is not None:
+        raise kept
     grad = _grad_enabled()
     try:
         with unheard():
@@ -56,6 +59,19 @@ def guard(fail: Callable[[Exception], None], but: tuple[type[Exception], ...], c
     except BaseException:
         torch._C._set_grad_enabled(grad)  # the script's may strike where ``no_grad`` begins or ends, in Python, and leave it undone
         raise
+
+
+def finalizing(call: Callable[..., None], *args: Any) -> None:
+    """Call something of the tool's from a finalizer, where Python drops exceptions: one of the script's is kept for the next ``guard``."""
+    try:
+        call(*args)
+    except BaseException as error:
+        _kept[get_ident()] = error
+
+
+def forget_kept() -> None:
+    """Nobody watches any more: what was kept reaches no guard."""
+    _kept.clear()
 
 
 def in_backward() -> bool:

@@ -18,7 +18,7 @@ from torch.optim import Optimizer
 from torch.optim import optimizer as torch_optimizer
 
 from numscope.probe import optimizers
-from numscope.probe.calls import guard, in_backward, is_traced
+from numscope.probe.calls import forget_kept, guard, in_backward, is_traced
 from numscope.probe.dynamo import never_traced, run_plainly
 from numscope.probe.hook import put
 from numscope.probe.keras import hear_steps
@@ -116,6 +116,7 @@ def unlisten(listener: StepListener) -> None:
     with _lock:
         _listeners.discard(listener)
         if not _listeners:
+            forget_kept()
             for undo in (_undo, _keras, _pipelines):
                 while undo:
                     undo.pop()()
