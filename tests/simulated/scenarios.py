@@ -286,6 +286,7 @@ def checks_of_data_and_precision_work_on_the_device_and_make_nobody_wait() -> No
 
     scopes.CHECKS = (dead_units.DeadUnits, lost_updates.UpdatesLost, again.SameBatchAgain, again.EpochsInSameOrder)
     checker.EVERY, lost_updates.SPAN = 2, 3
+    torch.manual_seed(0)
     model = Blocks().to(torch.bfloat16)
     with torch.no_grad():
         model.lower[0].bias[:12] = -1000.0

@@ -32,7 +32,7 @@ from numscope.detect.foresight import Foresight
 from numscope.detect.made import Made
 from numscope.detect.onlooker import Onlooker
 from numscope.detect.ordering import first_of_ranks
-from numscope.detect.skips import Skips, no_scale_explains
+from numscope.detect.skips import Skips
 from numscope.distributed import agree
 from numscope.distributed.agree import Ranks
 from numscope.probe import optimizer as optimizer_probe
@@ -117,7 +117,7 @@ class Judge:
         buffer that the step has spoiled, which stays so."""
         bad, reached = self._read()
         journal = self._evidence.journal
-        num, num_counted = self._skips.skipped(optimizer, any(no_scale_explains(journal, *leaf) for leaf in reached))
+        num, num_counted = self._skips.skipped(optimizer, any(journal.event(index).phase is Phase.FORWARD for index, _ in reached))
         too_many = num_counted == self._options.max_scaler_skips
         stays = [(i, slot) for i, slot in reached if journal.event(i).entry.parameter(slot) in self._evidence.saved.bad]
         if self.onlooker is not None:

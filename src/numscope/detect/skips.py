@@ -7,10 +7,8 @@ from dataclasses import dataclass
 
 from torch.optim import Optimizer
 
-from numscope.detect.journal import Journal
 from numscope.probe import optimizer as optimizer_probe
 from numscope.probe.living import Beside
-from numscope.records.site import Phase
 
 
 @dataclass(slots=True)
@@ -58,12 +56,6 @@ class Skips:
         row.num += 1
         row.counted += row.num > row.of_search or forward_is_bad or scale is None or scale < 1
         return row.num, row.counted
-
-
-def no_scale_explains(journal: Journal, index: int, slot: str) -> bool:
-    """Whether a bad tensor is no scale's doing: one that is too high makes a loss infinite and never a nan, and touches no forward."""
-    phase, numbers = journal.event(index).phase, journal.numbers(index, slot)
-    return phase is Phase.FORWARD or (phase is Phase.LOSS and numbers is not None and numbers.num_nan > 0)
 
 
 def _num_above_one(scale: float | None) -> int:
