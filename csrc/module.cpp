@@ -226,7 +226,23 @@ PyObject* py_choose_isa(PyObject*, PyObject* const* args, Py_ssize_t num_args) {
     return PyBool_FromLong(chosen);
 }
 
+PyObject* py_finalizing(PyObject*, PyObject* const* args, Py_ssize_t num_args) {
+    if (num_args < 2 || !PyDict_Check(args[0])) return PyErr_Format(PyExc_TypeError, "finalizing(kept, call, ...): got %zd arguments", num_args);
+    const Ref rest(PyTuple_New(num_args - 2));
+    for (Py_ssize_t i = 2; rest && i < num_args; i++) PyTuple_SetItem(rest.get(), i - 2, Ref::borrowed(args[i]).release());
+    const Ref done(rest ? PyObject_CallObject(args[1], rest.get()) : nullptr);
+    if (done) Py_RETURN_NONE;
+    PyObject *type, *value, *trace;
+    PyErr_Fetch(&type, &value, &trace);
+    PyErr_NormalizeException(&type, &value, &trace);
+    if (trace) PyException_SetTraceback(value, trace);
+    const Ref kept_type(type), kept(value), kept_trace(trace), thread(PyLong_FromUnsignedLong(PyThread_get_thread_ident()));
+    if (!thread || PyDict_SetItem(args[0], thread.get(), kept.get())) return nullptr;
+    Py_RETURN_NONE;
+}
+
 PyMethodDef methods[] = {
+    method<py_finalizing>("finalizing", "finalizing(kept, call, ...): call it with the rest; an exception is put into the dict by the thread's number."),
     method<py_observe>("observe",
                        "observe(address, numel, dtype_code, row_address, groups, num_threads): merge one tensor's summary into a row."),
     method<py_observe_many>("observe_many",

@@ -10,6 +10,7 @@ import sys
 import threading
 import time
 import traceback
+import weakref
 from collections.abc import Callable, Iterator
 from functools import partial
 from types import FrameType
@@ -21,6 +22,7 @@ from torch import Tensor, nn
 
 import numscope
 from numscope.detect.detection import Detection
+from numscope.probe.calls import finalizing
 from numscope.sinks.loggers import BaseLogger
 from tests.effort import examples
 from tests.harm.training import Notes, Watch, assert_nothing_left, bare, seed
@@ -265,4 +267,20 @@ def test_what_strikes_where_python_drops_exceptions_reaches_the_script_at_the_ne
             for _ in range(5):
                 model(torch.ones(2, 4)).sum()
         assert (num[0], lost, scope.fault) == (2, [], "")
+        model(torch.ones(2, 4)).sum().backward()
+
+
+def test_what_strikes_as_a_finalizer_begins_is_kept() -> None:
+    """A signal that came in C code is handled first of all where the next Python function begins: here that is the finalizer's."""
+    model, called = nn.Linear(4, 1), []
+    dying = nn.Identity()
+    references = [
+        weakref.ref(dying, finalizing(lambda ref: called.append(ref))),
+        weakref.ref(dying, partial(_raise_signal, int(signal.SIGUSR1), None, None)),  # the later one is called first
+    ]
+    with numscope.watch(model):
+        del dying
+        assert not called and all(reference() is None for reference in references)
+        with pytest.raises(Late):
+            model(torch.ones(2, 4))
         model(torch.ones(2, 4)).sum().backward()

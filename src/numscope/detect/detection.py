@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Callable, Mapping, Sequence
-from functools import partial
 from threading import get_ident
 from typing import Any
 
@@ -211,7 +210,7 @@ class Detection(Reader):
         for slot, t in () if self._probe.is_crowded else live:
             hook = Hook(self._keep_gradient, call_ref, entry, slot)
             hook_gradient(t, hook)
-            call.graph.append(weakref.ref(hook, partial(finalizing, self._graph_gone)))
+            call.graph.append(weakref.ref(hook, finalizing(self._graph_gone)))
         call.awaits_backward = bool(live)
         self.had_graph = self.had_graph or bool(live)
         evidence.outside.call_ends(id(evidence), found, watch=True)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import sys
 from collections.abc import Callable, Mapping
+from functools import partial
 from threading import get_ident
 from typing import Any, Protocol
 
@@ -13,6 +14,7 @@ from torch import nn
 
 from numscope.probe.entry import Entry
 from numscope.records.faults import had_no_room, ours
+from numscope.summary import native
 
 _task = torch._C._current_graph_task_id
 _jit_tracing = torch._C._get_tracing_state
@@ -61,12 +63,19 @@ def guard(fail: Callable[[Exception], None], but: tuple[type[Exception], ...], c
         raise
 
 
-def finalizing(call: Callable[..., None], *args: Any) -> None:
-    """Call something of the tool's from a finalizer, where Python drops exceptions: one of the script's is kept for the next ``guard``."""
+def _finalizing(kept: dict[int, BaseException], call: Callable[..., None], *args: Any) -> None:
     try:
         call(*args)
     except BaseException as error:
-        _kept[get_ident()] = error
+        kept[get_ident()] = error
+
+
+def finalizing(call: Callable[..., None]) -> Callable[..., None]:
+    """Something of the tool's as a finalizer, where Python drops exceptions: one of the script's is kept for the next ``guard``.
+
+    In C, since a signal's handler runs first of all where a Python function begins, outside of its ``try``.
+    """
+    return partial(_finalizing if native.module is None else native.module.finalizing, _kept, call)
 
 
 def forget_kept() -> None:

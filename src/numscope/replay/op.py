@@ -326,9 +326,9 @@ class OpProbe(TorchDispatchMode):  # type: ignore[no-untyped-call]
         name = self.names.get(id(tensor), "")
         if not name:
             with suppress(RuntimeError, NotImplementedError):
-                key = tensor.untyped_storage()._cdata
-                known = self.tape.storages.get(key)
-                name = self.names.get(key, "") or (known.name if known is not None else "")
+                storage = tensor.untyped_storage()
+                known = self.tape.storage_of(storage)
+                name = self.names.get(storage._cdata, "") or (known.name if known is not None else "")
         return name
 
     def _storage(self, tensor: Tensor) -> StorageRecord | None:
@@ -336,12 +336,11 @@ class OpProbe(TorchDispatchMode):  # type: ignore[no-untyped-call]
             return None
         try:
             storage = tensor.untyped_storage()
-            key = storage._cdata
         except ours(RuntimeError, NotImplementedError):  # functorch's wrappers and the like
             return None
-        known = self.tape.storages.get(key)
+        known = self.tape.storage_of(storage)
         if known is None:
-            known = self.tape.storages[key] = StorageRecord(storage)
+            known = self.tape.storages[storage._cdata] = StorageRecord(storage)
         return known
 
     def _read(self, tensor: Tensor, storage: StorageRecord | None) -> State:

@@ -16,7 +16,6 @@ from typing import Any, Protocol
 
 import torch
 from torch import Tensor
-from torch.multiprocessing.reductions import StorageWeakRef
 
 from numscope.records.faults import ours
 from numscope.records.finding import Culprit, Numbers
@@ -132,7 +131,7 @@ class StorageRecord:
     __slots__ = ("name", "parameter", "reference", "states", "writes")
 
     def __init__(self, storage: Any) -> None:
-        self.reference = StorageWeakRef(storage)  # type: ignore[no-untyped-call]  # while it exists, no other storage gets this address
+        self.reference = weakref.ref(storage)  # not torch's StorageWeakRef, whose __del__ loses a signal handler's exception
         self.states: dict[Region, tuple[State, int, int]] = {}
         self.writes: list[tuple[tuple[int, ...], int, int]] = []  # records, first byte, last byte + 1
         self.name = ""  # of the parameter, buffer or input stored here, for its views
@@ -191,11 +190,15 @@ class OpTape:
     def __contains__(self, index: object) -> bool:
         return isinstance(index, int) and 0 <= index - self.first < len(self.records)
 
+    def storage_of(self, storage: torch.UntypedStorage) -> StorageRecord | None:
+        known = self.storages.get(storage._cdata)
+        return known if known is not None and known.reference() is storage else None  # an address is used again
+
     def state_of(self, tensor: Tensor) -> State | None:
         """The last known state of a tensor's memory, without reading the memory; None if the tape does not know it."""
         tensor = _local(tensor)
         try:
-            storage = self.storages.get(tensor.untyped_storage()._cdata)
+            storage = self.storage_of(tensor.untyped_storage())
             if storage is not None:
                 region, low, high, _ = region_of(tensor)
                 known = storage.states.get(region)
@@ -269,7 +272,7 @@ class OpTape:
     def drop(self, count: int) -> None:
         del self.records[:count]
         self.first += count
-        self.storages = {k: s for k, s in self.storages.items() if not s.reference.expired()}  # type: ignore[no-untyped-call]
+        self.storages = {k: s for k, s in self.storages.items() if s.reference() is not None}
         self.odd = {k: v for k, v in self.odd.items() if v[0]() is not None}
         excess = len(self._order) - 2 * (self.limit or 0)
         if excess > 0:
