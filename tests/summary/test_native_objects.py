@@ -16,6 +16,7 @@ from numscope.detect.journal import Journal
 from numscope.probe import walk
 from numscope.probe.entry import Entry
 from numscope.probe.telling import Teller
+from numscope.records.site import Phase
 from numscope.replay.function_probe import FunctionProbe
 from numscope.replay.tape import OpTape, State
 from numscope.summary import native
@@ -92,7 +93,7 @@ def test_interrupt_within_a_note_is_the_scripts_and_an_error_the_tools() -> None
 @pytest.mark.filterwarnings("ignore:.*prototype stage.*")
 def test_nested_tensors_are_noted_without_a_shape() -> None:
     log: deque[Any] = deque()
-    probe = FunctionProbe(OpTape(), Ledger(), {}, log.append, lambda: None)
+    probe = FunctionProbe(OpTape(), Ledger(), Phase.LOSS, {}, log.append, lambda: None)
     nested = torch.nested.nested_tensor([torch.ones(2), torch.ones(3)])
     with probe:
         doubled = nested * 2.0

@@ -57,7 +57,7 @@ def left_bad(evidence: Evidence, others: Iterable[Evidence]) -> Finding | None:
     found = {
         key: (storage, state)
         for key, storage in tape.storages.items()
-        if not storage.reference.expired()  # type: ignore[no-untyped-call]
+        if storage.reference() is not None
         for state, _, _ in storage.states.values()
         if state.writers and origins.bad(state) and _is_fault(origins, state)
     }

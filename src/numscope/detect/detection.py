@@ -93,7 +93,7 @@ class Detection(Reader):
             outside.keeps_frames = True
         with unheard():
             self.judge.bad_from_start = self._parameters.bad_now()
-        optimizer_probe.listen(outside.backward)
+        outside.listen()
 
     @guarded(*STOPS)
     def close(self, error: BaseException | None) -> None:
@@ -118,7 +118,7 @@ class Detection(Reader):
             self._derived.stop()
             if not living:  # first: what follows may fail
                 self.evidence.outside.take_off()
-                optimizer_probe.unlisten(outside.backward)
+                outside.unlisten()
             self._steps.remove(self)
             self.evidence.outside.release(id(self.evidence))
             self.evidence.forget()
@@ -237,7 +237,9 @@ class Detection(Reader):
         last = evidence.calls[-1]
         if not last.had_backward:
             self._drop_gone()
-        elif evidence.journal.on_host and not evidence.journal.any_bad():
+            return
+        self.judge.between_steps()  # of SAM the first half, which moves the weights
+        if evidence.journal.on_host and not evidence.journal.any_bad():
             evidence.journal.reset()
             evidence.roots.clear()
             while len(evidence.calls) > 1 and sum(c.nbytes for c in evidence.calls) > REPLAY_BYTES:
@@ -304,16 +306,16 @@ class Detection(Reader):
 
     @guarded(*STOPS)
     def after_backward(self) -> None:
-        """Where no torch optimizer updates the model, the script's own code is about to."""
+        """The script's own code may change gradients, or weights, before an optimizer steps."""
         if in_backward():
             return
         self._derived.stop()
         self.judge.foresee()
-        if not self._steps.optimizers.any and self.evidence.outside is outside.current():
-            if self._steps.had_backward and optimizer_probe.accumulates():
+        if self.evidence.outside is outside.current():
+            if self._steps.had_backward and optimizer_probe.accumulates() and not self._steps.optimizers.any:
                 self._made.see()
             self.evidence.outside.look_again()
-            self.evidence.outside.begin_between()
+            self.evidence.outside.begin_between(before_step=True)
 
     def _gradient_arrived(self) -> None:
         if self._loss is not None:

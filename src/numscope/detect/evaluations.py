@@ -137,7 +137,7 @@ def _is_given(finding: Finding) -> bool:
     culprit = finding.culprit
     if culprit is None:
         return finding.phase in (Phase.FORWARD, Phase.LOSS)
-    return culprit.reason is Reason.BAD_INPUT and culprit.phase in (Phase.FORWARD, Phase.LOSS)
+    return culprit.reason is Reason.BAD_INPUT and culprit.phase in (Phase.FORWARD, Phase.LOSS, Phase.SCRIPT)
 
 
 def _on_purpose(note: Finding) -> bool:

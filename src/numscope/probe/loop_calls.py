@@ -10,7 +10,7 @@ import threading
 from collections.abc import Callable
 from dataclasses import dataclass
 from types import FunctionType, GeneratorType
-from typing import Any, Literal, Protocol, cast
+from typing import Any, Literal, cast
 
 import torch
 from torch.nn.utils import clip_grad_norm_, clip_grad_value_
@@ -45,11 +45,14 @@ class LoopCall:
         return self.args[position] if len(self.args) > position else self.kwargs.get(name)
 
 
-class CallListener(Protocol):
-    """Is told of each call of the process."""
+class CallListener:
+    """Is told of each call of the process; overrides what it needs."""
 
     def called(self, call: LoopCall) -> None:
         """A function of the loop is about to run."""
+
+    def returned(self, call: LoopCall) -> None:
+        """It has run."""
 
 
 _listeners: Living[CallListener] = Living()
@@ -99,18 +102,24 @@ def _install() -> None:
 
 
 @run_plainly
-def _tell(kind: Kind, target: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+def _tell(kind: Kind, target: Any, args: tuple[Any, ...], kwargs: dict[str, Any], *, over: bool = False) -> None:
     if not optimizer.is_paused() and not torch.compiler.is_compiling():
         call = LoopCall(kind, target, args, kwargs)
         for listener in _listeners:
-            listener.called(call)
+            (listener.returned if over else listener.called)(call)
+
+
+def _run(kind: Kind, original: Callable[..., Any], target: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    _tell(kind, target, args, kwargs)
+    result = original(*(() if target is None else (target,)), *args, **kwargs)
+    _tell(kind, target, args, kwargs, over=True)
+    return result
 
 
 def _clip(original: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
     if args and isinstance(args[0], GeneratorType):  # model.parameters(), which a listener would use up; torch warns of an empty one
         args = (list(args[0]) or args[0], *args[1:])
-    _tell("clip", None, args, kwargs)
-    return original(*args, **kwargs)
+    return _run("clip", original, None, args, kwargs)
 
 
 def _scheduler_step(original: Callable[..., Any], scheduler: Any, *args: Any, **kwargs: Any) -> Any:
@@ -118,8 +127,7 @@ def _scheduler_step(original: Callable[..., Any], scheduler: Any, *args: Any, **
         return original(scheduler, *args, **kwargs)
     _thread.in_scheduler = True
     try:
-        _tell("scheduler", scheduler, args, kwargs)
-        return original(scheduler, *args, **kwargs)
+        return _run("scheduler", original, scheduler, args, kwargs)
     finally:
         _thread.in_scheduler = False
 
@@ -132,6 +140,4 @@ def _scale(original: Callable[..., Any], scaler: Any, *args: Any, **kwargs: Any)
 
 
 def _unscale(original: Callable[..., Any], scaler: Any, *args: Any, **kwargs: Any) -> Any:
-    if scaler.is_enabled():
-        _tell("unscale", scaler, args, kwargs)
-    return original(scaler, *args, **kwargs)
+    return _run("unscale", original, scaler, args, kwargs) if scaler.is_enabled() else original(scaler, *args, **kwargs)

@@ -14,6 +14,7 @@ class Phase(str, Enum):  # StrEnum needs Python 3.11
     FORWARD = "forward"
     LOSS = "loss"  # between the outermost forward's return and backward
     BACKWARD = "backward"
+    SCRIPT = "script"  # the script's own code after backward, and between steps
     OPTIMIZER = "optimizer"
 
 

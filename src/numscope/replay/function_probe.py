@@ -38,6 +38,7 @@ class FunctionProbe(TorchFunctionMode):
     Args:
         tape: gets the records.
         rows: gets each tensor once.
+        phase: of the records.
         names: known names of tensors, by id.
         note: gets a function for each record, which creates it; it keeps small results alive.
         flush: calls the functions that were noted.
@@ -49,12 +50,13 @@ class FunctionProbe(TorchFunctionMode):
         self,
         tape: OpTape,
         rows: Rows,
+        phase: Phase,
         names: Mapping[int, str],
         note: Callable[[Callable[[], None]], None],
         flush: Callable[[], None],
     ) -> None:
         super().__init__()
-        self.tape, self.rows, self.names = tape, rows, names
+        self.tape, self.rows, self.phase, self.names = tape, rows, phase, names
         self.error: Exception | None = None
         self.is_on = True
         self._log, self._flush = note, flush
@@ -197,7 +199,7 @@ class FunctionProbe(TorchFunctionMode):
     ) -> None:
         """Put a record on the tape."""
         name, arguments = _described(func)
-        record = OpRecord(-1, name, Phase.LOSS, "", stacks.of_walk(walked))
+        record = OpRecord(-1, name, self.phase, "", stacks.of_walk(walked))
         slots = (*arguments[:num_args], *(f"arg{i}" for i in range(len(arguments), num_args)), *keywords)
         for place, item, dtype, shape in _groups(given, 4):
             state, value = (item, None) if isinstance(item, State) else (None, item)
@@ -217,7 +219,7 @@ class FunctionProbe(TorchFunctionMode):
         self, given: State, number: float | None, dtype: torch.dtype, shape: tuple[int, ...], parts: list[State], walked: list[Any]
     ) -> None:
         """Put a record of a part that was written on the tape."""
-        record = OpRecord(-1, "aten.copy" if number is None else "aten.fill", Phase.LOSS, "", stacks.of_walk(walked))
+        record = OpRecord(-1, "aten.copy" if number is None else "aten.fill", self.phase, "", stacks.of_walk(walked))
         record.inputs.append(OperandRecord("value", given if number is None else None, number))
         self.tape.add(record)
         record.outputs.append(OperandRecord("output", State(given.row, (record.index,)), None, dtype, tuple(shape)))

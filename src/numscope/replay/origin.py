@@ -206,7 +206,7 @@ def source_of(operand: OperandRecord, phase: Phase) -> Source:
     """What an operand is that came from outside the tape."""
     name = operand.state.name if operand.state is not None else ""
     if operand.parameter or not name:
-        return Source.STATE if operand.parameter else Source.LOSS if phase == Phase.LOSS else Source.OUTSIDE
+        return Source.STATE if operand.parameter else Source.LOSS if phase in (Phase.LOSS, Phase.SCRIPT) else Source.OUTSIDE
     return next((source for prefix, source in _PREFIXES.items() if name.startswith(prefix)), Source.STATE)
 
 

@@ -21,6 +21,7 @@ from torch import Tensor
 from torch.overrides import _push_mode as push_function_mode
 from torch.utils._python_dispatch import _get_current_dispatch_mode_stack, _push_mode
 
+from numscope.probe import loop_calls
 from numscope.probe import optimizer as optimizer_probe
 from numscope.probe.calls import in_backward
 from numscope.probe.optimizer import guarded
@@ -53,6 +54,20 @@ MOST_BETWEEN, SELDOM = 512, 16  # records between two steps; where there were mo
 keeps_frames = False  # for a prompt in them: functions' variables then live as long as the tape
 
 
+class _Stretches:
+    """Of one kind, between the calls and the step's end, or between two steps.
+
+    Attributes:
+        num_records: of the last one that was recorded.
+        num_left_out: those in a row that were not.
+    """
+
+    num_records = num_left_out = 0
+
+    def is_left_out(self) -> bool:
+        return self.num_records > MOST_BETWEEN and self.num_left_out < SELDOM - 1
+
+
 class Outside:
     """The tape of one thread.
 
@@ -83,11 +98,13 @@ class Outside:
         self._past = 0  # first record since the steps of all users have ended
         self._since = 0  # the same since the last backward
         self._between = -1  # index of the first record between two steps; -1 while none of that is recorded
-        self._num_between = self._num_left_out = 0  # records of the last such stretch that was recorded, those in a row that were not
+        self._between_steps, self._before_step = _Stretches(), _Stretches()
+        self._stretches = self._between_steps  # of the kind of the one at work
         self._num_looked = 0  # rows that `has_news` has looked at
         self._resumes = False  # it was watching when the outermost call at work began
         self._was_watching = False  # when the last backward began
         self._backward = self._resumes_after = False  # one is at work outside the calls, after which it is to watch
+        self._resumes_own = False  # it was watching when torch began to clip gradients
         self._num_written = 0  # records of the stretch at work
         self._cut_at: int | None = None  # autograd's sequence number where the stretch at work became too long
         self.is_cut = self.was_cut = False  # a stretch was, since the tape began; the one at whose end backward was called last
@@ -166,18 +183,21 @@ class Outside:
         if watch or self._resumes:
             self.begin()
 
-    def begin_between(self) -> None:
-        """A step has ended, or a backward that no torch optimizer follows: record up to the next call, unless that were too much."""
-        if self._num_between > MOST_BETWEEN and self._num_left_out < SELDOM - 1:
-            self._num_left_out += 1
-        elif not self.watching:
-            self._num_left_out = 0
+    def begin_between(self, phase: Phase = Phase.SCRIPT, *, before_step: bool = False) -> None:
+        """A step has ended, or a backward: record up to the next call, or up to the optimizer's step, unless that were too much."""
+        if self.watching:
+            return
+        self._stretches = self._before_step if before_step else self._between_steps
+        if self._stretches.is_left_out():
+            self._stretches.num_left_out += 1
+        else:
+            self._stretches.num_left_out = 0
             num_times = self._num_times
-            self.begin()
+            self.begin(phase)
             if self._num_times > num_times:
                 self._num_times, self._between = num_times, self._tape.first + len(self._tape.records)
 
-    def begin(self) -> None:
+    def begin(self, phase: Phase = Phase.LOSS) -> None:
         """Record from here on, unless another dispatch mode is active: modes must end in the reverse order of their start."""
         self._pop_leftover()
         if self._backward:  # hooks watch that, and custom functions have a probe of their own
@@ -188,12 +208,10 @@ class Outside:
             self._num_times += 1
             if keeps_frames or max(self._num_times, self._times_before) <= _FEW_TIMES:
                 written = None if keeps_frames else self._operation_written
-                self._mode = OpProbe(
-                    self._tape, self._ledger, phase=Phase.LOSS, names=self._named, keeps_frames=keeps_frames, written=written
-                )
+                self._mode = OpProbe(self._tape, self._ledger, phase=phase, names=self._named, keeps_frames=keeps_frames, written=written)
                 _push_mode(self._mode)
             else:
-                self._mode = FunctionProbe(self._tape, self._ledger, self._named, self._note_function, self._write_up)
+                self._mode = FunctionProbe(self._tape, self._ledger, phase, self._named, self._note_function, self._write_up)
                 push_function_mode(self._mode)  # type: ignore[no-untyped-call]
             self._num_written, self._cut_at = 0, None
             self._began = torch._C._autograd._get_sequence_nr()
@@ -206,7 +224,7 @@ class Outside:
             return
         probe.is_on = False
         self._leftover.append(probe)  # within its own operation it can't be taken off
-        self._mode = mode = FunctionProbe(self._tape, self._ledger, self._named, self._note_function, self._write_up)
+        self._mode = mode = FunctionProbe(self._tape, self._ledger, probe.phase, self._named, self._note_function, self._write_up)
 
         def first(mode: FunctionProbe, *call: Any) -> Any:
             vars(mode)["__torch_function__"] = mode.call
@@ -233,7 +251,7 @@ class Outside:
         if mode is not None:
             self._derivatives.made(self._began, self._cut_at or torch._C._autograd._get_sequence_nr())
             if self._between >= 0:
-                self._num_between, self._between = self._tape.first + len(self._tape.records) - self._between, -1
+                self._stretches.num_records, self._between = self._tape.first + len(self._tape.records) - self._between, -1
             if mode.error is not None:
                 self.failed(mode.error)
 
@@ -354,7 +372,7 @@ class Outside:
             self._backward = False
             for i, gradient in enumerate(gradients):
                 self._named.add(gradient, f"{GRADIENT}{i}]")
-            self.begin() if any(g.requires_grad for g in gradients) else self.begin_between()
+            self.begin() if any(g.requires_grad for g in gradients) else self.begin_between(Phase.LOSS)
             if isinstance(self._mode, OpProbe):
                 self._write_up()
             if self._mode is not None:
@@ -368,7 +386,20 @@ class Outside:
             self._since = self._tape.first + len(self._tape.records)
             resumes, self._backward, self._resumes_after = self._resumes_after, False, False
             if resumes:
-                self.begin_between()
+                self.begin_between(before_step=True)
+
+    @guarded()
+    def own_begins(self) -> None:
+        """Torch is about to clip or to unscale gradients."""
+        self._resumes_own = self.watching
+        self.pause()
+
+    @guarded()
+    def own_ends(self) -> None:
+        if self._resumes_own:
+            self._resumes_own = False
+            self.look_again()
+            self.begin_between(before_step=True)
 
     def came_bad(self, tensors: Sequence[Tensor], culprit: Culprit) -> None:
         """These tensors came bad out of a call whose culprit is known: whatever they make bad is that culprit's."""
@@ -402,8 +433,9 @@ def current() -> Outside:
     return found
 
 
-class _Backward(optimizer_probe.StepListener):
-    """Reports backward to the thread's tape, before the models' steps are told."""
+class _Loop(optimizer_probe.StepListener, loop_calls.CallListener):
+    """Reports to the thread's tape backward, before the models' steps are told, and what torch itself does to gradients after it: that needs
+    no record, since nothing but a bad gradient makes it go wrong."""
 
     def rehearsal(self) -> None:
         current().pause()
@@ -417,5 +449,24 @@ class _Backward(optimizer_probe.StepListener):
     def after_backward(self) -> None:
         current().after_backward()
 
+    def called(self, call: loop_calls.LoopCall) -> None:
+        if call.kind in ("clip", "unscale"):
+            current().own_begins()
 
-backward = _Backward()
+    def returned(self, call: loop_calls.LoopCall) -> None:
+        if call.kind in ("clip", "unscale"):
+            current().own_ends()
+
+
+_loop = _Loop()
+
+
+def listen() -> None:
+    """Follow backward and the loop's own calls, until ``unlisten``. Safe to call twice."""
+    optimizer_probe.listen(_loop)
+    loop_calls.listen(_loop)
+
+
+def unlisten() -> None:
+    optimizer_probe.unlisten(_loop)
+    loop_calls.unlisten(_loop)

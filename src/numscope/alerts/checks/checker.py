@@ -15,7 +15,7 @@ from torch.optim import Optimizer
 from numscope.alerts.checks.protocol import EVERY, FIRST, STRETCH, Check, Subject
 from numscope.probe import loop_calls
 from numscope.probe.calls import guard, in_backward
-from numscope.probe.loop_calls import LoopCall
+from numscope.probe.loop_calls import CallListener, LoopCall
 from numscope.probe.step import Reader
 from numscope.records.alert import Alert
 from numscope.records.faults import ours
@@ -27,7 +27,7 @@ MOST_SKIPS = 20  # of GradScaler's first ones; those that it leaves out show not
 log = logging.getLogger("numscope")
 
 
-class Checker(Reader):
+class Checker(Reader, CallListener):
     """The checks of one model. An error in a check switches that check off; it is said once, and the run goes on.
 
     Args:
