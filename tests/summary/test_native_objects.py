@@ -76,7 +76,7 @@ class _Failing(FunctionProbe):
 
 def test_interrupt_within_a_note_is_the_scripts_and_an_error_the_tools() -> None:
     def run(fault: BaseException) -> _Failing:
-        probe = _Failing(OpTape(), Ledger(), {}, deque(), lambda: None)
+        probe = _Failing(OpTape(), Ledger(), Phase.LOSS, {}, deque(), lambda: None)
         probe.fault, given = fault, torch.ones(2)
         with probe:
             made = given + given

@@ -44,7 +44,8 @@ def left_bad(evidence: Evidence, others: Iterable[Evidence]) -> Finding | None:
     """The finding of the first tensor that the recorded code has left bad in memory that is kept: a weight or buffer of any module, a
     tensor of an optimizer's state, or a copy of a watched weight.
 
-    What other code writes (metrics, logs, the data) may be bad, and does not matter before a model gets it.
+    What other code writes (metrics, logs, the data) may be bad, and does not matter before a model gets it. Nor does what was bad before
+    the model was watched: a mask may be made by log(0).
 
     *Cost:* a scan of the rows of the tape; where one is bad, a walk over the tape and, if a model's weight is not at fault, over all
     objects.
@@ -59,7 +60,7 @@ def left_bad(evidence: Evidence, others: Iterable[Evidence]) -> Finding | None:
         for key, storage in tape.storages.items()
         if storage.reference() is not None
         for state, _, _ in storage.states.values()
-        if state.writers and origins.bad(state) and _is_fault(origins, state)
+        if state.writers and max(state.writers) >= evidence.born and origins.bad(state) and _is_fault(origins, state)
     }
     if not found:
         return None

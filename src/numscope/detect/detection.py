@@ -30,7 +30,7 @@ from numscope.probe.optimizers import ids_of
 from numscope.probe.step import Reader, Step
 from numscope.records.errors import STOPS
 from numscope.records.site import Phase
-from numscope.replay import outside
+from numscope.replay import loop, outside
 from numscope.replay.capture import FORWARD, Call
 from numscope.replay.tape import UNOBSERVED, State
 from numscope.report.delivery import Delivery
@@ -93,7 +93,7 @@ class Detection(Reader):
             outside.keeps_frames = True
         with unheard():
             self.judge.bad_from_start = self._parameters.bad_now()
-        outside.listen()
+        loop.listen()
 
     @guarded(*STOPS)
     def close(self, error: BaseException | None) -> None:
@@ -118,7 +118,7 @@ class Detection(Reader):
             self._derived.stop()
             if not living:  # first: what follows may fail
                 self.evidence.outside.take_off()
-                outside.unlisten()
+                loop.unlisten()
             self._steps.remove(self)
             self.evidence.outside.release(id(self.evidence))
             self.evidence.forget()

@@ -201,7 +201,8 @@ def _made_before(evidence: Evidence, call: Call, culprit: Culprit) -> Culprit | 
         Reason.ZERO_TIMES_INF,
     ):
         return None
-    states = evidence.outside.states([t for _, t in call.given])
+    own = named_state(evidence.names) if culprit.reason is Reason.BAD_PARAMETER else ()
+    states = evidence.outside.states([t for _, t in call.given] + [t for _, _, t in own])
     found = find_culprit(evidence.outside.tape, states, evidence.outside.ledger)
     if (
         found is None

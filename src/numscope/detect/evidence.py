@@ -64,6 +64,7 @@ class Evidence:
     foreseen: Replay | None = None
     past: tuple[list[State], int] = field(default_factory=lambda: ([], 0))
     history: History | None = None
+    born: int = 0  # the first record on the tape since the model is watched
     _rates: Beside[Optimizer, list[Any]] = field(default_factory=Beside)  # of the last update, by group
 
     @classmethod
@@ -71,7 +72,8 @@ class Evidence:
         """Of the model that a probe is on."""
         buffers, journal = BufferCopies(probe.names), Journal()
         found = class_name(probe.root), probe, probe.names, journal, buffers, Buffers(probe, journal, buffers)
-        return cls(*found, options.frames, options.replay, agree.rank(), steps, outside.current())
+        tape = outside.current()
+        return cls(*found, options.frames, options.replay, agree.rank(), steps, tape, born=tape.num_records)
 
     def finding(self, index: int, slot: str, replay: str, **more: Any) -> Finding:
         """The finding of one tensor in the journal; ``more``: fields of ``Finding`` that it has otherwise."""

@@ -28,6 +28,7 @@ class Reason(str, Enum):  # StrEnum needs Python 3.11
     ZERO_TIMES_INF = "0 * inf"
     BAD_INPUT = "bad input data"
     BAD_PARAMETER = "bad parameter"
+    UNINITIALIZED = "uninitialized memory"
     OPTIMIZER_UPDATE = "optimizer update"
     COMPILED = "compiled code differs from eager"
     UNKNOWN = "unknown"

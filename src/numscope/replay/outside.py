@@ -21,7 +21,6 @@ from torch import Tensor
 from torch.overrides import _push_mode as push_function_mode
 from torch.utils._python_dispatch import _get_current_dispatch_mode_stack, _push_mode
 
-from numscope.probe import loop_calls
 from numscope.probe import optimizer as optimizer_probe
 from numscope.probe.calls import in_backward
 from numscope.probe.optimizer import guarded
@@ -119,6 +118,11 @@ class Outside:
         return self._tape
 
     @property
+    def num_records(self) -> int:
+        """Of all that were ever on the tape, as far as they are written up."""
+        return self._tape.first + len(self._tape.records)
+
+    @property
     def ledger(self) -> Ledger:
         """Rows of the tape's tensors."""
         self._write_up()
@@ -160,7 +164,7 @@ class Outside:
             self._resumes = self.watching
         begins = user in self._done or user not in self._users
         ended = bool(self._done) and self._done.issuperset(self._users)
-        overlap = begins and self._passed.issuperset(self._users)  # evaluation; models whose steps overlap for ever
+        overlap = begins and self._users and self._passed.issuperset(self._users)  # evaluation; models whose steps overlap for ever
         self._users[user] = weakref.WeakMethod(failed)
         self.pause()
         if user not in self._users:  # an error of the tool has ended its watch
@@ -195,7 +199,14 @@ class Outside:
             num_times = self._num_times
             self.begin(phase)
             if self._num_times > num_times:
-                self._num_times, self._between = num_times, self._tape.first + len(self._tape.records)
+                self._num_times, self._between = num_times, self.num_records
+
+    def begin_anew(self, phase: Phase) -> None:
+        """The script begins, or has made an optimizer: record what comes before its first call, however much came before."""
+        self.pause()
+        num_times = self._num_times
+        self.begin(phase)
+        self._num_times = num_times
 
     def begin(self, phase: Phase = Phase.LOSS) -> None:
         """Record from here on, unless another dispatch mode is active: modes must end in the reverse order of their start."""
@@ -251,7 +262,7 @@ class Outside:
         if mode is not None:
             self._derivatives.made(self._began, self._cut_at or torch._C._autograd._get_sequence_nr())
             if self._between >= 0:
-                self._stretches.num_records, self._between = self._tape.first + len(self._tape.records) - self._between, -1
+                self._stretches.num_records, self._between = self.num_records - self._between, -1
             if mode.error is not None:
                 self.failed(mode.error)
 
@@ -291,7 +302,7 @@ class Outside:
                 if len(self._ledger) > _MANY_ROWS:
                     self.reset()
                 # Where only the next backward shows that a step has ended, what came before that belongs to the new one.
-                self._past = self._since if self._backward else self._tape.first + len(self._tape.records)
+                self._past = self._since if self._backward else self.num_records
                 self._derivatives.step_ends()
                 self.look_again()
 
@@ -383,7 +394,7 @@ class Outside:
         """``backward``, or ``autograd.grad``, has returned."""
         if not in_backward():
             self._derivatives.end()
-            self._since = self._tape.first + len(self._tape.records)
+            self._since = self.num_records
             resumes, self._backward, self._resumes_after = self._resumes_after, False, False
             if resumes:
                 self.begin_between(before_step=True)
@@ -431,42 +442,3 @@ def current() -> Outside:
     if found is None:
         found = _threads.outside = Outside()
     return found
-
-
-class _Loop(optimizer_probe.StepListener, loop_calls.CallListener):
-    """Reports to the thread's tape backward, before the models' steps are told, and what torch itself does to gradients after it: that needs
-    no record, since nothing but a bad gradient makes it go wrong."""
-
-    def rehearsal(self) -> None:
-        current().pause()
-
-    def before_backward(self, roots: Sequence[Tensor]) -> None:
-        current().before_backward(roots)
-
-    def after_gradients(self, gradients: Sequence[Tensor]) -> None:
-        current().after_gradients(gradients)
-
-    def after_backward(self) -> None:
-        current().after_backward()
-
-    def called(self, call: loop_calls.LoopCall) -> None:
-        if call.kind in ("clip", "unscale"):
-            current().own_begins()
-
-    def returned(self, call: loop_calls.LoopCall) -> None:
-        if call.kind in ("clip", "unscale"):
-            current().own_ends()
-
-
-_loop = _Loop()
-
-
-def listen() -> None:
-    """Follow backward and the loop's own calls, until ``unlisten``. Safe to call twice."""
-    optimizer_probe.listen(_loop)
-    loop_calls.listen(_loop)
-
-
-def unlisten() -> None:
-    optimizer_probe.unlisten(_loop)
-    loop_calls.unlisten(_loop)

@@ -10,6 +10,7 @@ from torch.optim import Optimizer
 from numscope.probe import optimizer as optimizer_probe
 from numscope.probe.calls import in_backward
 from numscope.probe.living import Beside
+from numscope.records.site import Phase
 from numscope.replay import outside
 from numscope.scope.scope import Scope
 
@@ -31,7 +32,8 @@ class Tensors(nn.Module):
 class TensorWatch(optimizer_probe.StepListener):
     """Opens a scope for each optimizer whose tensors belong to no watched model, and one for losses where there is no optimizer.
 
-    Code outside modules is recorded from the creation of an optimizer on, so that lines are known from the first step.
+    Code outside modules is recorded from here on, and anew from the creation of an optimizer on, so that lines are known of the first step,
+    and of the data, weights and buffers that it gets.
 
     Args:
         watch: opens a scope on a model, or returns None if that fails.
@@ -43,6 +45,7 @@ class TensorWatch(optimizer_probe.StepListener):
         self._live = live
         self._optimizers: Beside[Optimizer, Tensors | None] = Beside()  # and what stands for it
         self._without_optimizer: Tensors | None = None
+        outside.current().begin_anew(Phase.SCRIPT)
 
     def close(self) -> None:
         """Stop listening."""
@@ -53,7 +56,7 @@ class TensorWatch(optimizer_probe.StepListener):
 
     def made(self, optimizer: Optimizer) -> None:
         self._optimizers[optimizer] = None
-        outside.current().begin()
+        outside.current().begin_anew(Phase.LOSS)
 
     def before_backward(self, roots: Sequence[Tensor]) -> None:
         if in_backward() or any(scope.expects_backward for scope in self._live()):

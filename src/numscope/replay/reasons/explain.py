@@ -43,7 +43,7 @@ def _explain(case: Case) -> Verdict:
         return _bad_before(case.root)
     if case.uninitialized:
         detail = f"Memory that {case.op} left uninitialized was read before it was written."
-        return Reason.UNKNOWN, detail, "Use torch.zeros, or write all of it before reading."
+        return Reason.UNINITIALIZED, detail, "Use torch.zeros, or write all of it before it is read: torch.nn.init for a weight."
     if case.deliberate:
         return _written_on_purpose(case)
     if case.phase == Phase.OPTIMIZER:
