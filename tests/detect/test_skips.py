@@ -209,3 +209,75 @@ def test_a_step_that_the_script_takes_all_the_same_is_no_skip() -> None:
             optimizer.step()
             scaler.update()
     assert scope.events == [] and [(one.kind.value, one.step) for one in scope.findings] == [("inf", 1)]
+
+
+@pytest.mark.parametrize("finite_in", [0, 1], ids=["never", "every second step"])
+def test_forward_that_is_bad_at_any_scale_is_not_part_of_the_search(finite_in: int) -> None:
+    """No scale of the loss cures a model that returns nan: its steps count from the first."""
+
+    class Spoiled(Net):
+        num = 0
+
+        def forward(self, x: Tensor) -> Tensor:
+            self.num += 1
+            factor = 1.0 if finite_in and self.num % 2 else float("inf")
+            return super().forward(x) * (0 * torch.tensor(factor))
+
+    net = Spoiled()
+    optimizer, scaler = SGD(net.parameters(), 0.01), GradScaler("cpu")
+
+    def train(num_steps: int) -> None:
+        for step in range(num_steps):
+            optimizer.zero_grad()
+            x = torch.randn(8, 4, generator=torch.Generator().manual_seed(step))
+            scaler.scale(net(x).square().mean()).backward()
+            scaler.step(optimizer)
+            scaler.update()
+
+    with numscope.watch(net, max_scaler_skips=4) as scope:
+        if finite_in:
+            train(12)
+            assert not scope.findings
+        else:
+            with pytest.raises(numscope.NonFiniteError) as raised:
+                train(12)
+            finding = raised.value.finding
+            assert (finding.step, finding.kind.value) == (3, "scaler_skips")
+            assert finding.culprit is not None and finding.culprit.op == "aten.mul"
+
+
+@pytest.mark.parametrize("bad_steps", [3, 1])
+def test_run_that_ends_without_a_step_for_a_bad_forward_ends_with_its_finding(bad_steps: int) -> None:
+    """Too short for ``max_scaler_skips``; the first such step is a note with its line. One step that was taken, and the note is all."""
+
+    class Rooted(Net):
+        def forward(self, x: Tensor) -> Tensor:
+            return super().forward(x).sqrt() if self.is_bad else super().forward(x)
+
+        is_bad = True
+
+    net = Rooted()
+    optimizer, scaler = SGD(net.parameters(), 0.01), GradScaler("cpu")
+
+    def train() -> None:
+        for step in range(3):
+            optimizer.zero_grad()
+            net.is_bad = step < bad_steps
+            x = torch.randn(8, 4, generator=torch.Generator().manual_seed(step))
+            scaler.scale(net(x).sum()).backward()
+            scaler.step(optimizer)
+            scaler.update()
+
+    scope = numscope.watch(net)
+    train()
+    (note,) = scope.contained
+    assert note.note == "GradScaler left this step out"
+    if bad_steps < 3:
+        scope.close()
+        assert not scope.findings
+    else:
+        with pytest.raises(numscope.NonFiniteError) as raised:
+            scope.close()
+        finding = raised.value.finding
+        assert (finding.note, finding.step) == ("GradScaler left out all 3 steps", 0)
+        assert finding.culprit is not None and finding.culprit.op == "aten.sqrt"

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from numscope.detect.evidence import Evidence, kind_of
 from numscope.probe import walk
 from numscope.probe.naming import class_name, has_identity, named_state, qualified_names
-from numscope.probe.optimizers import living_optimizers
+from numscope.probe.optimizers import gradient_of, living_optimizers
 from numscope.records.faults import ours
 from numscope.records.finding import Finding
 from numscope.records.heap import instances_of
@@ -64,17 +64,18 @@ def left_bad(evidence: Evidence, others: Iterable[Evidence]) -> Finding | None:
     }
     if not found:
         return None
-    held = {key: site for one in (evidence, *others) for key, site in _places(one.names)}
+    models = (evidence, *others)
+    held = {key: site for one in models for key, site in _places(one.names)}
+    parameters = (p for one in models for module in one.names for p in module._parameters.values() if p is not None)
+    gradients = [_key(gradient) for p in parameters if (gradient := gradient_of(p)) is not None]
     kept = {key: site for key, site in held.items() if key in found}
-    kept = kept or _copies(tape, origins, found, held)
+    kept = kept or _copies(tape, origins, found, held, gradients)
     if not kept and _is_worth_a_walk(tape, origins, [state for _, state in found.values()]):
         kept = {key: site for key, site in _held_elsewhere() if key in found}
     if not kept:
         return None
-    for key, place in held.items():
-        if key in tape.storages:
-            for state, _, _ in tape.storages[key].states.values():
-                state.name = state.name or place.name
+    for key, state in _states(tape, held):
+        state.name = state.name or held[key].name
     culprit = find_culprit(tape, (), rows, [found[key][1] for key in kept])
     if culprit is None:
         return None
@@ -132,12 +133,21 @@ def _is_worth_a_walk(tape: OpTape, origins: Origins, states: Iterable[State]) ->
     return bool(new)
 
 
-def _copies(tape: OpTape, origins: Origins, found: dict[int, tuple[StorageRecord, State]], held: dict[int, _Place]) -> dict[int, _Place]:
+def _states(tape: OpTape, keys: Iterable[int]) -> Iterator[tuple[int, State]]:
+    for key in keys:
+        if key in tape.storages:
+            yield from ((key, state) for state, _, _ in tape.storages[key].states.values())
+
+
+def _copies(
+    tape: OpTape, origins: Origins, found: dict[int, tuple[StorageRecord, State]], held: dict[int, _Place], gradients: Iterable[int]
+) -> dict[int, _Place]:
     """The bad tensors that are computed from a weight and from another tensor of its shape that is older than the tape, or just copied.
 
     A gradient is no such tensor, so that a ratio which is only logged is no copy.
     """
-    weights = {id(s): place.name for key, place in held.items() if key in tape.storages for s, _, _ in tape.storages[key].states.values()}
+    weights = {id(s): held[key].name for key, s in _states(tape, held)}
+    given = {id(s) for _, s in _states(tape, gradients)}
     copies: dict[int, _Place] = {}
     for key, (_, state) in found.items():
         seen, older, of, only_copied = set(state.writers), False, "", True
@@ -154,7 +164,7 @@ def _copies(tape: OpTape, origins: Origins, found: dict[int, tuple[StorageRecord
                     continue
                 if id(operand.state) in weights:
                     of = weights[id(operand.state)]
-                elif not any(index in tape for index in operand.state.writers):
+                elif id(operand.state) not in given and not any(index in tape for index in operand.state.writers):
                     older = True
                 new = set(operand.state.writers) - seen
                 seen |= new

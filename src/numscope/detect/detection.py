@@ -109,6 +109,8 @@ class Detection(Reader):
             self.judge.died(error)
         elif error is None and self.pending:
             self._steps.end(True)
+        if error is None:
+            self.judge.has_ended()
 
     def detach(self) -> None:
         """Remove everything without judging. Safe to call twice."""
@@ -237,9 +239,8 @@ class Detection(Reader):
         last = evidence.calls[-1]
         if not last.had_backward:
             self._drop_gone()
-            return
-        self.judge.between_steps()  # of SAM the first half, which moves the weights
-        if evidence.journal.on_host and not evidence.journal.any_bad():
+        elif evidence.journal.on_host and not evidence.journal.any_bad():
+            self.judge.between_steps()  # of SAM the first half, which moves the weights
             evidence.journal.reset()
             evidence.roots.clear()
             while len(evidence.calls) > 1 and sum(c.nbytes for c in evidence.calls) > REPLAY_BYTES:
@@ -395,9 +396,10 @@ class Detection(Reader):
     def end(self, closing: bool) -> None:
         """The step is over: judge it unless an optimizer's step already did."""
         self.evidence.outside.pause()
-        trained = self._steps.had_backward
+        trained, was_first = self._steps.had_backward, self.evidence.journal.on_host and self.evidence.journal.any_bad()
         try:
-            self.judge.between_steps()
+            if not was_first:
+                self.judge.between_steps()
             if not self._judged:
                 self._judged = True
                 gradients = self._see_gradients(None) if trained else ()
@@ -405,6 +407,8 @@ class Detection(Reader):
                 if trained:
                     self._made.round(wanted=self.evidence.journal.ledger.are_zero([one for one in gradients if one != UNOBSERVED]))
                     self.evidence.note()
+            if was_first:
+                self.judge.between_steps()
         finally:
             if self._parameters.are_gathered or not self._steps.optimizers.any:
                 self.evidence.journal.weights.recheck()

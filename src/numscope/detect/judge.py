@@ -14,9 +14,7 @@ from numscope.detect import evaluations
 from numscope.detect.copies import left_bad
 from numscope.detect.dead_gradients import DeadGradients
 from numscope.detect.diagnosis import (
-    came_from_loss,
     contained,
-    diagnose,
     diagnose_together,
     escaped,
     left_out_is_bad,
@@ -31,7 +29,7 @@ from numscope.detect.evidence import BadLeaf, Evidence
 from numscope.detect.foresight import Foresight
 from numscope.detect.made import Made
 from numscope.detect.onlooker import Onlooker
-from numscope.detect.ordering import first_of_ranks
+from numscope.detect.ordering import first_of_models, first_of_ranks
 from numscope.detect.skips import Skips
 from numscope.distributed import agree
 from numscope.distributed.agree import Ranks
@@ -82,6 +80,7 @@ class Judge:
         self._dead = DeadGradients(evidence, options.dead_steps)
         self._contained_sites, self._left_out_sites = set[Site](), set[Site]()
         self.evaluations = evaluations.Evaluations(evidence)
+        self._never_in: Finding | None = None  # the first bad forward of a step that GradScaler left out
         self._left: Finding | None = None  # what the script's own code has left bad, until all ranks are together
         self._speaks = True  # of all ranks that know the last finding, this one tells it to sinks
         living.add(self)
@@ -117,7 +116,9 @@ class Judge:
         buffer that the step has spoiled, which stays so."""
         bad, reached = self._read()
         journal = self._evidence.journal
-        num, num_counted = self._skips.skipped(optimizer, any(journal.event(index).phase is Phase.FORWARD for index, _ in reached))
+        in_result = [leaf for call in self._evidence.calls for leaf in result_of(self._evidence, call, bad)]
+        in_forward = any(journal.event(index).phase is Phase.FORWARD for index, _ in reached)
+        num, num_counted = self._skips.skipped(optimizer, bool(in_result) or in_forward)
         too_many = num_counted == self._options.max_scaler_skips
         stays = [(i, slot) for i, slot in reached if journal.event(i).entry.parameter(slot) in self._evidence.saved.bad]
         if self.onlooker is not None:
@@ -131,6 +132,8 @@ class Judge:
             gone = "not replayed: no bad gradient is left"
             unexplained = None if reached else of_gradients(self._evidence, gradients, gone, type(optimizer).__name__)
             self._alarm(self._find(bad, reached, False, note, unexplained))
+        elif in_result and not self.victim:
+            self._note_left_out(bad, in_result)
 
     def stepped(self, optimizer: Optimizer) -> None:
         """An optimizer's step was not left out."""
@@ -265,6 +268,22 @@ class Judge:
         with optimizer_probe.paused():
             return pending(self._evidence, bad, died=died)
 
+    def _note_left_out(self, bad: Sequence[BadLeaf], in_result: Sequence[BadLeaf]) -> None:
+        """A forward was bad at whatever scale, in a step that GradScaler left out."""
+        site = self._evidence.journal.site(*in_result[0])
+        if site not in self._left_out_sites:
+            self._left_out_sites.add(site)
+            self._contained_sites.add(site)
+            self._never_in = replace(self._first_of_models(bad, in_result)[0], contained=True, note="GradScaler left this step out")
+            self._note(self._never_in)
+
+    def has_ended(self) -> None:
+        """The watch ends as the script goes on, or ends well. Where GradScaler has left out all its steps for a bad forward, that is it."""
+        if self._never_in is not None and self._skips.num_first and not self.victim and not self._ranks.together:
+            self.victim = self._speaks = True
+            note = f"GradScaler left out all {self._skips.num_first} steps"
+            self._alarm(replace(self._never_in, contained=False, note=note, kind=Kind.SCALER_SKIPS))
+
     def _note_discarded(self, bad: Sequence[BadLeaf], reached: Sequence[BadLeaf]) -> None:
         site = self._evidence.journal.site(*reached[0])
         if site not in self._left_out_sites:
@@ -340,32 +359,11 @@ class Judge:
         return bool(numbers.num_pos_inf and numbers.abs_max)
 
     def _first_of_models(self, bad: Sequence[BadLeaf], reached: Sequence[BadLeaf]) -> tuple[Finding, Judge]:
-        """The finding of the model that went bad first, and its judge: of the teacher or the discriminator, rather than of its victim.
-
-        Where this model's forward is good, that is a model whose backward went bad earlier.
-        """
-        self._evidence.outside.ledger.read()
-        own = self._evidence.journal.event(min(bad)[0])
-        others = [j for j in living if j is not self and any(call.thread == get_ident() for call in j._evidence.calls)]
-        for other in others:
-            events = other._evidence.journal.events
-            read, _ = other._read()
-            out = [
-                (i, slot)
-                for i, slot in read
-                if (not events[i].entry.name and slot.startswith("output")) or own.phase is events[i].phase is Phase.BACKWARD
-            ]
-            if out and events[out[0][0]].order < own.order:
-                with optimizer_probe.paused():
-                    return diagnose(other._evidence, read, out), other
+        """``ordering.first_of_models``, and the judge of the model that the finding is of."""
+        others = {id(j._evidence): j for j in living if j is not self and any(call.thread == get_ident() for call in j._evidence.calls)}
         with optimizer_probe.paused():
-            finding = diagnose(self._evidence, bad, reached)
-            if finding.culprit is not None and came_from_loss(finding.culprit):
-                for other in others:  # whose own gradients are not read before it is judged itself
-                    theirs = stopped_backward(other._evidence)
-                    if theirs is not None and theirs.culprit is not None and not came_from_loss(theirs.culprit):
-                        return theirs, other
-        return finding, self
+            finding, whose = first_of_models(self._evidence, bad, reached, [(j._evidence, j._read()[0]) for j in others.values()])
+        return finding, others.get(id(whose), self)
 
     def _find(
         self, bad: Sequence[BadLeaf], reached: Sequence[BadLeaf], alone: bool, note: str = "", unexplained: Finding | None = None

@@ -1,12 +1,48 @@
-"""Which of several ranks' findings was first."""
+"""Which of several models' findings was first, and of several ranks'."""
 
 from __future__ import annotations
 
-from numscope.detect.diagnosis import received
-from numscope.detect.evidence import Evidence
+from collections.abc import Sequence
+
+from numscope.detect.diagnosis import came_from_loss, diagnose, received, stopped_backward
+from numscope.detect.evidence import BadLeaf, Evidence
 from numscope.distributed.agree import Ranks
 from numscope.records.finding import Finding, parse_finding, plain
 from numscope.records.site import Phase
+
+
+def first_of_models(
+    evidence: Evidence, bad: Sequence[BadLeaf], reached: Sequence[BadLeaf], others: Sequence[tuple[Evidence, Sequence[BadLeaf]]]
+) -> tuple[Finding, Evidence]:
+    """The finding of the model that went bad first: of the teacher or the discriminator, rather than of its victim.
+
+    Where this model's forward is good, that is a model whose backward went bad earlier.
+
+    Args:
+        bad: what is, of this model.
+        reached: what of it escaped.
+        others: models whose calls belong to the same step, and what is bad of each.
+
+    Returns: it, and whose it is.
+    """
+    evidence.outside.ledger.read()
+    own = evidence.journal.event(min(bad)[0])
+    for other, read in others:
+        events = other.journal.events
+        out = [
+            (i, slot)
+            for i, slot in read
+            if (not events[i].entry.name and slot.startswith("output")) or own.phase is events[i].phase is Phase.BACKWARD
+        ]
+        if out and events[out[0][0]].order < own.order:
+            return diagnose(other, read, out), other
+    finding = diagnose(evidence, bad, reached)
+    if finding.culprit is not None and came_from_loss(finding.culprit):
+        for other, _ in others:  # whose own gradients are not read before it is judged itself
+            theirs = stopped_backward(other)
+            if theirs is not None and theirs.culprit is not None and not came_from_loss(theirs.culprit):
+                return theirs, other
+    return finding, evidence
 
 
 def first_of_ranks(finding: Finding | None, evidence: Evidence, ranks: Ranks) -> tuple[Finding | None, bool]:

@@ -32,6 +32,8 @@ class Skips:
     not count then. Neither does a scale that stays where it is explain more: a scaler that is made anew in each step, or given its scale.
     """
 
+    num_first: int = 0  # steps that were skipped, as long as none was not
+
     def __init__(self) -> None:
         self._rows: Beside[Optimizer, _Row] = Beside()
         self._have_stepped: Beside[Optimizer, bool] = Beside()
@@ -40,6 +42,7 @@ class Skips:
         """A step was not skipped."""
         self._rows.pop(optimizer, None)
         self._have_stepped[optimizer] = True
+        self.num_first = 0
 
     def skipped(self, optimizer: Optimizer, forward_is_bad: bool) -> tuple[int, int]:
         """A step was skipped.
@@ -54,6 +57,7 @@ class Skips:
         if row is None:
             row = self._rows[optimizer] = _Row(0 if optimizer in self._have_stepped else _num_above_one(scale))
         row.num += 1
+        self.num_first += not len(self._have_stepped)
         row.counted += row.num > row.of_search or forward_is_bad or scale is None or scale < 1
         return row.num, row.counted
 

@@ -6,6 +6,7 @@ import functools
 import sys
 from collections.abc import Callable, Collection, Mapping
 from functools import partial
+from types import FrameType
 from typing import Any, Protocol, TypeVar
 
 import torch
@@ -39,6 +40,16 @@ def never_traced(function: Function) -> Function:
     function._torchdynamo_disable = True  # type: ignore[attr-defined]
     function._torchdynamo_disable_msg = "numscope runs it in Python"  # type: ignore[attr-defined]
     return run_plainly(function)
+
+
+def in_compiled() -> bool:
+    """Whether a function that ``torch.compile`` has made is at work, be it in Python for now. *Cost:* a look at each frame of the stack."""
+    frame: FrameType | None = sys._getframe(1) if "torch._dynamo.eval_frame" in sys.modules else None
+    while frame is not None and not (
+        frame.f_code.co_name == "compile_wrapper" and frame.f_globals.get("__name__") == "torch._dynamo.eval_frame"
+    ):
+        frame = frame.f_back
+    return frame is not None
 
 
 def is_exporting() -> bool:

@@ -340,7 +340,7 @@ class OpProbe(TorchDispatchMode):  # type: ignore[no-untyped-call]
             return None
         known = self.tape.storage_of(storage)
         if known is None:
-            known = self.tape.storages[storage._cdata] = StorageRecord(storage)
+            known = self.tape.add_storage(storage)
         return known
 
     def _read(self, tensor: Tensor, storage: StorageRecord | None) -> State:

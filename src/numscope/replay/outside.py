@@ -23,6 +23,7 @@ from torch.utils._python_dispatch import _get_current_dispatch_mode_stack, _push
 
 from numscope.probe import optimizer as optimizer_probe
 from numscope.probe.calls import in_backward
+from numscope.probe.dynamo import in_compiled
 from numscope.probe.optimizer import guarded
 from numscope.records.finding import Culprit
 from numscope.records.site import Phase
@@ -32,6 +33,7 @@ from numscope.replay.function_probe import FunctionProbe
 from numscope.replay.modes import DISPATCH_MODES, FUNCTION_MODES, taken_off
 from numscope.replay.named import Named
 from numscope.replay.op import OpProbe
+from numscope.replay.stretches import Stretches
 from numscope.replay.tape import OpTape, State
 from numscope.summary.ledger import Ledger
 
@@ -48,23 +50,8 @@ _MAX_ROWS, _MANY_ROWS = 1 << 16, 3500  # from the latter here on the tape is res
 _MAX_LEFTOVER = 8
 _RECENT = 64  # records that are kept in that case
 _MOST_WAITS = 8  # steps of others for which the tape is kept for a user whose step doesn't end: a model that was made, called and left
-MOST_BETWEEN, SELDOM = 512, 16  # records between two steps; where there were more, only every SELDOM-th such stretch is recorded
 
 keeps_frames = False  # for a prompt in them: functions' variables then live as long as the tape
-
-
-class _Stretches:
-    """Of one kind, between the calls and the step's end, or between two steps.
-
-    Attributes:
-        num_records: of the last one that was recorded.
-        num_left_out: those in a row that were not.
-    """
-
-    num_records = num_left_out = 0
-
-    def is_left_out(self) -> bool:
-        return self.num_records > MOST_BETWEEN and self.num_left_out < SELDOM - 1
 
 
 class Outside:
@@ -97,7 +84,7 @@ class Outside:
         self._past = 0  # first record since the steps of all users have ended
         self._since = 0  # the same since the last backward
         self._between = -1  # index of the first record between two steps; -1 while none of that is recorded
-        self._between_steps, self._before_step = _Stretches(), _Stretches()
+        self._between_steps, self._before_step = Stretches(), Stretches()
         self._stretches = self._between_steps  # of the kind of the one at work
         self._num_looked = 0  # rows that `has_news` has looked at
         self._resumes = False  # it was watching when the outermost call at work began
@@ -213,7 +200,11 @@ class Outside:
         self._pop_leftover()
         if self._backward:  # hooks watch that, and custom functions have a probe of their own
             self._resumes_after = True
-        elif self._mode is None and not self._inside and not optimizer_probe.is_paused() and not _get_current_dispatch_mode_stack():
+        elif (
+            self._mode is None
+            and not self._inside
+            and not (optimizer_probe.is_paused() or in_compiled() or _get_current_dispatch_mode_stack())
+        ):
             if len(self._ledger) > _MAX_ROWS:
                 self.reset()
             self._num_times += 1
@@ -352,7 +343,11 @@ class Outside:
 
     def _pop_leftover(self) -> None:
         """Take modes off torch's stacks. A stack may be away for the time: function modes' within ``Tensor.backward``, itself such a
-        function, and dispatch modes' where the garbage collector ends a watch while they are disabled."""
+        function, and dispatch modes' where the garbage collector ends a watch while they are disabled. When a compiled function returns,
+        torch sets back whether there are any to what was so at its call: what was on at its call stays till then, switched off.
+        """
+        if self._leftover and in_compiled():
+            return
         for mode in tuple(self._leftover):
             if taken_off(mode, *(DISPATCH_MODES if isinstance(mode, OpProbe) else FUNCTION_MODES)):
                 self._leftover.remove(mode)

@@ -194,6 +194,12 @@ class OpTape:
         known = self.storages.get(storage._cdata)
         return known if known is not None and known.reference() is storage else None  # an address is used again
 
+    def add_storage(self, storage: torch.UntypedStorage) -> StorageRecord:
+        """Of memory that is new to the tape; in the order in which it came."""
+        self.storages.pop(storage._cdata, None)
+        known = self.storages[storage._cdata] = StorageRecord(storage)
+        return known
+
     def state_of(self, tensor: Tensor) -> State | None:
         """The last known state of a tensor's memory, without reading the memory; None if the tape does not know it."""
         tensor = _local(tensor)

@@ -18,7 +18,8 @@ class Scales:
     """The steps that a GradScaler left out. Until its first step it searches for its scale, which is no news down to a scale of 1."""
 
     def __init__(self) -> None:
-        self._skipped: deque[int] = deque(maxlen=64)
+        self._left_out: deque[int] = deque(maxlen=WINDOW)  # all steps that were
+        self._skipped: deque[int] = deque(maxlen=64)  # those that no search for the first scale explains
         self._highest = 0.0
         self._has_stepped = False
 
@@ -34,6 +35,7 @@ class Scales:
         """
         if scale is not None and self._has_stepped:
             self._highest = max(self._highest, scale)
+        self._left_out.append(step)
         if not self._has_stepped and (scale is None or scale >= 1):
             return
         self._skipped.append(step)
@@ -42,6 +44,7 @@ class Scales:
         has_fallen = scale is None or (scale * FALLEN <= self._highest and scale < INITIAL)
         if not is_low and (recent < settings["skips"] or not has_fallen):
             return
+        left_out = sum(one > step - WINDOW for one in self._left_out)
         now = "" if scale is None else f", and its scale is {scale:g}" + (f", from {self._highest:g}" if self._highest > scale else "")
         yield Alert(
             step,
@@ -50,7 +53,7 @@ class Scales:
             "",
             scale if is_low else float(recent),
             1.0 if is_low else float(settings["skips"]),
-            f"GradScaler left out {recent} of the last {WINDOW} steps{now}: gradients overflow though it falls.",
+            f"GradScaler left out {left_out} of the last {min(WINDOW, step + 1)} steps{now}: gradients overflow though it falls.",
             "Lower the learning rate, or train in bfloat16; watch(max_scaler_skips=2) names the operation that overflows.",
             {"skipped": recent, "scale": scale, "highest_scale": self._highest},
         )
