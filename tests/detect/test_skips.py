@@ -252,7 +252,7 @@ def test_run_that_ends_without_a_step_for_a_bad_forward_ends_with_its_finding(ba
 
     class Rooted(Net):
         def forward(self, x: Tensor) -> Tensor:
-            return super().forward(x).sqrt() if self.is_bad else super().forward(x)
+            return (super().forward(x) * 0 - 1).sqrt() if self.is_bad else super().forward(x)
 
         is_bad = True
 

@@ -83,7 +83,7 @@ def test_advised_eps_trains_in_float16(optimizer: Any) -> None:
 def test_eps_of_zero_is_not_said_to_vanish(dtype: torch.dtype) -> None:
     culprit = culprit_of(words(torch.optim.Adam, dtype, eps=0.0))
     eps = "1e-4" if dtype is HALF else "1e-8"
-    assert culprit.advice == f"Give the optimizer a positive eps, added to what it divides by: eps={eps}."
+    assert culprit.advice == f"Give the optimizer a positive eps, added behind the root to what it divides by: eps={eps}."
     assert watched(words(torch.optim.Adam, dtype, eps=float(eps))).findings == []
 
 

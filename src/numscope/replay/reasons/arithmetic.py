@@ -42,7 +42,7 @@ def _power(case: Case) -> Verdict | None:
     verdict = overflow(case, f"Largest {base.largest} to the power {number(exponent.high)}")
     if verdict is None or exponent.high <= 1:
         return verdict
-    most = 10.0 ** math.floor(math.log10(case.limit) / exponent.high)
+    most = 10.0 ** math.floor(math.log10(case.limit) / (2 * exponent.high))  # its square, too, is to stay in range
     return verdict[0], verdict[1], f"{verdict[2]} A base within {most:g} stays in range: x.clamp({-most:g}, {most:g})."
 
 
@@ -53,6 +53,8 @@ def floored(case: Case, base: Range, exponent: Range) -> str:
 
 def away_from_zero(case: Case, divisor: Range) -> str:
     """Advice for a divisor that is 0."""
+    if divisor.name in case.values:
+        return f"Keep the divisor away from 0, which is a Python number: x / max(y, {case.eps(2.0)})."
     return f"Keep the divisor away from 0: x / {_away('y', case.eps(2.0), divisor, case)}."
 
 

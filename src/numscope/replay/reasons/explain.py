@@ -138,9 +138,10 @@ def _from_infinities(case: Case) -> Verdict | None:
     tensors = case.tensors
     infinite = [n for n in tensors if n.num_nonfinite]
     if case.op in LIFTS:
-        detail = f"The Python numbers that this tensor is made of held {counts(case.output)}."
+        detail = f"The numbers of Python or NumPy that this tensor is made of held {counts(case.output)}."
         return Reason.BAD_INPUT, detail, "Check where these numbers were computed."
-    if case.nonfinite_value and not infinite and not all(map(zeros_and_ones, tensors)):
+    is_nan = case.nonfinite_value.endswith("nan")  # no mask is made by that
+    if case.nonfinite_value and not infinite and (is_nan or not all(map(zeros_and_ones, tensors))):
         return Reason.BAD_INPUT, f"{case.op} was given {case.nonfinite_value}.", "Check where this number was computed."
     if not case.nonfinite_input or not case.has_nan:
         return None

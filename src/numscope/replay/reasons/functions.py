@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 from numscope.records.finding import Reason
-from numscope.replay.reasons.case import SOFTMAX, Case, Range, Verdict, counts, explains, number, of
+from numscope.replay.reasons.case import FLOAT32_RANGE, SOFTMAX, Case, Range, Verdict, counts, explains, number, of
 
 DOMAINS: dict[str, tuple[float, float, bool, str]] = {  # op: lowest, highest, whether the ends are inside, why arguments leave it
     "log": (0.0, math.inf, False, "For log(softmax(x)) use F.log_softmax."),
@@ -31,6 +31,8 @@ def clamped(case: Case, op: str) -> str:
     eps = case.eps(2.0 if op == "digamma" else 1.0)
     lowest = eps if low == 0 else f"{low:g} + {eps}"
     bounds = f"clamp_min({lowest})" if high == math.inf else f"clamp({lowest}, {high:g} - {eps})"
+    if op != case.op:  # the logarithm is within another operation
+        return f"Clamp what its logarithm is taken of: {case.wide('y')}.{bounds}."
     call = f"torch.{op.replace('special_', 'special.')}({case.wide()}.{bounds})"
     return f"Clamp the argument: {call}.{' ' if why else ''}{why}"
 
@@ -83,7 +85,8 @@ def exponential(case: Case) -> Verdict | None:
         return None
     largest = x.abs_max if even else x.high
     bound = math.log2(case.limit) if case.op == "exp2" else math.log(case.limit)
-    most = int(0.9 * bound)
+    # what is made of the result, its square in an optimizer's state too, is to stay in range; a half's range is too narrow for that
+    most = int(bound / (2 if case.limit < FLOAT32_RANGE else 4))
     return (
         Reason.EXP_OVERFLOW,
         f"Largest argument of {case.op} {number(largest)}; {case.dtype} holds results up to {number(bound)}.",

@@ -28,7 +28,7 @@ def update(case: Case, verdict: Verdict) -> Verdict:
     if reason == Reason.DIVISION_BY_ZERO and case.rounded is not None:
         advice = _sentence(f"{keep}give the optimizer an eps of at least {eps}.")
     elif reason == Reason.DIVISION_BY_ZERO:
-        advice = f"Give the optimizer a positive eps, added to what it divides by: eps={eps}."
+        advice = f"Give the optimizer a positive eps, added behind the root to what it divides by: eps={eps}."
     elif reason == Reason.OVERFLOW:
         advice = _sentence(f"{keep}clip gradients (torch.nn.utils.clip_grad_norm_) and lower the learning rate.")
     elif reason not in (Reason.DOMAIN, Reason.EXP_OVERFLOW):  # their own advice fits here too
