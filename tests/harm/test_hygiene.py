@@ -406,3 +406,40 @@ def test_parameters_can_be_swapped_as_without_a_watch() -> None:
         assert all(map(torch.equal, trained(True), bare))
     finally:
         torch.__future__.set_swap_module_params_on_conversion(False)
+
+
+def test_learned_learning_rate_is_read_without_a_warning() -> None:
+    """Torch warns where a number is taken from a tensor with a graph."""
+    model, rate = small(), torch.tensor(0.1, requires_grad=True)
+    optimizer = torch.optim.SGD(model.parameters(), lr=rate.clone(), differentiable=False)
+    with warnings.catch_warnings(record=True) as warned, numscope.watch(model) as scope:
+        warnings.simplefilter("always")
+        train(model, optimizer, 3)
+    assert not scope.fault
+    assert [str(one.message) for one in warned if "scalar" in str(one.message)] == []
+
+
+STATISTICS = {"section": {"enabled": True, "layers": {"layer_name_regex_pattern": "."}, "statistics": {
+    "enabled": True, "stats": ["max", "l2_norm"], "tensors": ["activation", "gradient", "dgrad", "weight", "local_wgrad"]}}}  # fmt: skip
+
+
+@pytest.mark.parametrize("config", [None, STATISTICS], ids=["detection", "statistics"])
+@pytest.mark.parametrize("where", ["before", "within"])
+def test_watch_that_ends_within_a_call_lets_the_call_go_on(where: str, config: Any, tmp_path: Any) -> None:
+    """Torch takes down the hooks of a call as it begins, and asks later whether they take keyword arguments."""
+    model = small()
+    scopes: list[Any] = []
+
+    def close(*_: Any) -> None:
+        if scopes:
+            scopes.pop().close()
+
+    if where == "before":
+        handle = torch.nn.modules.module.register_module_forward_pre_hook(close)
+    else:
+        handle = model[1].register_forward_pre_hook(close)
+    expected = model(torch.ones(2, 4)).tolist()
+    more = {} if config is None else {"config": config, "log_dir": str(tmp_path)}
+    scopes.append(numscope.watch(model, **more))
+    assert model(torch.ones(2, 4)).tolist() == expected and not scopes
+    handle.remove()

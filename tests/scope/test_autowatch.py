@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from pathlib import Path
 from typing import Any
 
@@ -272,3 +273,17 @@ def test_gradients_of_torch_func_are_judged_at_the_optimizers_step(capfd: Any) -
             optimizer.zero_grad()
     finding = auto.coverage.findings[0]
     assert finding.step == 1 and finding.site.slot == "grad param_groups[0]['params'][0]", finding
+
+
+def test_script_s_own_global_hook_brings_the_warning_and_the_filters_are_the_script_s(recwarn: pytest.WarningsRecorder) -> None:
+    torch._dynamo.reset()
+    before = list(warnings.filters)
+    handle = torch.nn.modules.module.register_module_forward_pre_hook(lambda module, args: None)
+    try:
+        with AutoWatch(WatchOptions()):
+            assert warnings.filters == before
+            train(torch.compile(small(), backend="aot_eager"))  # type: ignore[arg-type]
+    finally:
+        handle.remove()
+    assert warnings.filters == before
+    assert [one for one in recwarn if "global hooks" in str(one.message)]

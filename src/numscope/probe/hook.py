@@ -32,6 +32,9 @@ def hook_gradient(tensor: Tensor, hook: Hook) -> Callable[[], None]:
     return put(tensor._backward_hooks, hook)
 
 
+GONE: Any = object()  # in an output's place: the hook was taken away while the call was at work
+
+
 class Hook(partial[Any]):
     """A hook on a tensor or a module."""
 
@@ -139,8 +142,8 @@ def hook_calls(module: nn.Module, key: int, before: Hook, after: Hook, *, always
 
     Args:
         key: of ``new_id``; once a module.
-        before: is called with (module, args, kwargs).
-        after: is called with (module, args, kwargs, output).
+        before: is called with (module, args, kwargs); once more without the last where a call has begun before ``unhook_calls``.
+        after: is called with (module, args, kwargs, output), and likewise.
         always: call ``after`` too where the module's call raises.
         first: call ``after`` before all other hooks, else after them.
     """

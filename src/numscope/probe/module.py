@@ -21,7 +21,7 @@ from numscope.probe.calls import Calls, guard, in_backward, is_faked, is_traced,
 from numscope.probe.compiled import GRADIENTS, Graphs
 from numscope.probe.dgrad import InputEdge, input_edge, watch_dgrad
 from numscope.probe.entry import Entry, LayerSites, Leaves, Wanted
-from numscope.probe.hook import Hook, can_be_hooked, hook_calls, hook_gradient, new_id, unhook_calls
+from numscope.probe.hook import GONE, Hook, can_be_hooked, hook_calls, hook_gradient, new_id, unhook_calls
 from numscope.probe.keras import own_weights
 from numscope.probe.naming import class_name, qualified_names
 from numscope.probe.nodes import MOST_HOOKED
@@ -255,13 +255,15 @@ class ModuleProbe:
     # ---- hooks
 
     @dynamo.run_plainly
-    def _before(self, entry: Entry, wanted: Wanted, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    def _before(self, entry: Entry, wanted: Wanted, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any] | None = None) -> Any:
         sites = wanted.sites
         if torch.compiler.is_compiling():
             if wanted.calls and entry.is_root:
                 _note_trace(self._graphs.key)
             taken = None if sites is None or dynamo.is_exporting() else self._graphs.take_input(entry, wanted, module, args)
             return None if taken is None else (taken, kwargs)
+        if kwargs is None:
+            return None
         calls = self._calls if wanted.calls else None
         if (sites is None or sites.dgrad is None) and (calls is None or calls.module not in (None, module)):  # most calls
             return None
@@ -276,10 +278,14 @@ class ModuleProbe:
         return None
 
     @dynamo.run_plainly
-    def _after(self, entry: Entry, wanted: Wanted, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], output: Any) -> None:
+    def _after(
+        self, entry: Entry, wanted: Wanted, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], output: Any = GONE
+    ) -> None:
         if torch.compiler.is_compiling():
             if not dynamo.is_exporting():  # what is exported is to run where there is no numscope
                 self._graphs.take_output(entry, wanted, self._gradients, module, args, kwargs, output)
+            return
+        if output is GONE:
             return
         told, leaves, sites, shown, _ = wanted
         self._num_calls += 1

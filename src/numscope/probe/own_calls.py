@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from numscope.probe import optimizer
 from numscope.probe.calls import guard, in_backward, is_traced
 from numscope.probe.dynamo import is_exporting, listen, never_traced, run_plainly, unlisten
-from numscope.probe.hook import Hook, hook_calls, hook_gradient, new_id, unhook_calls
+from numscope.probe.hook import GONE, Hook, hook_calls, hook_gradient, new_id, unhook_calls
 from numscope.probe.layer_names import own_parameters
 from numscope.probe.module import ModuleProbe
 
@@ -112,12 +112,12 @@ class OwnCalls:
                 self._leaves[site, id(parameter)] = parameter, hook_gradient(parameter, Hook(self._gradient, site, parameter))
 
     @run_plainly
-    def _before(self, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-        if not torch.compiler.is_compiling() and torch.is_grad_enabled() and not optimizer.is_paused():
+    def _before(self, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any] | None = None) -> None:
+        if kwargs is not None and not torch.compiler.is_compiling() and torch.is_grad_enabled() and not optimizer.is_paused():
             self._guard(self._hook_parameters, module)
 
     @run_plainly
-    def _after(self, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], output: Any) -> None:
+    def _after(self, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], output: Any = GONE) -> None:
         if torch.compiler.is_compiling():
             if is_exporting():
                 return
@@ -127,7 +127,7 @@ class OwnCalls:
                 self._probe.tap(module, mark, found)
             return
         sites = self._sites.get(module, _NONE)
-        if sites.attention is None or optimizer.is_paused() or is_traced() or in_backward():
+        if output is GONE or sites.attention is None or optimizer.is_paused() or is_traced() or in_backward():
             return
         if torch.is_grad_enabled() or module.training or sites.evaluation:
             found = attention_in(module, output)

@@ -62,9 +62,16 @@ def patch_inside(decorated: FunctionType, ours: Callable[..., Any]) -> Callable[
     return undo
 
 
-def patch_warnings(module: ModuleType) -> Callable[[], None]:
-    """Have a module's own warnings name the same line as if no function of ours ran between it and its callers. Returns: what ends it."""
+def patch_warnings(module: ModuleType, drops: Callable[[str], bool] = lambda message: False) -> Callable[[], None]:
+    """Have a module's own warnings name the same line as if no function of ours ran between it and its callers.
+
+    Args:
+        drops: says of which messages nobody is to hear, since ours are their cause.
+
+    Returns: what ends it.
+    """
     ours = _Warnings("warnings")
+    ours.drops = drops
     module.__dict__["warnings"] = ours
 
     def undo() -> None:
@@ -77,10 +84,14 @@ def patch_warnings(module: ModuleType) -> Callable[[], None]:
 class _Warnings(ModuleType):
     """Stands for the module ``warnings``; ``stacklevel`` leaves out frames of ours."""
 
+    drops: Callable[[str], bool]
+
     def __getattr__(self, name: str) -> Any:
         return getattr(warnings, name)
 
     def warn(self, message: Any, category: Any = None, stacklevel: int = 1, source: Any = None, **further: Any) -> None:
+        if self.drops(str(message)):
+            return
         level, left = 2, stacklevel - 1  # this frame is the first one
         frame: FrameType | None = sys._getframe(1)
         while left > 0 and frame is not None and (frame := frame.f_back) is not None:

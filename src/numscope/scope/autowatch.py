@@ -6,7 +6,6 @@ import contextlib
 import logging
 import os
 import sys
-import warnings
 import weakref
 from collections.abc import Callable, Mapping
 from types import FrameType
@@ -28,7 +27,7 @@ from numscope.probe.naming import has_identity, peel, qualified_names
 from numscope.probe.optimizers import ids_of
 from numscope.probe.rehearsal import is_rehearsal
 from numscope.records.errors import STOPS, AbortAfter, UsageError
-from numscope.records.faults import ours, suppress
+from numscope.records.faults import ours
 from numscope.replay import fork, outside
 from numscope.scope import open_scopes
 from numscope.scope import scope as scopes
@@ -43,7 +42,6 @@ log = logging.getLogger("numscope")
 
 STRANGE_STEPS = 3  # after these, an optimizer's unknown parameters are taken to belong to no called module
 # torch warns of global hooks at each call of a compiled module; ours sees nothing twice
-_HOOKS_AROUND_COMPILED = r"Using `torch\.compile\(module\)` when there are global hooks"
 
 
 class AutoWatch(optimizer_probe.StepListener):
@@ -94,7 +92,6 @@ class AutoWatch(optimizer_probe.StepListener):
         self._parents: weakref.WeakKeyDictionary[nn.Module, weakref.ref[nn.Module]] = weakref.WeakKeyDictionary()
         self._hook: Callable[[], None] | None = None
         self._registering: Callable[[], None] | None = None
-        self._quiet: Any = None
 
     def __enter__(self) -> AutoWatch:
         _open.add(self)
@@ -122,13 +119,9 @@ class AutoWatch(optimizer_probe.StepListener):
         if on and self._hook is None:
             self._hook = put(torch_module._global_forward_pre_hooks, self._called)
             dynamo.listen(self)
-            warnings.filterwarnings("ignore", message=_HOOKS_AROUND_COMPILED)
-            self._quiet = warnings.filters[0]
         elif not on and self._hook is not None:
             self._hook()
             dynamo.unlisten(self)
-            with suppress(ValueError):  # the script has set its own filters
-                warnings.filters.remove(self._quiet)  # type: ignore[attr-defined]
             self._hook = None
 
     def check_selection(self) -> None:

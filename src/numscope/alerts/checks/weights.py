@@ -351,7 +351,7 @@ def _is_shard(parameter: Tensor) -> bool:
 def _number(rate: object) -> float | None:
     """A learning rate; None for one that lies on a device."""
     if isinstance(rate, Tensor):
-        return float(rate) if rate.is_cpu else None
+        return float(rate.detach()) if rate.is_cpu else None
     return float(rate) if isinstance(rate, int | float) else None
 
 
