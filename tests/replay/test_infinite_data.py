@@ -9,22 +9,32 @@ import pytest
 from numscope.records.finding import Reason
 from tests.replay.scripts import culprit_of
 
-POLICY = """
+LOADED = """
+def loaded(data):  # by something that torch does not know
+    return torch.from_dlpack(data.numpy().copy())
+"""
+POLICY = (
+    LOADED
+    + """
 model = nn.Linear(4, 2)
 def log_probability():
     return F.log_softmax(model(torch.randn(8, 4)), -1)[:, 0]
 """
-CRITIC = """
+)
+CRITIC = (
+    LOADED
+    + """
 model = nn.Linear(4, 1)
 def values():
     return model(torch.randn(8, 4)).squeeze(1)
 """
+)
 # name: a step, the bad operand, what it held
 LOSS_INPUTS = {
     "returns that overflowed": (
         POLICY
         + """
-returns = [torch.full((8,), 1e38 if i == 1 else 1.0).flip(0).cumsum(0).flip(0) for i in range(3)]
+returns = [loaded(torch.full((8,), 1e38 if i == 1 else 1.0).flip(0).cumsum(0).flip(0)) for i in range(3)]
 def step(i):
     return -(log_probability() * returns[i]).mean()  # FAULT
 LOOP
@@ -35,7 +45,7 @@ LOOP
     "squared error of infinite returns": (
         CRITIC
         + """
-returns = [torch.tensor([1.0] * 7 + [math.inf if i == 1 else 1.0]) for i in range(3)]
+returns = [loaded(torch.tensor([1.0] * 7 + [math.inf if i == 1 else 1.0])) for i in range(3)]
 def step(i):
     return ((values() - returns[i]) ** 2).mean()  # FAULT
 LOOP
@@ -48,7 +58,7 @@ LOOP
         + """
 rewards = torch.rand(3, 8)
 rewards[1, 3] = 0
-advantages = rewards.log()
+advantages = loaded(rewards.log())
 def step(i):
     log_p = log_probability()
     advantage = advantages[i] - advantages[i].mean()  # FAULT
@@ -63,6 +73,7 @@ LOOP
         + """
 advantages = torch.ones(3, 8)
 advantages[1, 3] = math.inf
+advantages = loaded(advantages)
 def step(i):
     return (log_probability() * 0 * advantages[i]).mean()  # FAULT
 LOOP
@@ -75,6 +86,7 @@ LOOP
         + """
 targets = torch.ones(3, 8)
 targets[1, 2] = -math.inf
+targets = loaded(targets)
 def step(i):
     return F.mse_loss(values(), targets[i])  # FAULT
 LOOP
@@ -82,11 +94,11 @@ LOOP
         "target",
         "1 -inf of 8 elements",
     ),
-    "targets made by NumPy": (
+    "targets made elsewhere": (
         CRITIC
         + """
 import numpy as np
-targets = [torch.as_tensor(np.exp(np.full(8, 1000.0 * (i == 1))), dtype=torch.float32) for i in range(3)]
+targets = [loaded(torch.as_tensor(np.exp(np.full(8, 1000.0 * (i == 1))), dtype=torch.float32)) for i in range(3)]
 def step(i):
     return F.smooth_l1_loss(values(), targets[i])  # FAULT
 LOOP
@@ -109,21 +121,38 @@ def test_infinite_input_of_the_loss_is_named_as_such(tmp_path: Path, name: str) 
     )
 
 
-def test_numbers_of_numpy_are_named_where_they_became_a_tensor(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "made",
+    [
+        "torch.from_numpy(np.divide(1, counts))  # FAULT",
+        "torch.tensor(np.divide(1, counts).tolist())  # FAULT",
+        "pickle.loads(stored)  # FAULT",
+        "torch.load(io.BytesIO(stored_by_torch))  # FAULT",
+    ],
+)
+def test_data_is_named_where_it_became_a_tensor(made: str, tmp_path: Path) -> None:
     culprit = culprit_of(
         tmp_path,
-        """
+        f"""
 model = nn.Linear(4, 3)
+import io
+import pickle
 import numpy as np
 counts = np.array([5.0, 3.0, 0.0], np.float32)
-weight = torch.from_numpy(np.divide(1, counts))  # FAULT
+bad = torch.from_numpy(np.divide(1, counts))
+stored, file = pickle.dumps(bad), io.BytesIO()
+torch.save(bad, file)
+stored_by_torch = file.getvalue()
+weight = {made}
 def step(i):
     return F.cross_entropy(model(torch.randn(8, 4)), torch.arange(8) % 3, weight=weight)
 LOOP
 """,
     )
     assert culprit.reason == Reason.BAD_INPUT
-    assert culprit.detail == "The numbers of Python or NumPy that this tensor is made of held 1 inf of 3 elements."
+    assert culprit.detail == (
+        "The numbers that this tensor is made of, from Python, NumPy, a file or another process, held 1 inf of 3 elements."
+    )
 
 
 # name: a step whose data is made between two steps, the operation and the reason
@@ -166,7 +195,7 @@ LOOP
         "aten.lift_fresh",
         Reason.BAD_INPUT,
     ),
-    "targets made by NumPy": (
+    "targets made elsewhere": (
         CRITIC
         + """
 import numpy as np
@@ -250,7 +279,10 @@ LOOP
     )
     culprit = culprit_of(tmp_path, script)
     assert culprit.reason == Reason.BAD_INPUT
-    assert culprit.detail == "The numbers of Python or NumPy that this tensor is made of held 8 inf of 8 elements."
+    assert (
+        culprit.detail
+        == "The numbers that this tensor is made of, from Python, NumPy, a file or another process, held 8 inf of 8 elements."
+    )
     assert culprit.advice == "Check where these numbers were computed."
 
 

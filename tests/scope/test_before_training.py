@@ -193,3 +193,48 @@ def test_end_of_a_watch_without_training_leaves_nothing_on_torch_s_stacks() -> N
     torch.ones(3) + 1
     assert not outside.current().watching
     assert not torch._C._len_torch_dispatch_stack() and not torch._C._len_torch_function_stack()
+
+
+def standardized() -> tuple[nn.Module, Tensor]:
+    raw = torch.randn(80, 6, 4)
+    raw[70] = 2.5
+    return linear(), (raw - raw.mean((1, 2), keepdim=True)) / raw.std((1, 2), keepdim=True)  # FAULT
+
+
+@pytest.mark.parametrize("rows", [3500, 200], ids=["few rows", "the tape is begun anew on the way"])
+def test_data_that_is_used_many_steps_later_has_the_line_that_made_it(rows: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A batch is a new tensor, put together in the step; what made it bad is long past."""
+    monkeypatch.setattr(outside, "_MANY_ROWS", rows)
+
+    def script() -> None:
+        torch.manual_seed(0)
+        model, data = standardized()
+        order = data.reshape(40, 12, 4).clone()
+        optimizer = torch.optim.SGD(model.parameters(), 0.01)
+        for rows in order:
+            optimizer.zero_grad()
+            model(torch.stack([*rows])).square().mean().backward()
+            optimizer.step()
+
+    finding = found(script)
+    culprit = finding.culprit
+    assert culprit is not None, finding.replay
+    assert (culprit.op, culprit.reason, finding.step) == ("aten.div", Reason.DIVISION_BY_ZERO, 35)
+    assert (culprit.file, culprit.line) == marked_line(standardized)
+    assert [operand.numbers.num_nonfinite for operand in culprit.inputs if operand.numbers is not None] == [0, 0]
+
+
+def test_what_is_kept_is_bounded_and_goes_with_its_memory() -> None:
+    with AutoWatch(WatchOptions()):
+        model = linear()
+        optimizer = torch.optim.SGD(model.parameters(), 0.01)
+        masks: list[Tensor] = []
+        for step in range(100):
+            optimizer.zero_grad()
+            model(torch.ones(6, 4)).square().mean().backward()
+            optimizer.step()
+            masks.append(torch.log(torch.zeros(3)))
+            if step == 90:
+                assert len(outside.current().tape.kept) == 64
+                masks.clear()
+        assert 0 < len(outside.current().tape.kept) < 20  # of the last masks

@@ -17,8 +17,10 @@ from numscope.records.site import Phase, Site
 from numscope.replay.capture import Call
 from numscope.replay.culprit import find_culprit, pending_states
 from numscope.replay.op import COLLECTIVES
+from numscope.replay.origin import LIFTS
 from numscope.replay.outside import GRADIENT, MODEL_OUTPUT, MOST_FUNCTIONS
 from numscope.replay.stages import COMMUNICATES, FINITE, REPRODUCED, Replay
+from numscope.replay.tape import plain_name
 
 
 def escaped(evidence: Evidence, bad: Sequence[BadLeaf], known_weights: frozenset[str]) -> list[BadLeaf]:
@@ -206,7 +208,7 @@ def _made_before(evidence: Evidence, call: Call, culprit: Culprit) -> Culprit | 
     found = find_culprit(evidence.outside.tape, states, evidence.outside.ledger)
     if (
         found is None
-        or (_handed_on(found) and not received(found) and not _from_gradient(found))
+        or (_handed_on(found) and not received(found) and not _from_gradient(found) and not _is_made_of_numbers(found))
         or (found.reason is Reason.UNKNOWN and culprit.reason not in given)
     ):
         return None
@@ -328,6 +330,11 @@ def _handed_on(culprit: Culprit) -> bool:
 def came_from_loss(culprit: Culprit) -> bool:
     """Whether a replay only showed that the gradients handed to it were bad."""
     return culprit.reason == Reason.BAD_INPUT and culprit.phase is Phase.BACKWARD
+
+
+def _is_made_of_numbers(culprit: Culprit) -> bool:
+    """Whether a culprit is where Python's or NumPy's numbers, or a file's, became a tensor."""
+    return culprit.reason is Reason.BAD_INPUT and plain_name(culprit.op) in LIFTS
 
 
 def _from_model(culprit: Culprit) -> bool:

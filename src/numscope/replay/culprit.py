@@ -115,7 +115,7 @@ class _Writer:
             accumulates=self._accumulates(record),
             deliberate=origin.deliberate,
             root=_root(origin.root, self.origins, record.phase),
-            uninitialized=out is not None and out.state is not None and out.state.row == UNOBSERVED,
+            uninitialized=out is not None and out.state is not None and self.origins.numbers(out.state) is None,
             contained=origin.contained,
         )
         reason, detail, advice = explain(self._held(case, record))

@@ -59,7 +59,7 @@ class Origins:
         self.tape, self.rows = tape, rows
         self._numbers: dict[int, Numbers] = {}
         self._known: dict[int, list[tuple[OperandRecord, Origin]]] = {}  # by record: of each of its bad results
-        for record in tape.records:
+        for record in (*tape.kept.values(), *tape.records):
             found = [(out, self._origin(record, out)) for out in (*record.outputs, *record.parts) if self.bad(out.state)]
             if found:
                 self._known[record.index] = found
@@ -67,7 +67,7 @@ class Origins:
     def numbers(self, state: State | None) -> Numbers | None:
         """A state's numbers; None where it has none."""
         if state is None or state.row == UNOBSERVED:
-            return None
+            return None if state is None else state.numbers
         known = self._numbers.get(state.row)
         if known is None:
             known = self._numbers[state.row] = self.rows.numbers(state.row)

@@ -304,6 +304,8 @@ class Outside:
 
     def _begin_step(self) -> None:
         """Forget what was recorded before the last step's end."""
+        if self._ledger.on_host:
+            self._tape.keep(self._past, self._ledger)
         self._tape.begin_step(self._past)
         self._derivatives.begin_step()
         self._passed.clear()
@@ -322,7 +324,7 @@ class Outside:
     def reset(self) -> None:
         """Forget what was seen."""
         self._log.clear()
-        self._tape = OpTape(limit=_LIMIT)
+        self._tape = self._tape.successor(self._ledger if self._users and self._ledger.on_host else None)
         if len(self._ledger) > _CAPACITY:
             self._ledger = Ledger(capacity=_CAPACITY)  # one long step must not cost memory for ever
         self._ledger.reset()
@@ -330,7 +332,8 @@ class Outside:
         self._passed.clear()
         self._times_before, self._num_times = self._num_times, 0
         self._named.clear()
-        self._past = self._since = self._num_looked = 0
+        self._past = self._since = self._tape.first
+        self._num_looked = 0
         self.is_cut = False
         if self._mode is not None:
             self._mode.tape, self._mode.rows = self._tape, self._ledger

@@ -23,6 +23,7 @@ from numscope.records.site import Phase
 from numscope.replay import stack as stacks
 
 UNOBSERVED = -1
+MOST_KEPT = 64  # records
 ACCUMULATE = "torch::autograd::AccumulateGrad"
 COPY_SLICES = "CopySlices"
 _SCALED = frozenset({"addmm", "baddbmm", "addbmm", "addmv", "addr", "sspaddmm", "_addmm_activation"})  # with beta = 0, self is not read
@@ -45,11 +46,13 @@ class State:
         row: handle of the numbers; ``UNOBSERVED`` for integers and for tensors that can't be summarized.
         writers: records that wrote it, latest first; empty if it came from outside the tape.
         name: of the parameter, buffer or input that it is, if known.
+        numbers: of a state that is kept longer than its row; ``row`` is then ``UNOBSERVED``.
     """
 
     row: int
     writers: tuple[int, ...] = ()
     name: str = ""
+    numbers: Numbers | None = None
 
 
 @dataclass(slots=True)
@@ -178,6 +181,7 @@ class OpTape:
         self.uncalled = uncalled
         self.limit = limit
         self.first = 0  # index of records[0]
+        self.kept: dict[int, OpRecord] = {}  # by index: earlier ones, which have made what is bad in memory that is still there
         self.storages: dict[int, StorageRecord] = {}
         self.odd: dict[int, tuple[weakref.ref[Tensor], State]] = {}  # tensors without a storage, by id
         self._nodes: dict[int, list[OpRecord]] = {}  # by autograd sequence number
@@ -185,10 +189,10 @@ class OpTape:
         self.lock = threading.Lock()  # on CUDA, the engine runs backward in its own thread
 
     def __getitem__(self, index: int) -> OpRecord:
-        return self.records[index - self.first]
+        return self.records[index - self.first] if index >= self.first else self.kept[index]
 
     def __contains__(self, index: object) -> bool:
-        return isinstance(index, int) and 0 <= index - self.first < len(self.records)
+        return isinstance(index, int) and (0 <= index - self.first < len(self.records) or index in self.kept)
 
     def storage_of(self, storage: torch.UntypedStorage) -> StorageRecord | None:
         known = self.storages.get(storage._cdata)
@@ -285,6 +289,46 @@ class OpTape:
             for seq in self._order[:excess]:
                 del self._nodes[seq]
             del self._order[:excess]
+
+    def keep(self, past: int, rows: Rows) -> None:
+        """Of the records before index ``past`` keep those that have made what is bad in memory that is still there: data and buffers may be
+        used many steps later.
+
+        *Cost:* where no row is bad, nothing; else a walk over these records and what was written.
+        """
+        bad = set(rows.bad())
+        if not bad and not self.kept:
+            return
+        todo = [i for s in self.storages.values() if s.reference() is not None for writers, _, _ in s.writes for i in writers]
+        kept: dict[int, OpRecord] = {}
+        while todo and len(kept) < MOST_KEPT:
+            index = todo.pop()
+            if index in kept or index not in self or index >= past:
+                continue
+            record = self[index]
+            if index not in self.kept:
+                states = [o.state for o in (*record.outputs, *record.parts, *record.inputs) if o.state is not None]
+                if not any(o.state is not None and (o.state.row in bad or o.state.numbers) for o in (*record.outputs, *record.parts)):
+                    continue
+                for state in states:
+                    if state.row != UNOBSERVED:
+                        state.numbers, state.row = rows.numbers(state.row), UNOBSERVED
+            kept[index] = record
+            todo += [i for o in record.inputs if o.state is not None for i in o.state.writers]
+        self.kept = dict(sorted(kept.items()))
+
+    def successor(self, rows: Rows | None) -> OpTape:
+        """An empty tape that goes on with this one's numbers; with ``rows`` it has what this one is to keep."""
+        tape = OpTape(self.limit, self.uncalled, self.rewritten)
+        tape.first = self.first + len(self.records)
+        if rows is not None:
+            self.keep(tape.first, rows)
+            tape.kept = self.kept
+            for key, storage in self.storages.items() if tape.kept else ():
+                if any(index in tape.kept for writers, _, _ in storage.writes for index in writers):
+                    storage.states.clear()
+                    tape.storages[key] = storage
+        return tape
 
     def begin_step(self, past: int) -> None:
         """Forget the records before index ``past``, and the autograd nodes of those that were forgotten before: a graph may reach from one

@@ -173,3 +173,19 @@ def test_loss_of_detached_outputs_is_named() -> None:
 def test_training_that_is_right_is_left_alone() -> None:
     model = Net()
     assert alerts_of(model, lambda: train(model, Adam(model.parameters()), 30)) == []
+
+
+def test_gradients_that_are_asked_for_and_put_in_place_are_left_alone() -> None:
+    """Gradient surgery: ``autograd.grad`` adds to no gradient, and each step puts new ones in their place."""
+    model = Net()
+    optimizer = Adam(model.parameters())
+
+    def surgery() -> None:
+        for x, y in batches(8):
+            parameters = list(model.parameters())
+            gradients = torch.autograd.grad(F.cross_entropy(model(x), y), parameters)
+            for parameter, gradient in zip(parameters, gradients, strict=True):
+                parameter.grad = gradient.clamp(-1, 1)
+            optimizer.step()
+
+    assert alerts_of(model, surgery) == []

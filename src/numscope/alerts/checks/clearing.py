@@ -13,6 +13,7 @@ from numscope.alerts.checks.protocol import NONE, Check, Subject
 from numscope.alerts.checks.where import UNKNOWN, Line, current_line
 from numscope.probe.calls import in_backward
 from numscope.probe.living import Beside
+from numscope.probe.optimizer import accumulates
 from numscope.probe.optimizers import gradient_of
 from numscope.records.alert import Alert
 from numscope.summary.ledger import Ledger
@@ -56,6 +57,8 @@ class Clearing(Check):
         self._said = False
 
     def before_backward(self, roots: Sequence[Tensor]) -> Iterable[Alert]:
+        if not accumulates():  # autograd.grad adds to no gradient
+            return NONE
         for optimizer, kept in list(self._kept.items()):
             handles = []
             for position, (parameter_ref, gradient_ref) in enumerate(kept.gradients):

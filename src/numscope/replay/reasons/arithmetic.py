@@ -84,7 +84,10 @@ def _quotient(case: Case) -> Verdict | None:
     if not divisor.abs_min:
         return None
     top = "1" if case.op == "reciprocal" else f"Largest {case.operand('tensor1' if case.op == 'addcdiv' else 'self').largest}"
-    return overflow(case, f"{top} / smallest |{divisor.name}| {number(divisor.abs_min)}")
+    verdict = overflow(case, f"{top} / smallest |{divisor.name}| {number(divisor.abs_min)}")
+    if verdict is None or divisor.abs_min >= float(case.eps(2.0)):
+        return verdict
+    return verdict[0], verdict[1], away_from_zero(case, divisor)
 
 
 def integer_divisor(case: Case) -> Operand | None:

@@ -209,7 +209,7 @@ R = TypeVar("R", Rule, GradientRule)
 FORWARD: dict[str, Rule] = {}
 GRADIENT: dict[str, GradientRule] = {}  # by the forward operation
 
-LIFTS = ("lift_fresh", "lift", "tensor", "as_tensor")  # make a tensor of Python numbers
+LIFTS = ("lift_fresh", "lift", "tensor", "as_tensor", "set")  # make a tensor of numbers that no operation has made
 
 # Operations that take -inf as "masked".
 SOFTMAX = (

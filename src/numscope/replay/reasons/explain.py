@@ -42,8 +42,9 @@ def _explain(case: Case) -> Verdict:
     if case.root is not None:
         return _bad_before(case.root)
     if case.uninitialized:
-        detail = f"Memory that {case.op} left uninitialized was read before it was written."
-        return Reason.UNINITIALIZED, detail, "Use torch.zeros, or write all of it before it is read: torch.nn.init for a weight."
+        detail = f"Memory that {case.op} left uninitialized was read before any operation had written it."
+        advice = "Use torch.zeros, or write all of it before it is read: torch.nn.init for a weight. What NumPy writes into it is not seen."
+        return Reason.UNINITIALIZED, detail, advice
     if case.deliberate:
         return _written_on_purpose(case)
     if case.phase == Phase.OPTIMIZER:
@@ -125,6 +126,9 @@ def _bad_before(root: Root) -> Verdict:
 
 def _written_on_purpose(case: Case) -> Verdict:
     written = case.nonfinite_value.partition(" = ")[2] or counts(case.output)
+    if case.op in LIFTS:
+        advice = "Check where this number was computed; masks take a large finite number (torch.finfo(dtype).min)."
+        return Reason.UNKNOWN, f"This tensor is made of {written}, from Python or NumPy, and it reached what must be finite.", advice
     if case.has_nan:
         advice = "Write a finite number, or keep these positions out of the loss."
     else:
@@ -138,7 +142,7 @@ def _from_infinities(case: Case) -> Verdict | None:
     tensors = case.tensors
     infinite = [n for n in tensors if n.num_nonfinite]
     if case.op in LIFTS:
-        detail = f"The numbers of Python or NumPy that this tensor is made of held {counts(case.output)}."
+        detail = f"The numbers that this tensor is made of, from Python, NumPy, a file or another process, held {counts(case.output)}."
         return Reason.BAD_INPUT, detail, "Check where these numbers were computed."
     is_nan = case.nonfinite_value.endswith("nan")  # no mask is made by that
     if case.nonfinite_value and not infinite and (is_nan or not all(map(zeros_and_ones, tensors))):

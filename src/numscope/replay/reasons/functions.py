@@ -84,12 +84,12 @@ def exponential(case: Case) -> Verdict | None:
     if case.has_nan or any(n.num_nan or n.num_pos_inf or (even and n.num_neg_inf) for n in case.tensors):
         return None
     largest = x.abs_max if even else x.high
-    bound = math.log2(case.limit) if case.op == "exp2" else math.log(case.limit)
+    bound = math.log2(case.limit) if case.op == "exp2" else math.log(case.limit) + (math.log(2) if even else 0)
     # what is made of the result, its square in an optimizer's state too, is to stay in range; a half's range is too narrow for that
     most = int(bound / (2 if case.limit < FLOAT32_RANGE else 4))
     return (
         Reason.EXP_OVERFLOW,
-        f"Largest argument of {case.op} {number(largest)}; {case.dtype} holds results up to {number(bound)}.",
+        f"Largest argument of {case.op} {number(largest)}; {case.dtype} holds its results for arguments up to {number(bound)}.",
         "Subtract the maximum first (softmax, logsumexp), use F.softplus or log-probabilities, or clamp the argument: "
         f"x.clamp({-most}, {most}).",
     )

@@ -35,7 +35,11 @@ def _coinciding_values(case: Case, forward: Case) -> Verdict | None:
     if case.op not in ("div", "reciprocal"):
         return None
     detail = f"Two eigenvalues or singular values coincide: the gradient of {forward.op} divides by their difference 0."
-    return Reason.DIVISION_BY_ZERO, detail, "Avoid a loss on vectors of coinciding values, or perturb the matrix slightly first."
+    return (
+        Reason.DIVISION_BY_ZERO,
+        detail,
+        "Avoid a loss on such vectors, or perturb the matrix first, not by a multiple of the identity.",
+    )
 
 
 @explains_gradient_of("pow")
