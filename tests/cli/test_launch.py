@@ -64,7 +64,7 @@ IDENTITY = '''
     import inspect, sys
     class Here:
         """It."""
-    print(__name__, __doc__, sys.argv, sys.path, __file__, __package__, __builtins__, type(__loader__), sorted(globals()))
+    print(__name__, __doc__, sys.argv, sys.path, __file__, __package__, __builtins__, type(__loader__), list(globals()))
     main = sys.modules["__main__"]
     print(__spec__ and (__spec__.name, __spec__.origin), main.__dict__ is globals(), main.Here is Here)
     print(inspect.getsource(Here), Here.__module__, inspect.getfile(Here), sys.flags, sys.meta_path[-1])

@@ -443,3 +443,16 @@ def test_watch_that_ends_within_a_call_lets_the_call_go_on(where: str, config: A
     scopes.append(numscope.watch(model, **more))
     assert model(torch.ones(2, 4)).tolist() == expected and not scopes
     handle.remove()
+
+
+def test_script_dies_of_its_own_exception_that_has_no_text() -> None:
+    class Mute(Exception):
+        def __str__(self) -> str:
+            raise ValueError("no text")
+
+    model = small()
+    with pytest.raises(Mute), numscope.watch(model) as scope:
+        model(torch.ones(2, 4)).log().mean().sum().mul(float("nan")).backward()
+        raise Mute
+    assert not scope.fault
+    assert [finding.note for finding in scope.findings] == ["the script ended with Mute"]

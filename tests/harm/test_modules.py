@@ -226,7 +226,34 @@ def complex_part() -> nn.Module:
     return nn.Sequential(nn.Linear(WIDTH, WIDTH), Waves())
 
 
+class Compared(nn.Module):
+    """Compares to its own kind alone, by value, and has a hash; what is asked of it by names that it does not have would raise."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer = nn.Linear(WIDTH, WIDTH)
+
+    def __eq__(self, other: object) -> bool:
+        return torch.equal(self.layer.weight, other.layer.weight)  # type: ignore[attr-defined]
+
+    __hash__ = nn.Module.__hash__
+
+    def __getattr__(self, name: str) -> Any:
+        assert name in ("layer", "_forward_pre_hooks_with_kwargs", "_compiled_call_impl"), f"somebody asks for {name}"
+        return super().__getattr__(name)
+
+    def forward(self, x: Tensor) -> Tensor:
+        y: Tensor = self.layer(x)
+        return y
+
+
+def compared() -> nn.Module:
+    return nn.Sequential(Compared(), nn.Tanh(), Compared())
+
+
 MODELS: dict[str, Callable[[], nn.Module]] = {
+    "compared by value": compared,
+    "a model compared by value": Compared,
     "shared modules and weights": Shared,
     "in place": InPlace,
     "random numbers": Drawing,

@@ -142,9 +142,9 @@ def _ending(error: BaseException, watch: Watch) -> tuple[SystemExit | KeyboardIn
 
 def _run(target: Target, watch: Watch) -> None:
     main = types.ModuleType("__main__")  # ours keeps its own: pickle, multiprocessing and inspect must find the script's
-    main.__dict__["__builtins__"] = builtins
     if sys.version_info < (3, 14):
         main.__annotations__ = {}
+    main.__dict__["__builtins__"] = builtins  # in Python's own order
     if target.is_module:
         _set_path0(os.getcwd())
         sys.argv = ["-m", *target.args]

@@ -17,8 +17,8 @@ from numscope.records.site import Phase, Site
 from numscope.replay.capture import Call
 from numscope.replay.culprit import find_culprit, pending_states
 from numscope.replay.op import COLLECTIVES
-from numscope.replay.origin import LIFTS
 from numscope.replay.outside import GRADIENT, MODEL_OUTPUT, MOST_FUNCTIONS
+from numscope.replay.reasons.case import LIFTS
 from numscope.replay.stages import COMMUNICATES, FINITE, REPRODUCED, Replay
 from numscope.replay.tape import plain_name
 

@@ -39,7 +39,7 @@ from numscope.probe.entry import Entry
 from numscope.probe.living import Living
 from numscope.probe.module import ModuleProbe
 from numscope.records.errors import STOPS, NonFiniteError
-from numscope.records.faults import ours
+from numscope.records.faults import ours, told
 from numscope.records.finding import Finding, Kind, Numbers
 from numscope.records.site import Phase, Site
 from numscope.replay.call import NOT_WANTED
@@ -205,11 +205,12 @@ class Judge:
         finding = self._first_of_models(bad, reached)[0] if reached else self._paused_pending(bad, died=True)
         if finding is None and isinstance(error, Exception) and (last := self.evaluations.last) is not None:
             finding = replace(last, contained=False, note="")  # the script may have died of it
-        if finding is None and any(call.had_backward for call in self._evidence.calls) and _ANOMALY in str(error):
+        said = told(error)
+        if finding is None and any(call.had_backward for call in self._evidence.calls) and _ANOMALY in said:
             with optimizer_probe.paused():
                 finding = stopped_backward(self._evidence)
         if finding is not None:
-            text = f"{type(error).__name__}: {error}".split("\n")[0].removesuffix(": ")
+            text = said.split("\n")[0].removesuffix(": ")
             self.victim = True
             self.findings.append(replace(finding, note="; ".join(filter(None, (f"the script ended with {text}", finding.note)))))
             self._delivery.finding(self.findings[-1], speaks=agree.is_first(f"died {self._evidence.step}"))

@@ -262,10 +262,9 @@ class ModuleProbe:
                 _note_trace(self._graphs.key)
             taken = None if sites is None or dynamo.is_exporting() else self._graphs.take_input(entry, wanted, module, args)
             return None if taken is None else (taken, kwargs)
-        if kwargs is None:
-            return None
         calls = self._calls if wanted.calls else None
-        if (sites is None or sites.dgrad is None) and (calls is None or calls.module not in (None, module)):  # most calls
+        is_outer = calls is not None and (calls.module is None or calls.module is module)
+        if kwargs is None or (not is_outer and (sites is None or sites.dgrad is None)):  # most calls
             return None
         if optimizer.is_paused() or is_traced():
             if wanted.calls and entry.is_root and is_faked():
@@ -273,7 +272,7 @@ class ModuleProbe:
             return None
         if sites is not None and sites.dgrad is not None:
             self._guard(self._fail_reader, self._note_input, module, args, kwargs)
-        if calls is not None and (calls.module is None or calls.module is module):
+        if is_outer:
             self._enter(entry, module, args, kwargs)
         return None
 

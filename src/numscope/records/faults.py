@@ -43,6 +43,14 @@ class suppress(contextlib.suppress):
         return bool(super().__exit__(kind, error, trace)) and error is not None and is_ours(error)
 
 
+def told(error: BaseException) -> str:
+    """``ValueError: what it says`` of a script's exception, whose own ``__str__`` may raise."""
+    try:
+        return f"{type(error).__name__}: {error}"
+    except Exception:
+        return type(error).__name__
+
+
 def is_ours(error: BaseException) -> bool:
     """Whether an exception that has come up through our code was made by what our code did. *Cost:* about 1 µs a frame of its traceback.
 

@@ -57,8 +57,8 @@ def _names_by_parameter(model: nn.Module) -> dict[int, list[str]]:
 
 def _untied_embeddings(model: Any) -> tuple[str, str] | None:
     """Names of a transformers model's input and output embeddings, if its configuration ties them and they are not."""
-    config: Any = getattr(model, "config", None)
-    keys = getattr(model, "_tied_weights_keys", None)
+    config: Any = vars(model).get("config")  # a script's own ``__getattr__`` hears of nothing
+    keys = vars(model).get("_tied_weights_keys") or getattr(type(model), "_tied_weights_keys", None)
     if not keys or not callable(getattr(config, "get_text_config", None)):
         return None
     if (
