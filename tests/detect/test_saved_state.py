@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 
 import numscope
@@ -484,3 +485,87 @@ def test_state_that_was_bad_from_the_start_is_no_finding() -> None:
     model[1].running_var.fill_(float("nan"))
     optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
     assert finding_of(model, lambda i: trained(model, optimizer, torch.randn(8, 4))) is None
+
+
+@pytest.mark.parametrize("bad_call", [0, 1, 3])
+def test_large_buffer_that_is_written_by_data_is_named_where_it_went_bad(bad_call: int) -> None:
+    """A codebook's average: ``.data`` changes no version, so what a call changes is seen by comparing the first copies."""
+
+    class Codebook(nn.Module):
+        codes: Tensor
+
+        def __init__(self) -> None:
+            super().__init__()
+            self.register_buffer("codes", torch.randn(64, 512))
+            self.layer = nn.Linear(64, 64)
+            self.num = 0
+
+        def forward(self, x: Tensor) -> Tensor:
+            x = self.layer(x)
+            nearest = (x @ self.codes).argmax(1)
+            found = F.embedding(nearest, self.codes.t())
+            with torch.no_grad():
+                hits = F.one_hot(nearest, 512).float().sum(0)
+                share = hits if self.num == bad_call else hits + 1
+                self.num += 1
+                codes = self.codes / share  # FAULT
+                self.codes.data.copy_(codes)
+            return x + (found - x).detach()
+
+    model = Codebook()
+    optimizer = torch.optim.Adam(model.parameters(), 1e-3)
+
+    def step(i: int) -> None:
+        optimizer.zero_grad()
+        model(torch.randn(32, 64)).square().mean().backward()
+        optimizer.step()
+
+    finding = finding_of(model, step)
+    assert finding is not None and finding.culprit is not None
+    assert (finding.culprit.op, finding.culprit.file, finding.culprit.line) == ("aten.div", *marked_line(Codebook))
+    assert (finding.step, finding.site.slot) == (bad_call, "codes")
+
+
+@pytest.mark.parametrize("level", ["modules", "sentinel"])
+def test_what_a_model_s_own_check_refuses_is_named(level: str) -> None:
+    """An assertion within the forward, before any module has returned what is bad."""
+
+    class Checked(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.layer = nn.Linear(4, 4)
+
+        def forward(self, x: Tensor) -> Tensor:
+            h = self.layer(x)
+            h = h * x.abs() / (x.abs().sum(1, keepdim=True))  # FAULT
+            assert h.isfinite().all(), "not finite"
+            return h
+
+    model = Checked()
+    with quiet(), pytest.raises(AssertionError, match="not finite"), numscope.watch(model, level=level) as scope:
+        for i in range(4):
+            model(torch.randn(3, 4) * (i != 2)).sum().backward()
+    (finding,) = scope.findings
+    assert finding.culprit is not None
+    assert (finding.culprit.op, finding.culprit.file, finding.culprit.line) == ("aten.div", *marked_line(Checked))
+    assert finding.note.startswith("the script ended with AssertionError: not finite")
+
+
+def test_model_that_raises_for_another_reason_is_no_finding() -> None:
+    class Picky(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.layer = nn.Linear(4, 4)
+
+        def forward(self, x: Tensor) -> Tensor:
+            mask = torch.zeros(4, 4).masked_fill(torch.ones(4, 4).triu(1).bool(), float("-inf"))
+            h: Tensor = self.layer(x) @ (mask.softmax(-1))
+            if x.shape[0] == 2:
+                raise ValueError("a batch of two")
+            return h
+
+    model = Picky()
+    with quiet(), pytest.raises(ValueError, match="of two"), numscope.watch(model) as scope:
+        for size in (3, 3, 2):
+            model(torch.randn(size, 4)).sum().backward()
+    assert not scope.findings and not scope.fault

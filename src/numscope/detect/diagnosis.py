@@ -236,7 +236,7 @@ def pending(evidence: Evidence, bad: Sequence[BadLeaf], *, died: bool = False) -
     Args:
         died: an exception is ending the script, perhaps because of something bad that it looked at a while ago, or in no call.
 
-    *Cost:* at most a replay of each such call.
+    *Cost:* at most a replay of each such call, and of one that raised.
     """
     events = evidence.journal.events
     outside = evidence.outside
@@ -249,7 +249,9 @@ def pending(evidence: Evidence, bad: Sequence[BadLeaf], *, died: bool = False) -
     if culprit is not None:
         return _finding(evidence, bad, leaves, Replay(culprit, REPRODUCED)) if leaves else _finding_of(evidence, culprit, "loss")
     if not leaves:
-        return None
+        raised = evidence.calls[-1] if died and evidence.calls and evidence.calls[-1].error is not None else None
+        culprit = None if raised is None else replayed(evidence, raised).culprit  # what the model's own check refused no hook has seen
+        return None if culprit is None else _finding_of(evidence, culprit, "output")
     replay = Replay(None, "not reproduced: the call's arguments were not kept")
     for number in dict.fromkeys(events[i].call for i, _ in leaves):
         replay = replayed(evidence, left[number])

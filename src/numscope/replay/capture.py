@@ -31,6 +31,7 @@ from numscope.replay.tape import Rewritten
 from numscope.summary.unwrap import is_wrapped
 
 _MT19937 = 4 * 624 + 4  # bytes of the generator's state: its words and its place in them
+NUM_LOOKS, LOOKED_AT_BYTES = 2, 1 << 25  # the first calls, at which larger buffers in host memory are copied and compared too
 SMALL_BUFFER_BYTES = 1 << 16  # copied when a call begins; larger ones are copied once they have been seen to change
 
 
@@ -43,23 +44,34 @@ class BufferCopies:
         self._places: list[tuple[nn.Module, str]] = []
         self._stamps: dict[int, tuple[int, int]] = {}  # by place: which tensor, its version
         self._volatile: set[int] = set()
+        self._num_looks = 0
+        self._last: dict[int, Tensor] = {}  # larger ones at the last look; what is written by ``.data`` changes no version
 
     def capture(self) -> dict[int, Tensor]:
-        """Copies by place. *Cost:* a copy of each small or changing buffer."""
+        """Copies by place. *Cost:* a copy of each small or changing buffer; at the first two calls of larger ones too, within 32 MiB."""
         if self._num_modules != len(self.names):  # new modules come last
             self._places += [(m, slot) for m in list(self.names)[self._num_modules :] for slot, _ in m._buffers.items()]
             self._num_modules = len(self.names)
         copies: dict[int, Tensor] = {}
+        room = LOOKED_AT_BYTES if self._num_looks < NUM_LOOKS else 0
         for place, (module, slot) in enumerate(self._places):
             buffer = module._buffers[slot] if slot in module._buffers else None
             if buffer is None or is_lazy(buffer) or buffer.device.type == "meta":
                 continue
             stamp = _stamp(buffer)
-            if self._stamps.setdefault(place, stamp) != stamp:
+            before = self._last.pop(place, None)
+            if self._stamps.setdefault(place, stamp) != stamp or (before is not None and not torch.equal(before, buffer.detach())):
                 self._volatile.add(place)
                 self._stamps[place] = stamp
-            if place in self._volatile or buffer.numel() * buffer.element_size() <= SMALL_BUFFER_BYTES:
+            size = buffer.numel() * buffer.element_size()
+            if place in self._volatile or size <= SMALL_BUFFER_BYTES:
                 copies |= _copied(place, buffer)
+            elif size <= room and buffer.device.type == "cpu" and buffer.layout is torch.strided and not buffer.is_quantized:
+                room -= size
+                copies |= _copied(place, buffer)
+                if place in copies:
+                    self._last[place] = copies[place]
+        self._num_looks += 1
         return copies
 
     def copy_of(self, copies: Mapping[int, Tensor], module: nn.Module, slot: str) -> Tensor | None:
