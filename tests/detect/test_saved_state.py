@@ -498,17 +498,15 @@ def test_large_buffer_that_is_written_by_data_is_named_where_it_went_bad(bad_cal
             super().__init__()
             self.register_buffer("codes", torch.randn(64, 512))
             self.layer = nn.Linear(64, 64)
-            self.num = 0
 
         def forward(self, x: Tensor) -> Tensor:
+            more = x.abs().amax().sign()
             x = self.layer(x)
             nearest = (x @ self.codes).argmax(1)
             found = F.embedding(nearest, self.codes.t())
             with torch.no_grad():
                 hits = F.one_hot(nearest, 512).float().sum(0)
-                share = hits if self.num == bad_call else hits + 1
-                self.num += 1
-                codes = self.codes / share  # FAULT
+                codes = self.codes / (hits + more)  # FAULT
                 self.codes.data.copy_(codes)
             return x + (found - x).detach()
 
@@ -517,7 +515,7 @@ def test_large_buffer_that_is_written_by_data_is_named_where_it_went_bad(bad_cal
 
     def step(i: int) -> None:
         optimizer.zero_grad()
-        model(torch.randn(32, 64)).square().mean().backward()
+        model(torch.randn(32, 64) * (i != bad_call)).square().mean().backward()
         optimizer.step()
 
     finding = finding_of(model, step)

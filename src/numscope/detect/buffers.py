@@ -23,8 +23,8 @@ _GONE = (0, -1)
 class Buffers:
     """Reads a model's floating-point buffers in one native call, into the rows of its weights.
 
-    Read are those that are small, or whose version has moved, and of the other ones one a step in turn: a write to ``buffer.data`` moves
-    no version.
+    Read are those that are small, that calls have been seen to change, or whose version has moved, and of the other ones one a step in
+    turn: a write to ``buffer.data`` moves no version.
 
     Args:
         probe: names the modules.
@@ -62,7 +62,7 @@ class Buffers:
             self.find()
         found: dict[int, Tensor] = {}
         turn = -1
-        for place, (_, slot, buffers, _) in enumerate(self._places):
+        for place, (_, slot, buffers, module) in enumerate(self._places):
             tensor = buffers[slot] if slot in buffers else None
             if tensor is None or not tensor.is_floating_point() or is_lazy(tensor) or tensor.device.type == "meta":
                 continue
@@ -70,7 +70,7 @@ class Buffers:
             if self._stamps.get(place, _GONE) != stamp:
                 self._stamps[place] = stamp
                 found[place] = tensor
-            elif thorough and tensor.numel() * tensor.element_size() <= SMALL_BUFFER_BYTES:
+            elif thorough and (tensor.numel() * tensor.element_size() <= SMALL_BUFFER_BYTES or (module, slot) in self._copies.changing):
                 found[place] = tensor
             elif thorough and turn < 0 and place >= self._next:
                 turn = place

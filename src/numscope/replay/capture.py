@@ -44,6 +44,7 @@ class BufferCopies:
         self._places: list[tuple[nn.Module, str]] = []
         self._stamps: dict[int, tuple[int, int]] = {}  # by place: which tensor, its version
         self._volatile: set[int] = set()
+        self.changing: set[tuple[nn.Module, str]] = set()  # the same by module and name
         self._num_looks = 0
         self._last: dict[int, Tensor] = {}  # larger ones at the last look; what is written by ``.data`` changes no version
 
@@ -62,6 +63,7 @@ class BufferCopies:
             before = self._last.pop(place, None)
             if self._stamps.setdefault(place, stamp) != stamp or (before is not None and not torch.equal(before, buffer.detach())):
                 self._volatile.add(place)
+                self.changing.add((module, slot))
                 self._stamps[place] = stamp
             size = buffer.numel() * buffer.element_size()
             if place in self._volatile or size <= SMALL_BUFFER_BYTES:
