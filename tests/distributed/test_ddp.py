@@ -437,6 +437,8 @@ def communicating(rank: int, fault: str, fault_rank: int) -> dict[str, Any]:
         for step, x in enumerate(batches(rank)):
             bad = (rank, step) == (fault_rank, 1)
             net.fault = fault if bad else ""
+            if bad and fault == "data":
+                x = x / (x * 0)  # in the data of a communicating model
             optimizer.zero_grad()
             loss = model(x).square().mean()
             if bad and fault == "loss":
@@ -456,6 +458,7 @@ def communicating(rank: int, fault: str, fault_rank: int) -> dict[str, Any]:
         ("after", "after the collective"),
         ("backward", "the division"),
         ("loss", "in the loss of a communicating model"),
+        ("data", "in the data of a communicating model"),
     ],
 )
 def test_model_that_communicates_is_replayed_by_all_ranks_together(ranks: RankPool, fault: str, mark: str, fault_rank: int) -> None:

@@ -65,6 +65,9 @@ def diagnose_together(evidence: Evidence, bad: Sequence[BadLeaf], reached: Seque
         replay = evidence.replay(call, backward=call.had_backward, ranks=ranks)
         if replay.culprit is not None and came_from_loss(replay.culprit):  # or a later call handed it to this one
             handed, replay = handed or replay, Replay(None, replay.status)
+        before = None if replay.culprit is None else _made_before(evidence, call, replay.culprit)
+        if before is not None and not _from_gradient(before):
+            replay = Replay(before, REPRODUCED)
         if ranks.any("a replay's result", replay.culprit is not None)[0]:
             break
     else:
