@@ -176,3 +176,35 @@ def test_long_changes_are_recorded_every_16th_time() -> None:
         for _ in range(5):
             train(model, change)
     assert num_written == [0, *range(1, 16), 0, *range(1, 4)]
+
+
+class SecondOrder(torch.optim.Optimizer):
+    """Divides by the Hessian's diagonal, as AdaHessian does: its step has a backward of its own."""
+
+    def __init__(self, parameters: Any, spoils: Callable[[], bool]) -> None:
+        super().__init__(list(parameters), {})
+        self.spoils = spoils
+
+    def step(self, closure: Any = None) -> None:  # type: ignore[override]
+        parameters = [p for group in self.param_groups for p in group["params"]]
+        gradients = [p.grad for p in parameters]
+        traces = torch.autograd.grad(gradients, parameters, [torch.ones_like(g) for g in gradients], retain_graph=True)
+        for p, gradient, trace in zip(parameters, gradients, traces, strict=True):
+            scale = trace.abs() * 0 if self.spoils() else trace.abs() + 1
+            p.data.addcdiv_(gradient.detach() * (not self.spoils()), scale, value=-0.1)
+
+
+def test_optimizer_with_a_backward_in_its_step_is_judged_at_that_step() -> None:
+    torch.manual_seed(0)
+    model, steps = nn.Sequential(nn.Linear(4, 6), nn.Tanh(), nn.Linear(6, 1)), [0]
+    optimizer = SecondOrder(model.parameters(), lambda: steps[0] == BAD_STEP)
+    with numscope.watch(model, on_nonfinite="raise") as scope, pytest.raises(numscope.NonFiniteError):
+        for step in range(5):
+            steps[0] = step
+            model(data(step)).square().mean().backward(create_graph=True)
+            optimizer.step()
+            optimizer.zero_grad()
+    finding = scope.findings[0]
+    assert (finding.step, finding.phase, finding.site.cls) == (BAD_STEP, Phase.OPTIMIZER, "SecondOrder")
+    assert "second step raised RuntimeError" in finding.replay  # its graph does not allow that the weights have changed
+    assert scope.num_steps == BAD_STEP

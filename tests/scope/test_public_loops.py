@@ -290,8 +290,8 @@ def test_targets_that_made_a_local_copy_s_gradients_bad_are_named_though_it_is_l
         for step in range(5):
             x = torch.randn(6, 4)
             back = [[(1e60 if step == 3 else 0.5) * i] for i in range(6)]
-            target = torch.tensor(back)
-            loss = F.smooth_l1_loss(local(x), target)  # FAULT
+            target = torch.tensor(back)  # FAULT
+            loss = F.smooth_l1_loss(local(x), target)
             optimizer.zero_grad()
             loss.backward()
             for mine, theirs in zip(shared.parameters(), local.parameters(), strict=True):

@@ -6,8 +6,10 @@ All of it is process-wide in torch, so it is installed while any listener is the
 from __future__ import annotations
 
 import functools
+import sys
 import threading
 from collections.abc import Callable, Mapping, Sequence
+from types import CodeType, FrameType
 from typing import Any, TypeVar, cast
 from weakref import WeakValueDictionary
 
@@ -120,6 +122,17 @@ def unlisten(listener: StepListener) -> None:
             for undo in (_undo, _keras, _pipelines):
                 while undo:
                     undo.pop()()
+
+
+_STEP = next(code for code in Optimizer.profile_hook_step.__code__.co_consts if isinstance(code, CodeType))  # what wraps each ``step``
+
+
+def in_step() -> bool:
+    """Whether an optimizer's ``step`` is at work on this thread. *Cost:* a look at each frame of the stack."""
+    frame: FrameType | None = sys._getframe(1)
+    while frame is not None and frame.f_code is not _STEP:
+        frame = frame.f_back
+    return frame is not None
 
 
 def in_scaler() -> bool:

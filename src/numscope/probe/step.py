@@ -117,7 +117,7 @@ class Step(optimizer_probe.StepListener):
 
     def forward_begins(self) -> None:
         """The model or a part of it is called. Calls in an optimizer's closure belong to the optimizer's step and don't end one."""
-        if any(self._stepping.values()) or in_backward():
+        if self._is_stepping() or in_backward():
             return
         self.thread = get_ident()
         if self._stepped:
@@ -182,6 +182,10 @@ class Step(optimizer_probe.StepListener):
         for reader in tuple(self._readers):
             reader.begin()
 
+    def _is_stepping(self) -> bool:
+        """Whether an optimizer is at its step: with a closure, or with a backward of its own, as methods of second order have."""
+        return any(self._stepping.values()) or (bool(self._stepping) and optimizer_probe.in_step())
+
     def _over(self) -> None:
         if not self.explicit:
             self.end()
@@ -199,7 +203,7 @@ class Step(optimizer_probe.StepListener):
         if thread != self.thread and any(step.thread == thread for step in _steps):
             return  # another thread trains another model
         self.optimizers.search()
-        if self._stepped and not any(self._stepping.values()) and not in_backward():
+        if self._stepped and not self._is_stepping() and not in_backward():
             self._over()
         elif self.had_backward and not (self._heard_forward or self.explicit or self.optimizers.any or in_backward()):
             self.end()  # the model runs bare: nobody hears its forwards
