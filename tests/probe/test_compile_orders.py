@@ -15,6 +15,7 @@ from torch._dynamo.utils import counters
 
 import numscope
 from numscope.records.finding import Finding, Reason
+from numscope.replay import outside
 from tests.tape import line_of
 
 FAULTS = {0: "forward", 2: "backward", 4: "loss"}  # by call: in the one that compiles, too
@@ -369,3 +370,26 @@ def test_compiled_caller_and_compiled_loss_are_said_with_the_cure() -> None:
     run.scope.close()
     (finding,) = run.found
     assert finding.replay.endswith("as by compiled code. Compute it outside torch.compile to have its operation named")
+
+
+def test_mode_that_is_taken_off_while_dynamo_traces_leaves_torch_as_it_was() -> None:
+    """The garbage collector may end a watch at any time. Where a trace fails, torch sets its state back to what it was at its beginning."""
+
+    @torch._dynamo.assume_constant_result
+    def end() -> int:
+        outside.current().pause()
+        return 0
+
+    class Ending(nn.Module):
+        def forward(self, x: Tensor) -> Tensor:
+            end()
+            raise ValueError("not for export")
+
+    with numscope.watch(nn.Linear(2, 2)) as scope:
+        scope.model(torch.ones(1, 2))
+        assert outside.current().watching
+        with pytest.raises(Exception, match="export"):
+            torch.export.export(Ending(), (torch.ones(1),), strict=True)
+        assert torch.ones(1).tolist() == [1.0]
+    assert torch.ones(1).tolist() == [1.0]
+    assert not torch._C._len_torch_dispatch_stack()

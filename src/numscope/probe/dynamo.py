@@ -44,13 +44,20 @@ def never_traced(function: Function) -> Function:
 
 
 def in_compiled() -> bool:
-    """Whether a function that ``torch.compile`` has made is at work, be it in Python for now. *Cost:* a look at each frame of the stack."""
+    """Whether a function that ``torch.compile`` has made is at work, be it in Python for now, or dynamo traces.
+
+    *Cost:* a look at each frame of the stack.
+    """
     frame: FrameType | None = sys._getframe(1) if "torch._dynamo.eval_frame" in sys.modules else None
-    while frame is not None and not (
-        frame.f_code.co_name == "compile_wrapper" and frame.f_globals.get("__name__") == "torch._dynamo.eval_frame"
-    ):
+    while frame is not None and not _keeps_dispatch(frame):
         frame = frame.f_back
     return frame is not None
+
+
+def _keeps_dispatch(frame: FrameType) -> bool:
+    """Whether it is one of dynamo's, at whose end torch's state of dispatch is again what it was at its beginning."""
+    module = frame.f_globals.get("__name__")
+    return module == "torch._dynamo.convert_frame" or (module == "torch._dynamo.eval_frame" and frame.f_code.co_name == "compile_wrapper")
 
 
 def is_exporting() -> bool:

@@ -1,0 +1,111 @@
+"""Activation checkpointing, reentrant and not, nested, with dropout, early stop and a determinism check: number of forwards.
+
+Source: https://github.com/pytorch/pytorch/pull/90105
+"""
+import hashlib, os, random, sys
+import numpy as np
+import torch
+from torch import nn
+import torch.nn.functional as F
+
+random.seed(11)
+np.random.seed(12)
+torch.manual_seed(13)
+torch.set_num_threads(1)
+
+
+def H(*things):
+    """A short hash of the bits of tensors, arrays, containers and plain values."""
+    h = hashlib.sha256()
+
+    def eat(t):
+        if isinstance(t, torch.Tensor):
+            t = t.detach()
+            if t.layout != torch.strided:
+                t = t.to_dense()
+            h.update(f"{t.dtype}{tuple(t.shape)}".encode())
+            t = t.resolve_conj().resolve_neg().contiguous().cpu().reshape(-1)
+            h.update(t.view(torch.uint8).numpy().tobytes() if t.numel() else b"")
+        elif isinstance(t, np.ndarray):
+            h.update(f"{t.dtype}{t.shape}".encode() + np.ascontiguousarray(t).tobytes())
+        elif isinstance(t, dict):
+            for k, v in t.items():
+                h.update(repr(k).encode())
+                eat(v)
+        elif isinstance(t, (list, tuple)):
+            h.update(f"{len(t)}(".encode())
+            for v in t:
+                eat(v)
+        else:
+            h.update(repr(t).encode())
+
+    for t in things:
+        eat(t)
+    return h.hexdigest()[:16]
+
+
+def M(model):
+    """Weights, buffers and gradients."""
+    return H(dict(model.state_dict()), [p.grad for p in model.parameters()])
+
+
+def R():
+    """All random states."""
+    return H(torch.get_rng_state(), random.getstate(), np.random.get_state())
+
+
+def W(model, **options):
+    """With FC_WATCH=1 the model is watched from inside the script."""
+    if os.environ.get("FC_WATCH") == "1":
+        import numscope
+
+        return numscope.watch(model, **options)
+
+
+def net(seed=0, i=8, h=16, o=4):
+    torch.manual_seed(seed)
+    return nn.Sequential(nn.Linear(i, h), nn.Tanh(), nn.Linear(h, h), nn.ReLU(), nn.Linear(h, o))
+
+
+def batch(step, n=6, i=8, o=4):
+    g = torch.Generator().manual_seed(1000 + step)
+    return torch.randn(n, i, generator=g), torch.randn(n, o, generator=g)
+
+
+def train(model, opt, steps=5, first=0):
+    for s in range(first, first + steps):
+        x, y = batch(s)
+        opt.zero_grad()
+        loss = F.mse_loss(model(x), y)
+        loss.backward()
+        opt.step()
+    return float(loss.detach()).hex()
+
+
+from torch.utils.checkpoint import checkpoint, checkpoint_sequential, set_checkpoint_early_stop
+calls = []
+class Block(nn.Module):
+    def __init__(self, i):
+        super().__init__(); self.i = i; self.l = nn.Linear(8, 8); self.d = nn.Dropout(0.3)
+    def forward(self, x):
+        calls.append(self.i); return x + self.d(torch.tanh(self.l(x)))
+class Net(nn.Module):
+    def __init__(self, kind):
+        super().__init__(); self.b = nn.ModuleList(Block(i) for i in range(4)); self.kind = kind
+    def forward(self, x):
+        if self.kind == "nested":
+            return checkpoint(lambda t: checkpoint(self.b[1], checkpoint(self.b[0], t, use_reentrant=False), use_reentrant=False), x, use_reentrant=False)
+        if self.kind == "seq":
+            return checkpoint_sequential(nn.Sequential(*self.b), 2, x, use_reentrant=False)
+        for b in self.b:
+            x = checkpoint(b, x, use_reentrant=self.kind)
+        return x
+for kind in (True, False, "nested", "seq"):
+    torch.manual_seed(0); m = Net(kind); W(m)
+    opt = torch.optim.SGD(m.parameters(), 0.1)
+    for s in range(3):
+        x = batch(s)[0].requires_grad_()
+        loss = m(x).square().mean(); opt.zero_grad(); loss.backward(); opt.step()
+    print(kind, calls, float(loss.detach()).hex(), M(m), R()); calls.clear()
+with set_checkpoint_early_stop(False):
+    m = Net(False); m(batch(0)[0].requires_grad_()).sum().backward(); print(calls)

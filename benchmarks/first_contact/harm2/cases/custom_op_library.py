@@ -1,0 +1,99 @@
+"""Operators of the script's own (custom_op with autograd and fake, Library with CPU kernels, a mutating one) in a model; opcheck; compile.
+
+Source: https://docs.pytorch.org/docs/stable/library.html
+"""
+import hashlib, os, random, sys
+import numpy as np
+import torch
+from torch import nn
+import torch.nn.functional as F
+
+random.seed(11)
+np.random.seed(12)
+torch.manual_seed(13)
+torch.set_num_threads(1)
+
+
+def H(*things):
+    """A short hash of the bits of tensors, arrays, containers and plain values."""
+    h = hashlib.sha256()
+
+    def eat(t):
+        if isinstance(t, torch.Tensor):
+            t = t.detach()
+            if t.layout != torch.strided:
+                t = t.to_dense()
+            h.update(f"{t.dtype}{tuple(t.shape)}".encode())
+            t = t.resolve_conj().resolve_neg().contiguous().cpu().reshape(-1)
+            h.update(t.view(torch.uint8).numpy().tobytes() if t.numel() else b"")
+        elif isinstance(t, np.ndarray):
+            h.update(f"{t.dtype}{t.shape}".encode() + np.ascontiguousarray(t).tobytes())
+        elif isinstance(t, dict):
+            for k, v in t.items():
+                h.update(repr(k).encode())
+                eat(v)
+        elif isinstance(t, (list, tuple)):
+            h.update(f"{len(t)}(".encode())
+            for v in t:
+                eat(v)
+        else:
+            h.update(repr(t).encode())
+
+    for t in things:
+        eat(t)
+    return h.hexdigest()[:16]
+
+
+def M(model):
+    """Weights, buffers and gradients."""
+    return H(dict(model.state_dict()), [p.grad for p in model.parameters()])
+
+
+def R():
+    """All random states."""
+    return H(torch.get_rng_state(), random.getstate(), np.random.get_state())
+
+
+def W(model, **options):
+    """With FC_WATCH=1 the model is watched from inside the script."""
+    if os.environ.get("FC_WATCH") == "1":
+        import numscope
+
+        return numscope.watch(model, **options)
+
+
+def net(seed=0, i=8, h=16, o=4):
+    torch.manual_seed(seed)
+    return nn.Sequential(nn.Linear(i, h), nn.Tanh(), nn.Linear(h, h), nn.ReLU(), nn.Linear(h, o))
+
+
+def batch(step, n=6, i=8, o=4):
+    g = torch.Generator().manual_seed(1000 + step)
+    return torch.randn(n, i, generator=g), torch.randn(n, o, generator=g)
+
+
+def train(model, opt, steps=5, first=0):
+    for s in range(first, first + steps):
+        x, y = batch(s)
+        opt.zero_grad()
+        loss = F.mse_loss(model(x), y)
+        loss.backward()
+        opt.step()
+    return float(loss.detach()).hex()
+
+
+from torch.library import custom_op, Library, impl
+calls = []
+@custom_op("mine::scale", mutates_args=())
+def scale(x: torch.Tensor, k: float) -> torch.Tensor: calls.append("fwd"); return torch.from_numpy(x.detach().numpy() * np.float32(k))
+@scale.register_fake
+def _(x, k): return torch.empty_like(x)
+scale.register_autograd(lambda ctx, g: (calls.append("bwd") or g * ctx.k, None), setup_context=lambda ctx, inputs, output: setattr(ctx, "k", inputs[1]))
+@custom_op("mine::add_one_", mutates_args={"x"})
+def add_one_(x: torch.Tensor) -> None: x.numpy()[...] += 1; calls.append("mut")
+lib = Library("mine2", "DEF"); lib.define("twice(Tensor x) -> Tensor"); lib.impl("twice", lambda x: x * 2, "CompositeImplicitAutograd")
+class Net(nn.Module):
+    def __init__(self): super().__init__(); self.l = nn.Linear(8, 4); self.register_buffer("n", torch.zeros(2))
+    def forward(self, x): torch.ops.mine.add_one_(self.n); return torch.ops.mine2.twice(scale(self.l(x), 0.7))
+torch.manual_seed(0); m = Net(); W(m); opt = torch.optim.SGD(m.parameters(), 0.1); print(train(m, opt, 3), calls, m.n.tolist(), M(m)); calls.clear()
+print(torch.library.opcheck(scale, (torch.ones(3, requires_grad=True), 2.0), test_utils=("test_schema", "test_autograd_registration"))); c = torch.compile(lambda x: scale(x, 3.0) + 1, backend="aot_eager", fullgraph=True); print(c(torch.ones(2)).tolist())

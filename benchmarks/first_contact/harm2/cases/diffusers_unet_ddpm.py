@@ -1,0 +1,104 @@
+"""UNet2D of diffusers with a DDPM scheduler and EMAModel: training, sampling, save_pretrained; files.
+
+Source: https://github.com/huggingface/diffusers (examples/unconditional_image_generation)
+"""
+import hashlib, os, random, sys
+import numpy as np
+import torch
+from torch import nn
+import torch.nn.functional as F
+
+random.seed(11)
+np.random.seed(12)
+torch.manual_seed(13)
+torch.set_num_threads(1)
+
+
+def H(*things):
+    """A short hash of the bits of tensors, arrays, containers and plain values."""
+    h = hashlib.sha256()
+
+    def eat(t):
+        if isinstance(t, torch.Tensor):
+            t = t.detach()
+            if t.layout != torch.strided:
+                t = t.to_dense()
+            h.update(f"{t.dtype}{tuple(t.shape)}".encode())
+            t = t.resolve_conj().resolve_neg().contiguous().cpu().reshape(-1)
+            h.update(t.view(torch.uint8).numpy().tobytes() if t.numel() else b"")
+        elif isinstance(t, np.ndarray):
+            h.update(f"{t.dtype}{t.shape}".encode() + np.ascontiguousarray(t).tobytes())
+        elif isinstance(t, dict):
+            for k, v in t.items():
+                h.update(repr(k).encode())
+                eat(v)
+        elif isinstance(t, (list, tuple)):
+            h.update(f"{len(t)}(".encode())
+            for v in t:
+                eat(v)
+        else:
+            h.update(repr(t).encode())
+
+    for t in things:
+        eat(t)
+    return h.hexdigest()[:16]
+
+
+def M(model):
+    """Weights, buffers and gradients."""
+    return H(dict(model.state_dict()), [p.grad for p in model.parameters()])
+
+
+def R():
+    """All random states."""
+    return H(torch.get_rng_state(), random.getstate(), np.random.get_state())
+
+
+def W(model, **options):
+    """With FC_WATCH=1 the model is watched from inside the script."""
+    if os.environ.get("FC_WATCH") == "1":
+        import numscope
+
+        return numscope.watch(model, **options)
+
+
+def net(seed=0, i=8, h=16, o=4):
+    torch.manual_seed(seed)
+    return nn.Sequential(nn.Linear(i, h), nn.Tanh(), nn.Linear(h, h), nn.ReLU(), nn.Linear(h, o))
+
+
+def batch(step, n=6, i=8, o=4):
+    g = torch.Generator().manual_seed(1000 + step)
+    return torch.randn(n, i, generator=g), torch.randn(n, o, generator=g)
+
+
+def train(model, opt, steps=5, first=0):
+    for s in range(first, first + steps):
+        x, y = batch(s)
+        opt.zero_grad()
+        loss = F.mse_loss(model(x), y)
+        loss.backward()
+        opt.step()
+    return float(loss.detach()).hex()
+
+
+from diffusers import UNet2DModel, DDPMScheduler
+from diffusers.training_utils import EMAModel
+torch.manual_seed(0)
+m = UNet2DModel(sample_size=8, in_channels=1, out_channels=1, layers_per_block=1, block_out_channels=(8, 16), norm_num_groups=4, down_block_types=("DownBlock2D", "AttnDownBlock2D"), up_block_types=("AttnUpBlock2D", "UpBlock2D"))
+W(m)
+ema = EMAModel(m.parameters(), decay=0.9)
+sched = DDPMScheduler(num_train_timesteps=10)
+opt = torch.optim.AdamW(m.parameters(), lr=1e-3)
+for s in range(3):
+    x0, noise = torch.randn(2, 1, 8, 8), torch.randn(2, 1, 8, 8)
+    t = torch.randint(0, 10, (2,))
+    loss = F.mse_loss(m(sched.add_noise(x0, noise, t), t).sample, noise)
+    opt.zero_grad(); loss.backward(); opt.step(); ema.step(m.parameters())
+    print(float(loss.detach()).hex())
+with torch.no_grad():
+    x = torch.randn(1, 1, 8, 8)
+    for t in sched.timesteps:
+        x = sched.step(m(x, t).sample, t, x).prev_sample
+print(H(x), M(m), R())
+m.save_pretrained("unet")

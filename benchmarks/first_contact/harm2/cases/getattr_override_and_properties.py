@@ -1,0 +1,106 @@
+"""__getattr__ that delegates and records, properties with side effects, __setattr__ and __dir__ overridden: what is asked for in training.
+
+Source: https://github.com/Lightning-AI/pytorch-lightning/issues/19307
+"""
+import hashlib, os, random, sys
+import numpy as np
+import torch
+from torch import nn
+import torch.nn.functional as F
+
+random.seed(11)
+np.random.seed(12)
+torch.manual_seed(13)
+torch.set_num_threads(1)
+
+
+def H(*things):
+    """A short hash of the bits of tensors, arrays, containers and plain values."""
+    h = hashlib.sha256()
+
+    def eat(t):
+        if isinstance(t, torch.Tensor):
+            t = t.detach()
+            if t.layout != torch.strided:
+                t = t.to_dense()
+            h.update(f"{t.dtype}{tuple(t.shape)}".encode())
+            t = t.resolve_conj().resolve_neg().contiguous().cpu().reshape(-1)
+            h.update(t.view(torch.uint8).numpy().tobytes() if t.numel() else b"")
+        elif isinstance(t, np.ndarray):
+            h.update(f"{t.dtype}{t.shape}".encode() + np.ascontiguousarray(t).tobytes())
+        elif isinstance(t, dict):
+            for k, v in t.items():
+                h.update(repr(k).encode())
+                eat(v)
+        elif isinstance(t, (list, tuple)):
+            h.update(f"{len(t)}(".encode())
+            for v in t:
+                eat(v)
+        else:
+            h.update(repr(t).encode())
+
+    for t in things:
+        eat(t)
+    return h.hexdigest()[:16]
+
+
+def M(model):
+    """Weights, buffers and gradients."""
+    return H(dict(model.state_dict()), [p.grad for p in model.parameters()])
+
+
+def R():
+    """All random states."""
+    return H(torch.get_rng_state(), random.getstate(), np.random.get_state())
+
+
+def W(model, **options):
+    """With FC_WATCH=1 the model is watched from inside the script."""
+    if os.environ.get("FC_WATCH") == "1":
+        import numscope
+
+        return numscope.watch(model, **options)
+
+
+def net(seed=0, i=8, h=16, o=4):
+    torch.manual_seed(seed)
+    return nn.Sequential(nn.Linear(i, h), nn.Tanh(), nn.Linear(h, h), nn.ReLU(), nn.Linear(h, o))
+
+
+def batch(step, n=6, i=8, o=4):
+    g = torch.Generator().manual_seed(1000 + step)
+    return torch.randn(n, i, generator=g), torch.randn(n, o, generator=g)
+
+
+def train(model, opt, steps=5, first=0):
+    for s in range(first, first + steps):
+        x, y = batch(s)
+        opt.zero_grad()
+        loss = F.mse_loss(model(x), y)
+        loss.backward()
+        opt.step()
+    return float(loss.detach()).hex()
+
+
+log = []
+class Inner(nn.Module):
+    def __init__(self): super().__init__(); self.l = nn.Linear(8, 4)
+    def forward(self, x): return self.l(x)
+class Wrap(nn.Module):
+    def __init__(self, m): super().__init__(); self.m = m
+    def __getattr__(self, k):
+        try:
+            return super().__getattr__(k)
+        except AttributeError:
+            log.append(k); return getattr(super().__getattr__("m"), k)
+    def __setattr__(self, k, v): log.append("set " + k); super().__setattr__(k, v)
+    @property
+    def costly(self): log.append("costly"); return 1
+    @property
+    def device(self): log.append("device"); return torch.device("cpu")
+    @property
+    def broken(self): log.append("broken"); raise RuntimeError("don't touch")
+    def __dir__(self): log.append("dir"); return super().__dir__()
+    def forward(self, x): return self.m(x)
+torch.manual_seed(0); m = Wrap(Inner()); W(m); log.clear()
+print(train(m, torch.optim.SGD(m.parameters(), 0.1), 3), log, M(m)); m.l; print(log[-1], [k for k in vars(m) if not k.startswith("_")])

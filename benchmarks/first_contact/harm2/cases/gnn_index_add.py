@@ -1,0 +1,111 @@
+"""A message-passing network with index_add_, scatter_reduce and sparse.mm; bits of everything.
+
+Source: invented, after PyTorch Geometric's MessagePassing
+"""
+import hashlib, os, random, sys
+import numpy as np
+import torch
+from torch import nn
+import torch.nn.functional as F
+
+random.seed(11)
+np.random.seed(12)
+torch.manual_seed(13)
+torch.set_num_threads(1)
+
+
+def H(*things):
+    """A short hash of the bits of tensors, arrays, containers and plain values."""
+    h = hashlib.sha256()
+
+    def eat(t):
+        if isinstance(t, torch.Tensor):
+            t = t.detach()
+            if t.layout != torch.strided:
+                t = t.to_dense()
+            h.update(f"{t.dtype}{tuple(t.shape)}".encode())
+            t = t.resolve_conj().resolve_neg().contiguous().cpu().reshape(-1)
+            h.update(t.view(torch.uint8).numpy().tobytes() if t.numel() else b"")
+        elif isinstance(t, np.ndarray):
+            h.update(f"{t.dtype}{t.shape}".encode() + np.ascontiguousarray(t).tobytes())
+        elif isinstance(t, dict):
+            for k, v in t.items():
+                h.update(repr(k).encode())
+                eat(v)
+        elif isinstance(t, (list, tuple)):
+            h.update(f"{len(t)}(".encode())
+            for v in t:
+                eat(v)
+        else:
+            h.update(repr(t).encode())
+
+    for t in things:
+        eat(t)
+    return h.hexdigest()[:16]
+
+
+def M(model):
+    """Weights, buffers and gradients."""
+    return H(dict(model.state_dict()), [p.grad for p in model.parameters()])
+
+
+def R():
+    """All random states."""
+    return H(torch.get_rng_state(), random.getstate(), np.random.get_state())
+
+
+def W(model, **options):
+    """With FC_WATCH=1 the model is watched from inside the script."""
+    if os.environ.get("FC_WATCH") == "1":
+        import numscope
+
+        return numscope.watch(model, **options)
+
+
+def net(seed=0, i=8, h=16, o=4):
+    torch.manual_seed(seed)
+    return nn.Sequential(nn.Linear(i, h), nn.Tanh(), nn.Linear(h, h), nn.ReLU(), nn.Linear(h, o))
+
+
+def batch(step, n=6, i=8, o=4):
+    g = torch.Generator().manual_seed(1000 + step)
+    return torch.randn(n, i, generator=g), torch.randn(n, o, generator=g)
+
+
+def train(model, opt, steps=5, first=0):
+    for s in range(first, first + steps):
+        x, y = batch(s)
+        opt.zero_grad()
+        loss = F.mse_loss(model(x), y)
+        loss.backward()
+        opt.step()
+    return float(loss.detach()).hex()
+
+
+class Conv(nn.Module):
+    def __init__(self, d):
+        super().__init__()
+        self.a, self.b = nn.Linear(d, d), nn.Linear(d, d)
+    def forward(self, x, src, dst, adj):
+        msg = torch.relu(self.a(x[src]))
+        out = torch.zeros_like(x).index_add_(0, dst, msg)
+        mx = torch.zeros_like(x).scatter_reduce(0, dst[:, None].expand_as(msg), msg, "amax", include_self=False)
+        return torch.relu(self.b(out + mx) + torch.sparse.mm(adj, x))
+class GNN(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layers = nn.ModuleList(Conv(8) for _ in range(3))
+    def forward(self, x, src, dst, adj):
+        for l in self.layers:
+            x = x + l(x, src, dst, adj)
+        return x.mean(0)
+torch.manual_seed(0)
+m = GNN(); W(m)
+src, dst = torch.randint(0, 10, (30,)), torch.randint(0, 10, (30,))
+adj = torch.sparse_coo_tensor(torch.stack([dst, src]), torch.rand(30), (10, 10)).coalesce()
+opt = torch.optim.Adam(m.parameters(), lr=1e-2)
+for s in range(5):
+    loss = (m(torch.randn(10, 8), src, dst, adj) - 1).square().sum()
+    opt.zero_grad(); loss.backward(); opt.step()
+    print(float(loss.detach()).hex())
+print(M(m), H(adj), R())

@@ -1,0 +1,97 @@
+"""A hydra app that changes into its run folder: files, job log without times, cwd, status of an exception.
+
+Source: https://github.com/hydra-ecosystem/hydra/pull/252
+"""
+import hashlib, os, random, sys
+import numpy as np
+import torch
+from torch import nn
+import torch.nn.functional as F
+
+random.seed(11)
+np.random.seed(12)
+torch.manual_seed(13)
+torch.set_num_threads(1)
+
+
+def H(*things):
+    """A short hash of the bits of tensors, arrays, containers and plain values."""
+    h = hashlib.sha256()
+
+    def eat(t):
+        if isinstance(t, torch.Tensor):
+            t = t.detach()
+            if t.layout != torch.strided:
+                t = t.to_dense()
+            h.update(f"{t.dtype}{tuple(t.shape)}".encode())
+            t = t.resolve_conj().resolve_neg().contiguous().cpu().reshape(-1)
+            h.update(t.view(torch.uint8).numpy().tobytes() if t.numel() else b"")
+        elif isinstance(t, np.ndarray):
+            h.update(f"{t.dtype}{t.shape}".encode() + np.ascontiguousarray(t).tobytes())
+        elif isinstance(t, dict):
+            for k, v in t.items():
+                h.update(repr(k).encode())
+                eat(v)
+        elif isinstance(t, (list, tuple)):
+            h.update(f"{len(t)}(".encode())
+            for v in t:
+                eat(v)
+        else:
+            h.update(repr(t).encode())
+
+    for t in things:
+        eat(t)
+    return h.hexdigest()[:16]
+
+
+def M(model):
+    """Weights, buffers and gradients."""
+    return H(dict(model.state_dict()), [p.grad for p in model.parameters()])
+
+
+def R():
+    """All random states."""
+    return H(torch.get_rng_state(), random.getstate(), np.random.get_state())
+
+
+def W(model, **options):
+    """With FC_WATCH=1 the model is watched from inside the script."""
+    if os.environ.get("FC_WATCH") == "1":
+        import numscope
+
+        return numscope.watch(model, **options)
+
+
+def net(seed=0, i=8, h=16, o=4):
+    torch.manual_seed(seed)
+    return nn.Sequential(nn.Linear(i, h), nn.Tanh(), nn.Linear(h, h), nn.ReLU(), nn.Linear(h, o))
+
+
+def batch(step, n=6, i=8, o=4):
+    g = torch.Generator().manual_seed(1000 + step)
+    return torch.randn(n, i, generator=g), torch.randn(n, o, generator=g)
+
+
+def train(model, opt, steps=5, first=0):
+    for s in range(first, first + steps):
+        x, y = batch(s)
+        opt.zero_grad()
+        loss = F.mse_loss(model(x), y)
+        loss.backward()
+        opt.step()
+    return float(loss.detach()).hex()
+
+
+import hydra, logging
+from omegaconf import OmegaConf, DictConfig
+from hydra.core.config_store import ConfigStore
+ConfigStore.instance().store(name="c", node={"lr": 0.1, "n": 3})
+@hydra.main(version_base="1.2", config_path=None, config_name="c")
+def main(cfg: DictConfig):
+    m = net(); print(train(m, torch.optim.SGD(m.parameters(), cfg.lr), cfg.n), os.path.basename(os.getcwd()))
+    torch.save(m.state_dict(), "w.pt")
+    for h in logging.root.handlers:
+        print(type(h).__name__, h.level, logging.root.level)
+    logging.shutdown(); open("case.log", "w").close() if os.path.exists("case.log") else None
+    raise KeyError("ends here")
+main()

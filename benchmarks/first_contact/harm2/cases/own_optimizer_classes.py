@@ -1,0 +1,119 @@
+"""Optimizers of the script's own: one that never calls super().step, one without any base class, one that wraps another (Lookahead).
+
+Source: https://github.com/HomebrewML/HeavyBall/issues/10
+"""
+import hashlib, os, random, sys
+import numpy as np
+import torch
+from torch import nn
+import torch.nn.functional as F
+
+random.seed(11)
+np.random.seed(12)
+torch.manual_seed(13)
+torch.set_num_threads(1)
+
+
+def H(*things):
+    """A short hash of the bits of tensors, arrays, containers and plain values."""
+    h = hashlib.sha256()
+
+    def eat(t):
+        if isinstance(t, torch.Tensor):
+            t = t.detach()
+            if t.layout != torch.strided:
+                t = t.to_dense()
+            h.update(f"{t.dtype}{tuple(t.shape)}".encode())
+            t = t.resolve_conj().resolve_neg().contiguous().cpu().reshape(-1)
+            h.update(t.view(torch.uint8).numpy().tobytes() if t.numel() else b"")
+        elif isinstance(t, np.ndarray):
+            h.update(f"{t.dtype}{t.shape}".encode() + np.ascontiguousarray(t).tobytes())
+        elif isinstance(t, dict):
+            for k, v in t.items():
+                h.update(repr(k).encode())
+                eat(v)
+        elif isinstance(t, (list, tuple)):
+            h.update(f"{len(t)}(".encode())
+            for v in t:
+                eat(v)
+        else:
+            h.update(repr(t).encode())
+
+    for t in things:
+        eat(t)
+    return h.hexdigest()[:16]
+
+
+def M(model):
+    """Weights, buffers and gradients."""
+    return H(dict(model.state_dict()), [p.grad for p in model.parameters()])
+
+
+def R():
+    """All random states."""
+    return H(torch.get_rng_state(), random.getstate(), np.random.get_state())
+
+
+def W(model, **options):
+    """With FC_WATCH=1 the model is watched from inside the script."""
+    if os.environ.get("FC_WATCH") == "1":
+        import numscope
+
+        return numscope.watch(model, **options)
+
+
+def net(seed=0, i=8, h=16, o=4):
+    torch.manual_seed(seed)
+    return nn.Sequential(nn.Linear(i, h), nn.Tanh(), nn.Linear(h, h), nn.ReLU(), nn.Linear(h, o))
+
+
+def batch(step, n=6, i=8, o=4):
+    g = torch.Generator().manual_seed(1000 + step)
+    return torch.randn(n, i, generator=g), torch.randn(n, o, generator=g)
+
+
+def train(model, opt, steps=5, first=0):
+    for s in range(first, first + steps):
+        x, y = batch(s)
+        opt.zero_grad()
+        loss = F.mse_loss(model(x), y)
+        loss.backward()
+        opt.step()
+    return float(loss.detach()).hex()
+
+
+class Sign(torch.optim.Optimizer):
+    def __init__(self, ps, lr):
+        super().__init__(ps, dict(lr=lr))
+    @torch.no_grad()
+    def step(self, closure=None):
+        loss = None
+        if closure is not None:
+            with torch.enable_grad():
+                loss = closure()
+        for g in self.param_groups:
+            for p in g["params"]:
+                if p.grad is not None:
+                    p.add_(p.grad.sign(), alpha=-g["lr"])
+        return loss
+class Plain:
+    def __init__(self, ps): self.ps = list(ps)
+    def step(self):
+        for p in self.ps:
+            p.data -= 0.01 * p.grad
+    def zero_grad(self):
+        for p in self.ps:
+            p.grad = None
+class Lookahead(torch.optim.Optimizer):
+    def __init__(self, base):
+        self.base, self.param_groups, self.state, self.k = base, base.param_groups, base.state, 0
+        self.slow = [p.detach().clone() for g in base.param_groups for p in g["params"]]
+    def zero_grad(self): self.base.zero_grad()
+    def step(self):
+        self.base.step(); self.k += 1
+        if self.k % 2 == 0:
+            for s, p in zip(self.slow, (p for g in self.param_groups for p in g["params"])):
+                s.add_(p.detach() - s, alpha=0.5); p.data.copy_(s)
+for make in (lambda p: Sign(p, 1e-3), Plain, lambda p: Lookahead(torch.optim.Adam(p, 1e-2))):
+    m = net(); W(m)
+    print(train(m, make(m.parameters()), 6), M(m))

@@ -1,0 +1,97 @@
+"""weight_norm (both), spectral_norm, own parametrizations with caching, pruning masks that are removed: state dicts, files.
+
+Source: https://github.com/arsenyinfo/hookandlook/issues/1
+"""
+import hashlib, os, random, sys
+import numpy as np
+import torch
+from torch import nn
+import torch.nn.functional as F
+
+random.seed(11)
+np.random.seed(12)
+torch.manual_seed(13)
+torch.set_num_threads(1)
+
+
+def H(*things):
+    """A short hash of the bits of tensors, arrays, containers and plain values."""
+    h = hashlib.sha256()
+
+    def eat(t):
+        if isinstance(t, torch.Tensor):
+            t = t.detach()
+            if t.layout != torch.strided:
+                t = t.to_dense()
+            h.update(f"{t.dtype}{tuple(t.shape)}".encode())
+            t = t.resolve_conj().resolve_neg().contiguous().cpu().reshape(-1)
+            h.update(t.view(torch.uint8).numpy().tobytes() if t.numel() else b"")
+        elif isinstance(t, np.ndarray):
+            h.update(f"{t.dtype}{t.shape}".encode() + np.ascontiguousarray(t).tobytes())
+        elif isinstance(t, dict):
+            for k, v in t.items():
+                h.update(repr(k).encode())
+                eat(v)
+        elif isinstance(t, (list, tuple)):
+            h.update(f"{len(t)}(".encode())
+            for v in t:
+                eat(v)
+        else:
+            h.update(repr(t).encode())
+
+    for t in things:
+        eat(t)
+    return h.hexdigest()[:16]
+
+
+def M(model):
+    """Weights, buffers and gradients."""
+    return H(dict(model.state_dict()), [p.grad for p in model.parameters()])
+
+
+def R():
+    """All random states."""
+    return H(torch.get_rng_state(), random.getstate(), np.random.get_state())
+
+
+def W(model, **options):
+    """With FC_WATCH=1 the model is watched from inside the script."""
+    if os.environ.get("FC_WATCH") == "1":
+        import numscope
+
+        return numscope.watch(model, **options)
+
+
+def net(seed=0, i=8, h=16, o=4):
+    torch.manual_seed(seed)
+    return nn.Sequential(nn.Linear(i, h), nn.Tanh(), nn.Linear(h, h), nn.ReLU(), nn.Linear(h, o))
+
+
+def batch(step, n=6, i=8, o=4):
+    g = torch.Generator().manual_seed(1000 + step)
+    return torch.randn(n, i, generator=g), torch.randn(n, o, generator=g)
+
+
+def train(model, opt, steps=5, first=0):
+    for s in range(first, first + steps):
+        x, y = batch(s)
+        opt.zero_grad()
+        loss = F.mse_loss(model(x), y)
+        loss.backward()
+        opt.step()
+    return float(loss.detach()).hex()
+
+
+import warnings; warnings.simplefilter("ignore")
+import torch.nn.utils.parametrize as P, torch.nn.utils.prune as prune
+m = net(); W(m)
+nn.utils.parametrizations.weight_norm(m[0]); nn.utils.parametrizations.spectral_norm(m[2]); nn.utils.weight_norm(m[4])
+class Sym(nn.Module):
+    def forward(self, w): return w.triu() + w.triu(1).T
+    def right_inverse(self, w): return w.triu()
+m.add_module("s", nn.Linear(4, 4)); P.register_parametrization(m.s, "weight", Sym())
+opt = torch.optim.Adam(m.parameters(), 1e-2); print(train(m, opt, 3))
+with P.cached(): print(H(m(batch(0)[0])))
+print(list(m.state_dict())); torch.save(m.state_dict(), "p.pt"); P.remove_parametrizations(m[0], "weight"); nn.utils.remove_weight_norm(m[4])
+prune.l1_unstructured(m[4], "weight", 0.5); prune.random_structured(m[0], "weight", 2, dim=0); opt = torch.optim.Adam(m.parameters(), 1e-2)
+print(train(m, opt, 3), list(m[4].state_dict()), int((m[4].weight == 0).sum())); prune.remove(m[4], "weight"); print(M(m), R())

@@ -1,0 +1,98 @@
+"""Eager quantization-aware training, convert to int8, dynamic quantization; observers' buffers, outputs, state dict.
+
+Source: https://docs.pytorch.org/docs/stable/quantization.html
+"""
+import hashlib, os, random, sys
+import numpy as np
+import torch
+from torch import nn
+import torch.nn.functional as F
+
+random.seed(11)
+np.random.seed(12)
+torch.manual_seed(13)
+torch.set_num_threads(1)
+
+
+def H(*things):
+    """A short hash of the bits of tensors, arrays, containers and plain values."""
+    h = hashlib.sha256()
+
+    def eat(t):
+        if isinstance(t, torch.Tensor):
+            t = t.detach()
+            if t.layout != torch.strided:
+                t = t.to_dense()
+            h.update(f"{t.dtype}{tuple(t.shape)}".encode())
+            t = t.resolve_conj().resolve_neg().contiguous().cpu().reshape(-1)
+            h.update(t.view(torch.uint8).numpy().tobytes() if t.numel() else b"")
+        elif isinstance(t, np.ndarray):
+            h.update(f"{t.dtype}{t.shape}".encode() + np.ascontiguousarray(t).tobytes())
+        elif isinstance(t, dict):
+            for k, v in t.items():
+                h.update(repr(k).encode())
+                eat(v)
+        elif isinstance(t, (list, tuple)):
+            h.update(f"{len(t)}(".encode())
+            for v in t:
+                eat(v)
+        else:
+            h.update(repr(t).encode())
+
+    for t in things:
+        eat(t)
+    return h.hexdigest()[:16]
+
+
+def M(model):
+    """Weights, buffers and gradients."""
+    return H(dict(model.state_dict()), [p.grad for p in model.parameters()])
+
+
+def R():
+    """All random states."""
+    return H(torch.get_rng_state(), random.getstate(), np.random.get_state())
+
+
+def W(model, **options):
+    """With FC_WATCH=1 the model is watched from inside the script."""
+    if os.environ.get("FC_WATCH") == "1":
+        import numscope
+
+        return numscope.watch(model, **options)
+
+
+def net(seed=0, i=8, h=16, o=4):
+    torch.manual_seed(seed)
+    return nn.Sequential(nn.Linear(i, h), nn.Tanh(), nn.Linear(h, h), nn.ReLU(), nn.Linear(h, o))
+
+
+def batch(step, n=6, i=8, o=4):
+    g = torch.Generator().manual_seed(1000 + step)
+    return torch.randn(n, i, generator=g), torch.randn(n, o, generator=g)
+
+
+def train(model, opt, steps=5, first=0):
+    for s in range(first, first + steps):
+        x, y = batch(s)
+        opt.zero_grad()
+        loss = F.mse_loss(model(x), y)
+        loss.backward()
+        opt.step()
+    return float(loss.detach()).hex()
+
+
+import warnings; warnings.simplefilter("ignore")
+import torch.ao.quantization as q
+torch.backends.quantized.engine = "fbgemm" if "fbgemm" in torch.backends.quantized.supported_engines else "qnnpack"
+torch.manual_seed(0)
+class Net(nn.Module):
+    def __init__(self): super().__init__(); self.q, self.d = q.QuantStub(), q.DeQuantStub(); self.a, self.r, self.b = nn.Linear(8, 16), nn.ReLU(), nn.Linear(16, 4)
+    def forward(self, x): return self.d(self.b(self.r(self.a(self.q(x)))))
+m = Net().train(); m.qconfig = q.get_default_qat_qconfig("fbgemm")
+q.prepare_qat(m, inplace=True); W(m)
+opt = torch.optim.SGD(m.parameters(), 0.1)
+print(train(m, opt, 4), M(m))
+m.eval(); c = q.convert(m); o = c(batch(0)[0]); print(H(o), type(c.a).__name__, H(c.a.weight().int_repr()))
+dn = q.quantize_dynamic(net(), {nn.Linear}, dtype=torch.qint8); print(H(dn(batch(0)[0])), type(dn[0]).__name__)
+print(sorted(c.state_dict())[:4])

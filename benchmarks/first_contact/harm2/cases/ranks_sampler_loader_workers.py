@@ -1,0 +1,95 @@
+"""DistributedSampler with worker processes on 2 ranks, SyncBatchNorm replaced by plain, metrics reduced; order of samples on each rank.
+
+Source: https://github.com/pytorch/pytorch/issues/1355
+"""
+import hashlib, os, random, sys
+import numpy as np
+import torch
+from torch import nn
+import torch.nn.functional as F
+
+random.seed(11)
+np.random.seed(12)
+torch.manual_seed(13)
+torch.set_num_threads(1)
+
+
+def H(*things):
+    """A short hash of the bits of tensors, arrays, containers and plain values."""
+    h = hashlib.sha256()
+
+    def eat(t):
+        if isinstance(t, torch.Tensor):
+            t = t.detach()
+            if t.layout != torch.strided:
+                t = t.to_dense()
+            h.update(f"{t.dtype}{tuple(t.shape)}".encode())
+            t = t.resolve_conj().resolve_neg().contiguous().cpu().reshape(-1)
+            h.update(t.view(torch.uint8).numpy().tobytes() if t.numel() else b"")
+        elif isinstance(t, np.ndarray):
+            h.update(f"{t.dtype}{t.shape}".encode() + np.ascontiguousarray(t).tobytes())
+        elif isinstance(t, dict):
+            for k, v in t.items():
+                h.update(repr(k).encode())
+                eat(v)
+        elif isinstance(t, (list, tuple)):
+            h.update(f"{len(t)}(".encode())
+            for v in t:
+                eat(v)
+        else:
+            h.update(repr(t).encode())
+
+    for t in things:
+        eat(t)
+    return h.hexdigest()[:16]
+
+
+def M(model):
+    """Weights, buffers and gradients."""
+    return H(dict(model.state_dict()), [p.grad for p in model.parameters()])
+
+
+def R():
+    """All random states."""
+    return H(torch.get_rng_state(), random.getstate(), np.random.get_state())
+
+
+def W(model, **options):
+    """With FC_WATCH=1 the model is watched from inside the script."""
+    if os.environ.get("FC_WATCH") == "1":
+        import numscope
+
+        return numscope.watch(model, **options)
+
+
+def net(seed=0, i=8, h=16, o=4):
+    torch.manual_seed(seed)
+    return nn.Sequential(nn.Linear(i, h), nn.Tanh(), nn.Linear(h, h), nn.ReLU(), nn.Linear(h, o))
+
+
+def batch(step, n=6, i=8, o=4):
+    g = torch.Generator().manual_seed(1000 + step)
+    return torch.randn(n, i, generator=g), torch.randn(n, o, generator=g)
+
+
+def train(model, opt, steps=5, first=0):
+    for s in range(first, first + steps):
+        x, y = batch(s)
+        opt.zero_grad()
+        loss = F.mse_loss(model(x), y)
+        loss.backward()
+        opt.step()
+    return float(loss.detach()).hex()
+
+
+import torch.distributed as dist
+from torch.nn.parallel import DistributedDataParallel as DDP
+from torch.utils.data import DataLoader, TensorDataset
+from torch.utils.data.distributed import DistributedSampler
+dist.init_process_group("gloo"); r = dist.get_rank(); torch.manual_seed(0); ds = TensorDataset(torch.randn(16, 8), torch.randn(16, 4)); sa = DistributedSampler(ds, seed=1); dl = DataLoader(ds, 4, sampler=sa, num_workers=1)
+m = DDP(nn.Sequential(nn.Linear(8, 8), nn.BatchNorm1d(8), nn.Linear(8, 4))); opt = torch.optim.SGD(m.parameters(), 0.1); f = open(f"r{r}.txt", "w")
+for e in range(2):
+    sa.set_epoch(e); t = torch.zeros(1)
+    for x, y in dl: loss = F.mse_loss(m(x), y); opt.zero_grad(); loss.backward(); opt.step(); t += loss.detach(); print(H(x), float(loss.detach()).hex(), file=f)
+    dist.all_reduce(t); print(t.item().hex(), file=f)
+print(M(m), R(), file=f); f.close(); dist.destroy_process_group()

@@ -1,0 +1,96 @@
+"""New groups, broadcast_object_list, all_gather_object, scatter, a store of the script's own, monitored_barrier, reduce_scatter of gradients by hand.
+
+Source: https://github.com/pytorch/gloo/issues/344
+"""
+import hashlib, os, random, sys
+import numpy as np
+import torch
+from torch import nn
+import torch.nn.functional as F
+
+random.seed(11)
+np.random.seed(12)
+torch.manual_seed(13)
+torch.set_num_threads(1)
+
+
+def H(*things):
+    """A short hash of the bits of tensors, arrays, containers and plain values."""
+    h = hashlib.sha256()
+
+    def eat(t):
+        if isinstance(t, torch.Tensor):
+            t = t.detach()
+            if t.layout != torch.strided:
+                t = t.to_dense()
+            h.update(f"{t.dtype}{tuple(t.shape)}".encode())
+            t = t.resolve_conj().resolve_neg().contiguous().cpu().reshape(-1)
+            h.update(t.view(torch.uint8).numpy().tobytes() if t.numel() else b"")
+        elif isinstance(t, np.ndarray):
+            h.update(f"{t.dtype}{t.shape}".encode() + np.ascontiguousarray(t).tobytes())
+        elif isinstance(t, dict):
+            for k, v in t.items():
+                h.update(repr(k).encode())
+                eat(v)
+        elif isinstance(t, (list, tuple)):
+            h.update(f"{len(t)}(".encode())
+            for v in t:
+                eat(v)
+        else:
+            h.update(repr(t).encode())
+
+    for t in things:
+        eat(t)
+    return h.hexdigest()[:16]
+
+
+def M(model):
+    """Weights, buffers and gradients."""
+    return H(dict(model.state_dict()), [p.grad for p in model.parameters()])
+
+
+def R():
+    """All random states."""
+    return H(torch.get_rng_state(), random.getstate(), np.random.get_state())
+
+
+def W(model, **options):
+    """With FC_WATCH=1 the model is watched from inside the script."""
+    if os.environ.get("FC_WATCH") == "1":
+        import numscope
+
+        return numscope.watch(model, **options)
+
+
+def net(seed=0, i=8, h=16, o=4):
+    torch.manual_seed(seed)
+    return nn.Sequential(nn.Linear(i, h), nn.Tanh(), nn.Linear(h, h), nn.ReLU(), nn.Linear(h, o))
+
+
+def batch(step, n=6, i=8, o=4):
+    g = torch.Generator().manual_seed(1000 + step)
+    return torch.randn(n, i, generator=g), torch.randn(n, o, generator=g)
+
+
+def train(model, opt, steps=5, first=0):
+    for s in range(first, first + steps):
+        x, y = batch(s)
+        opt.zero_grad()
+        loss = F.mse_loss(model(x), y)
+        loss.backward()
+        opt.step()
+    return float(loss.detach()).hex()
+
+
+import torch.distributed as dist
+dist.init_process_group("gloo"); r = dist.get_rank(); g0 = dist.new_group([0]); both = dist.new_group([0, 1]); m = net(r); W(m); opt = torch.optim.SGD(m.parameters(), 0.1)
+for p in m.parameters(): dist.broadcast(p.data, 0)
+o = [{"a": r, "w": M(m)} if r == 0 else None]; dist.broadcast_object_list(o); got = [None, None]; dist.all_gather_object(got, (r, M(m)))
+for s in range(3):
+    x, y = batch(10 * r + s); opt.zero_grad(); F.mse_loss(m(x), y).backward(); flat = torch.cat([p.grad.reshape(-1) for p in m.parameters()]); dist.all_reduce(flat, group=both); i = 0
+    for p in m.parameters(): p.grad.copy_(flat[i:i + p.numel()].view_as(p) / 2); i += p.numel()
+    opt.step()
+if r == 0: dist.all_reduce(torch.ones(1), group=g0)
+dist.monitored_barrier(); st = dist.distributed_c10d._get_default_store(); st.set(f"mine{r}", str(r)); dist.barrier()
+open(f"r{r}.txt", "w").write(str((o, got, M(m), st.get(f"mine{1 - r}"), len(dist.distributed_c10d._world.pg_map), dist.get_backend(), str(both.name()))))
+dist.destroy_process_group()

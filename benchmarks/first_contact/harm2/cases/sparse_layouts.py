@@ -1,0 +1,104 @@
+"""Sparse COO and CSR inputs and weights, gradients of sparse masks, errors the script catches.
+
+Source: https://github.com/pytorch/pytorch/pull/82836
+"""
+import hashlib, os, random, sys
+import numpy as np
+import torch
+from torch import nn
+import torch.nn.functional as F
+
+random.seed(11)
+np.random.seed(12)
+torch.manual_seed(13)
+torch.set_num_threads(1)
+
+
+def H(*things):
+    """A short hash of the bits of tensors, arrays, containers and plain values."""
+    h = hashlib.sha256()
+
+    def eat(t):
+        if isinstance(t, torch.Tensor):
+            t = t.detach()
+            if t.layout != torch.strided:
+                t = t.to_dense()
+            h.update(f"{t.dtype}{tuple(t.shape)}".encode())
+            t = t.resolve_conj().resolve_neg().contiguous().cpu().reshape(-1)
+            h.update(t.view(torch.uint8).numpy().tobytes() if t.numel() else b"")
+        elif isinstance(t, np.ndarray):
+            h.update(f"{t.dtype}{t.shape}".encode() + np.ascontiguousarray(t).tobytes())
+        elif isinstance(t, dict):
+            for k, v in t.items():
+                h.update(repr(k).encode())
+                eat(v)
+        elif isinstance(t, (list, tuple)):
+            h.update(f"{len(t)}(".encode())
+            for v in t:
+                eat(v)
+        else:
+            h.update(repr(t).encode())
+
+    for t in things:
+        eat(t)
+    return h.hexdigest()[:16]
+
+
+def M(model):
+    """Weights, buffers and gradients."""
+    return H(dict(model.state_dict()), [p.grad for p in model.parameters()])
+
+
+def R():
+    """All random states."""
+    return H(torch.get_rng_state(), random.getstate(), np.random.get_state())
+
+
+def W(model, **options):
+    """With FC_WATCH=1 the model is watched from inside the script."""
+    if os.environ.get("FC_WATCH") == "1":
+        import numscope
+
+        return numscope.watch(model, **options)
+
+
+def net(seed=0, i=8, h=16, o=4):
+    torch.manual_seed(seed)
+    return nn.Sequential(nn.Linear(i, h), nn.Tanh(), nn.Linear(h, h), nn.ReLU(), nn.Linear(h, o))
+
+
+def batch(step, n=6, i=8, o=4):
+    g = torch.Generator().manual_seed(1000 + step)
+    return torch.randn(n, i, generator=g), torch.randn(n, o, generator=g)
+
+
+def train(model, opt, steps=5, first=0):
+    for s in range(first, first + steps):
+        x, y = batch(s)
+        opt.zero_grad()
+        loss = F.mse_loss(model(x), y)
+        loss.backward()
+        opt.step()
+    return float(loss.detach()).hex()
+
+
+import warnings; warnings.simplefilter("ignore")
+torch.manual_seed(0)
+class Net(nn.Module):
+    def __init__(self): super().__init__(); self.w = nn.Parameter(torch.randn(6, 3)); self.l = nn.Linear(3, 2)
+    def forward(self, a): return self.l(a @ self.w)
+m = Net(); W(m)
+opt = torch.optim.Adagrad(m.parameters(), 0.1)
+d = torch.randn(4, 6) * (torch.rand(4, 6) > 0.5)
+for a in (d.to_sparse(), d.to_sparse_csr(), d.to_sparse()):
+    loss = m(a).square().mean(); opt.zero_grad(); loss.backward(); opt.step(); print(a.layout, float(loss.detach()).hex())
+class S(nn.Module):
+    def __init__(self): super().__init__(); self.p = nn.Parameter(d.to_sparse())
+    def forward(self, x): return torch.sparse.mm(self.p, x)
+s = S(); W(s); s(torch.randn(6, 2)).sum().backward(); print(s.p.grad.layout, H(s.p.grad.coalesce()))
+try:
+    m(d.to_sparse_csc().to_sparse_bsr((2, 2)))
+    print("ok")
+except Exception as e:
+    print(type(e).__name__)
+print(M(m))
