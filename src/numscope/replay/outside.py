@@ -80,6 +80,8 @@ class Outside:
         self._mode: OpProbe | FunctionProbe | None = None
         self._leftover: list[OpProbe | FunctionProbe] = []  # perhaps still on torch's stacks
         self._num_times = self._times_before = 0  # that it began to watch, and the same before the last reset
+        self._num_alone = 0  # of these, up to the last time that nobody's step was at work: an evaluation
+        self._has_served = False  # anybody
         self._began = 0  # autograd's sequence number
         self._past = 0  # first record since the steps of all users have ended
         self._since = 0  # the same since the last backward
@@ -151,8 +153,9 @@ class Outside:
             self._resumes = self.watching
         begins = user in self._done or user not in self._users
         ended = bool(self._done) and self._done.issuperset(self._users)
-        overlap = begins and self._users and self._passed.issuperset(self._users)  # evaluation; models whose steps overlap for ever
+        overlap = begins and self._has_served and self._passed.issuperset(self._users)  # evaluation; models whose steps overlap for ever
         self._users[user] = weakref.WeakMethod(failed)
+        self._has_served = True
         self.pause()
         if user not in self._users:  # an error of the tool has ended its watch
             return
@@ -309,7 +312,7 @@ class Outside:
         self._tape.begin_step(self._past)
         self._derivatives.begin_step()
         self._passed.clear()
-        self._times_before, self._num_times = self._num_times, 0
+        self._times_before, self._num_times, self._num_alone = self._num_times - self._num_alone, 0, 0
         self._past = 0
 
     def release(self, user: Hashable) -> None:
@@ -319,7 +322,7 @@ class Outside:
         self._waits.pop(user, None)
         self._users.pop(user, None)
         if not self._users:
-            self._num_times = self._times_before = 0
+            self._num_alone, self._times_before = self._num_times, 0
 
     def reset(self) -> None:
         """Forget what was seen."""
@@ -330,7 +333,7 @@ class Outside:
         self._ledger.reset()
         self._derivatives.reset()
         self._passed.clear()
-        self._times_before, self._num_times = self._num_times, 0
+        self._times_before, self._num_times, self._num_alone = self._num_times - self._num_alone, 0, 0
         self._named.clear()
         self._past = self._since = self._tape.first
         self._num_looked = 0
