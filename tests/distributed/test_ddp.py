@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import gc
 import hashlib
+import os
+import signal
+import time
 from typing import Any
 
 import pytest
@@ -12,6 +16,8 @@ from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel as DDP
 
 import numscope
+from numscope.config.options import WatchOptions
+from numscope.scope.autowatch import AutoWatch
 from tests.distributed.ranks import RankPool, Told
 from tests.distributed.root import DIVISION, Root
 from tests.tape import line_of
@@ -482,3 +488,40 @@ def test_communicating_model_is_not_replayed_by_one_rank_alone(ranks: RankPool) 
     told = ranks.run(evaluating_a_communicating_model)
     assert told[0].value == []
     assert told[1].value[0].startswith("not replayed: the model communicates between ranks")
+
+
+def forking(rank: int, entrance: str) -> dict[str, Any]:
+    """As a data loader's workers do at each epoch, once the ranks have spoken to each other."""
+    net = Net()
+    model = DDP(net)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+    watch: Any = AutoWatch(WatchOptions()) if entrance == "all models" else numscope.watch(model)
+    told: dict[str, Any] = {"ended": []}
+    with watch:
+        for step, x in enumerate(batches(rank)):
+            optimizer.zero_grad()
+            model(x).square().mean().backward()
+            optimizer.step()
+            child = os.fork()
+            if child == 0:
+                gc.collect()
+                os._exit(7)
+            deadline = time.monotonic() + 30
+            ended = (0, 0)
+            while ended[0] == 0 and time.monotonic() < deadline:
+                ended = os.waitpid(child, os.WNOHANG)
+                time.sleep(0.01)
+            if ended[0] == 0:
+                os.kill(child, signal.SIGKILL)
+            told["ended"].append(os.waitstatus_to_exitcode(ended[1]) if ended[0] else "hangs")
+            if step == 2:
+                break
+    return told
+
+
+@pytest.mark.parametrize("entrance", ["all models", "one model"])
+def test_forked_children_end_and_ranks_stay_together(ranks: RankPool, entrance: str) -> None:
+    """The sockets between ranks are the parent's: in a child, what waits for their threads as they go would wait for ever."""
+    for told in ranks.run(forking, entrance):
+        assert told.value == {"ended": [7, 7, 7]}, told.value
+        assert "judges its steps alone" not in told.stderr

@@ -103,6 +103,7 @@ class Ranks:
         self.stage: Stage | None = None
         self._ddp: Any = None
         self._channels: list[Channel] | None = None
+        self._pid = os.getpid()
         self._key = f"numscope/{watch_name(model)}"
         self._arrived = False
         if spread():
@@ -144,7 +145,7 @@ class Ranks:
 
     def close(self) -> None:
         """Ask and answer no more. The other ranks learn it at their next question."""
-        if self._channels is None and spread():
+        if self._channels is None and spread() and os.getpid() == self._pid:  # a forked child has its parent's connection to the store
             self._arrive("gone")
         for channel in self._channels or ():
             channel.close()

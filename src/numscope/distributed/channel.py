@@ -14,7 +14,7 @@ from array import array
 from collections.abc import Callable, Sequence
 from datetime import timedelta
 from typing import Any
-from weakref import WeakKeyDictionary
+from weakref import WeakKeyDictionary, WeakSet
 from zlib import crc32
 
 import torch
@@ -26,6 +26,18 @@ from numscope.records.faults import ours, suppress
 _WIDTH = 3  # values in a header
 
 _names: WeakKeyDictionary[Any, str] = WeakKeyDictionary()
+_channels: WeakSet[Channel] = WeakSet()  # that are open
+_left_behind: list[Any] = []  # sockets of a process that forked this one: as they go they wait for threads, which a forked process lacks
+
+
+def _leave_parent() -> None:
+    """A forked child, such as a data loader's worker: the channels are its parent's, and its store's connection too."""
+    for channel in list(_channels):
+        channel.leave()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_leave_parent)
 
 
 class Apart(Exception):
@@ -49,6 +61,8 @@ class Channel:
         self._name, self._ranks, self.patience = f"numscope/{name}", members(group), patience
         self._gloo: Any = None
         self._why = ""
+        self._pid = os.getpid()
+        _channels.add(self)
 
     @property
     def is_open(self) -> bool:
@@ -57,11 +71,18 @@ class Channel:
 
     def close(self, why: str = "this rank's watch has ended") -> None:
         """Answer no more: for ranks that ask, the sockets' end is a goodbye. Safe to call twice."""
+        if os.getpid() != self._pid:
+            self.leave()
         if self.is_open and self._gloo is None:
             with suppress(Exception):  # the store disappears with the rank that hosts it
                 self._arrive("gone")
         self._why = self._why or why
         self._gloo = None
+
+    def leave(self) -> None:
+        """It is another process's: say nothing, and let nothing of it go."""
+        _left_behind.append(self._gloo)
+        self._why, self._gloo = self._why or "it was forked", None
 
     def meet(self, purpose: str, step: int, values: Sequence[float] = (), patience: float | None = None) -> list[float]:
         """The maximum over ranks of each of up to three values, if all ranks ask for the same purpose at the same step.
