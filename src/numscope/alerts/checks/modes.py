@@ -141,7 +141,7 @@ class Autocast(Check):
         self._dtype = None
         if not self._said and torch.is_grad_enabled():
             for device in {"cpu", "cuda", next((p.device.type for p in module.parameters()), "cpu")}:
-                if torch.is_autocast_enabled(device):
+                if torch.amp.is_autocast_available(device) and torch.is_autocast_enabled(device):
                     self._dtype, self._device, self._line = torch.get_autocast_dtype(device), device, current_line()
         return NONE
 
