@@ -70,7 +70,10 @@ def once(name, t, mode, a, label):
     work = os.path.join(base, "work")  # the same path for every run, so that texts with paths can be compared
     wipe(work)
     os.makedirs(work)
-    shutil.copy(os.path.join(here, "cases", name + ".py"), os.path.join(work, "case.py"))
+    with open(os.path.join(here, "cases", name + ".py")) as case, open(os.path.join(here, "prelude.txt")) as prelude:
+        text = case.read().replace("\n# PRELUDE\n", prelude.read(), 1)
+    with open(os.path.join(work, "case.py"), "w") as file:
+        file.write(text)
     command = t["run"]
     watched = mode == "run"
     if "TORCHRUN" in command:
