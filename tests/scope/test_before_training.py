@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable
 
 import pytest
@@ -9,6 +10,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+import numscope
 from numscope.config.options import WatchOptions
 from numscope.records.errors import NonFiniteError
 from numscope.records.finding import Finding, Reason
@@ -238,3 +240,34 @@ def test_what_is_kept_is_bounded_and_goes_with_its_memory() -> None:
                 assert len(outside.current().tape.kept) == 64
                 masks.clear()
         assert 0 < len(outside.current().tape.kept) < 20  # of the last masks
+
+
+def test_weight_that_is_spoiled_in_a_thread_is_named_whatever_the_main_thread_had_recorded() -> None:
+    """Each thread has a tape of its own, whose records count from 0."""
+    found: list[Finding] = []
+
+    def train(model: nn.Module) -> None:
+        optimizer = torch.optim.SGD(model.parameters(), 0.01)
+        try:
+            for step in range(4):
+                optimizer.zero_grad()
+                model(torch.ones(6, 4)).square().mean().backward()
+                optimizer.step()
+                with torch.no_grad():
+                    for p in model.parameters():
+                        p.div_(p.norm() * (step != 1))  # FAULT
+        except NonFiniteError as error:
+            found.append(error.finding)
+
+    other, model = linear(), linear()
+    with numscope.watch(other):
+        training(other, torch.ones(6, 4), 8)
+        assert outside.current().num_records > 40
+        scope = numscope.watch(model)
+        thread = threading.Thread(target=train, args=(model,))
+        thread.start()
+        thread.join()
+        scope.close()
+    (finding,) = found
+    assert finding.culprit is not None and finding.culprit.op == "aten.div_"
+    assert (finding.culprit.file, finding.culprit.line) == marked_line(train)

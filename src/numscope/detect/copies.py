@@ -53,14 +53,14 @@ def left_bad(evidence: Evidence, others: Iterable[Evidence]) -> Finding | None:
     outside = evidence.outside
     if not outside.has_news():
         return None
-    tape, rows = outside.tape, outside.ledger
+    tape, rows, first = outside.tape, outside.ledger, evidence.first_record
     origins = Origins(tape, rows)
     found = {
         key: (storage, state)
         for key, storage in tape.storages.items()
         if storage.reference() is not None
         for state, _, _ in storage.states.values()
-        if state.writers and max(state.writers) >= evidence.born and origins.bad(state) and _is_fault(origins, state)
+        if state.writers and max(state.writers) >= first and origins.bad(state) and _is_fault(origins, state)
     }
     if not found:
         return None

@@ -64,7 +64,7 @@ class Evidence:
     foreseen: Replay | None = None
     past: tuple[list[State], int] = field(default_factory=lambda: ([], 0))
     history: History | None = None
-    born: int = 0  # the first record on the tape since the model is watched
+    born: tuple[Outside | None, int] = (None, 0)  # the tape of the thread where the watch began, and its first record since
     _rates: Beside[Optimizer, list[Any]] = field(default_factory=Beside)  # of the last update, by group
 
     @classmethod
@@ -73,7 +73,7 @@ class Evidence:
         buffers, journal = BufferCopies(probe.names), Journal()
         found = class_name(probe.root), probe, probe.names, journal, buffers, Buffers(probe, journal, buffers)
         tape = outside.current()
-        return cls(*found, options.frames, options.replay, agree.rank(), steps, tape, born=tape.num_records)
+        return cls(*found, options.frames, options.replay, agree.rank(), steps, tape, born=(tape, tape.num_records))
 
     def finding(self, index: int, slot: str, replay: str, **more: Any) -> Finding:
         """The finding of one tensor in the journal; ``more``: fields of ``Finding`` that it has otherwise."""
@@ -93,6 +93,12 @@ class Evidence:
             numbers=numbers,
         )
         return replace(found, **more)
+
+    @property
+    def first_record(self) -> int:
+        """Of the tape, since the model is watched; a thread that trains it has a tape of its own."""
+        tape, index = self.born
+        return index if tape is self.outside else 0
 
     @property
     def not_kept(self) -> str:

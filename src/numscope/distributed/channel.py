@@ -26,7 +26,7 @@ from numscope.records.faults import ours, suppress
 _WIDTH = 3  # values in a header
 
 _names: WeakKeyDictionary[Any, str] = WeakKeyDictionary()
-_channels: WeakSet[Channel] = WeakSet()  # that are open
+_channels: WeakSet[Channel] = WeakSet()
 _left_behind: list[Any] = []  # sockets of a process that forked this one: as they go they wait for threads, which a forked process lacks
 
 
@@ -61,7 +61,6 @@ class Channel:
         self._name, self._ranks, self.patience = f"numscope/{name}", members(group), patience
         self._gloo: Any = None
         self._why = ""
-        self._pid = os.getpid()
         _channels.add(self)
 
     @property
@@ -71,8 +70,6 @@ class Channel:
 
     def close(self, why: str = "this rank's watch has ended") -> None:
         """Answer no more: for ranks that ask, the sockets' end is a goodbye. Safe to call twice."""
-        if os.getpid() != self._pid:
-            self.leave()
         if self.is_open and self._gloo is None:
             with suppress(Exception):  # the store disappears with the rank that hosts it
                 self._arrive("gone")

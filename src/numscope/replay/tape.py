@@ -307,10 +307,10 @@ class OpTape:
                 continue
             record = self[index]
             if index not in self.kept:
-                states = [o.state for o in (*record.outputs, *record.parts, *record.inputs) if o.state is not None]
-                if not any(o.state is not None and (o.state.row in bad or o.state.numbers) for o in (*record.outputs, *record.parts)):
+                made = [o.state for o in (*record.outputs, *record.parts) if o.state is not None]
+                if not any(state.row in bad or state.numbers is not None for state in made):
                     continue
-                for state in states:
+                for state in (*made, *(o.state for o in record.inputs if o.state is not None)):
                     if state.row != UNOBSERVED:
                         state.numbers, state.row = rows.numbers(state.row), UNOBSERVED
             kept[index] = record

@@ -41,7 +41,6 @@ if TYPE_CHECKING:
 log = logging.getLogger("numscope")
 
 STRANGE_STEPS = 3  # after these, an optimizer's unknown parameters are taken to belong to no called module
-# torch warns of global hooks at each call of a compiled module; ours sees nothing twice
 
 
 class AutoWatch(optimizer_probe.StepListener):
