@@ -115,7 +115,7 @@ def _checked(watch: Watch) -> Watch:
         with watch(model) as scope:
             yield scope
             assert not scope.closed, "the watch gave up"
-            assert scope.batch or scope.step_number or scope.options.trace, "the watch saw nothing"
+            assert scope.batch or scope.step_number or scope._watch.options.trace, "the watch saw nothing"
             assert not scope.findings
 
     return checked

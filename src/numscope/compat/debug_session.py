@@ -22,7 +22,7 @@ from numscope.records.checks import check_whole
 from numscope.records.errors import UsageError
 from numscope.report.ending import at_end, not_at_end
 from numscope.scope.autowatch import AutoWatch
-from numscope.scope.scope import Scope
+from numscope.scope.model_watch import ModelWatch
 from numscope.sinks import debuglog, textlog
 from numscope.sinks.debuglog import DebugLog
 from numscope.storage.spool import spooled
@@ -114,7 +114,7 @@ class Session(optimizer_probe.StepListener):
             if scope.step_number != self._step_number:
                 scope.begin_at(self._step_number)
 
-    def _scopes(self) -> Iterable[Scope]:
+    def _scopes(self) -> Iterable[ModelWatch]:
         return self._watch.scopes if self._watch is not None else ()
 
     def _inspectors(self) -> list[Inspector]:

@@ -13,57 +13,28 @@ from numscope.records.errors import UsageError
 from numscope.records.words import nearest
 
 Level = Literal["modules", "sentinel"]
-OnNonfinite = Literal["raise", "warn"]
+OnNonfinite = Literal["raise", "warn", "note", "off"]
 
 LEVELS: tuple[Level, ...] = get_args(Level)
 ON_NONFINITE: tuple[OnNonfinite, ...] = get_args(OnNonfinite)
+_SAME: dict[str, OnNonfinite | None] = {"note": "warn", "off": None}  # of on_nonfinite
 
 
 @dataclass(frozen=True)
 class WatchOptions:
-    """Options of ``numscope.watch`` and ``numscope run``, checked when made.
-
-    Args:
-        level: ``modules``: every module's weights, inputs, outputs and gradients; ``sentinel``: the model's output, gradients and weights
-            as a whole.
-        on_nonfinite: ``raise`` NonFiniteError before the optimizer touches the weights, or ``warn`` and go on; None: detection off.
-        alerts: what is about to go wrong and what goes wrong in silence: ``note`` it, ``raise`` AlertError, or ``off``; or settings by
-            rule, such as ``{"overflow ahead": False, "mode": "raise"}``. None: as ``config`` says, else noted. Alerts need detection.
-        gradients: also those of outputs and parameters; without them a finding is the later, on the loss or a weight.
-        replay: find the operation and its line by doing a bad call again; without it a finding names a module and a tensor, unless the
-            fault lies outside the model.
-        frames: how many frames a report shows.
-        trace: batches (outermost calls, from 0) whose frames are printed; detection is off then.
-        abort_after: stop after this batch.
-        max_scaler_skips: so many steps in a row that GradScaler leaves out are a finding. Before the first one that it does not leave out,
-            the skips that lead from its first scale below 1 (17 from 65536) do not count.
-        dead_steps: so many steps in a row with all gradients exactly zero are a finding.
-        json: file that findings are written to.
-        sarif: file for the same as SARIF, which code hosts show at their lines.
-        log_dir: folder for reports, findings, frames and statistics, a file a rank.
-        config: statistics to collect: a YAML file's path, or the same as a dict; None: none.
-        tb_writer: TensorBoard's writer that statistics, findings and alerts go to, on the ranks that have one.
-        loggers: where statistics, findings and alerts go: ``"tensorboard:DIR"``, ``"wandb:PROJECT"``, ``"mlflow:EXPERIMENT"`` (without
-            the colon: the script's own run), or objects with ``log_scalar(name, value, iteration)``.
-        features: files and folders with statistics, features, loggers and rules of the user's own.
-        default_logging: whether statistics go to the text log too.
-        first_step: number of the first step, for a run that goes on from a checkpoint.
-        debugger: at a finding, open a prompt in the frame that ran the operation at fault: "" for Python's pdb, ``MODULE:CLASS`` for
-            another one; None: don't.
+    """Options of ``numscope.watch``, which explains them, and of ``numscope run``; checked when made.
 
     Raises: UsageError.
     """
 
     level: Level = "modules"
     on_nonfinite: OnNonfinite | None = "raise"
-    alerts: Mode | Mapping[str, Any] | None = None
+    alerts: Mode | Literal["warn"] | Mapping[str, Any] | None = None
     gradients: bool = True
     replay: bool = True
     frames: int = 21
     trace: tuple[int, ...] = ()
     abort_after: int | None = None
-    max_scaler_skips: int = 10
-    dead_steps: int = 10
     json: str | None = None
     sarif: str | None = None
     log_dir: str | None = None
@@ -79,9 +50,8 @@ class WatchOptions:
         check_one_of("level", self.level, LEVELS, repr)
         if self.on_nonfinite is not None:
             check_one_of("on_nonfinite", self.on_nonfinite, ON_NONFINITE, repr)
+            object.__setattr__(self, "on_nonfinite", _SAME.get(self.on_nonfinite, self.on_nonfinite))
         check_whole("frames", self.frames, 1)
-        check_whole("max_scaler_skips", self.max_scaler_skips, 1)
-        check_whole("dead_steps", self.dead_steps, 1)
         check_whole("first_step", self.first_step, 0)
         folder: object = self.log_dir
         if folder is not None:
