@@ -27,10 +27,10 @@ from typing import IO
 from numscope.doctor.budget import Deadline, share
 from numscope.doctor.course import Course
 from numscope.doctor.meet import wire
-from numscope.doctor.meet.hub import HubTaken
+from numscope.doctor.meet.hub import HubTaken, Places
 from numscope.doctor.meet.identity import LAUNCHER
 from numscope.doctor.meet.meeting import ENDPOINT, Meeting, is_here, meet_at_endpoint, split_endpoint
-from numscope.doctor.meet.places import Places
+from numscope.doctor.meet.messages import Place, Refused
 from numscope.doctor.meet.reach import Road, Unreached, look
 from numscope.doctor.meet.secret import TOKEN, NoSecret, given_secret
 from numscope.doctor.output import INCOMPLETE, Output, alone, show, write_lines
@@ -112,7 +112,7 @@ def run_node(settings: Settings, num_nodes: int, nproc: int, node_rank: int | No
             patience = deadline.within(5.0)
             try:
                 wire.send(found, {**request, "node_rank": -1 if node_rank is None else node_rank}, patience)
-                place = wire.receive(found, patience, ("place", "refused"))
+                place = wire.receive(found, patience, Place | Refused)
             except wire.WireError as error:
                 lost = {"reached": True, "lost": error.kind, "sentence": str(error), "endpoint": meeting.name}
                 return show(*alone(node.identity(), settings, lost), output)

@@ -17,8 +17,7 @@ from numscope.doctor.diagnose.baseline import measured
 from numscope.doctor.diagnose.blame import hosts_of
 from numscope.doctor.diagnose.transfers import pair_cells
 from numscope.doctor.findings import named
-from numscope.doctor.phases.cell import cells_of
-from numscope.doctor.records import Examined, Finding, Phase, PhaseResult, Verdict
+from numscope.doctor.records import Examined, Finding, Phase, PhaseResult, Verdict, cells_of
 from numscope.doctor.records import to_json as as_json
 from numscope.doctor.redact import redacted
 from numscope.records.words import count, escape

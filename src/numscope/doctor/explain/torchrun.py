@@ -6,6 +6,7 @@ import re
 import signal
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
+from typing import Any
 
 from numscope.doctor.explain.masking import shown
 from numscope.doctor.explain.reading import Line
@@ -152,13 +153,8 @@ class Torchrun:
             if own is not None and own.rank >= 0:
                 yield _raised(own, None)
         elif all(row.code == -signal.SIGTERM for row in rows):
-            yield finding(
-                "job-terminated",
-                "All ranks were terminated from outside (SIGTERM); none failed by itself.",
-                "sacct -j JOB --format=JobID,State,ExitCode,Elapsed,Timelimit  # cancelled, preempted, out of time?",
-                ranks=[row.rank for row in rows],
-                evidence=[*(_row(row) for row in rows[:SHOWN]), *(line.quoted for line in self.signaled[:2])],
-            )
+            evidence = [*(_row(row) for row in rows[:SHOWN]), *(line.quoted for line in self.signaled[:2])]
+            yield finding("job-terminated", ranks=[row.rank for row in rows], evidence=evidence)
         else:
             root = self._first([row for row in rows if row.code != -signal.SIGTERM], tracebacks)
             yield self._ended(root, rows, tracebacks.of(root.rank) if root.rank >= 0 else None, root.rank in watchdog_ranks)
@@ -180,97 +176,46 @@ class Torchrun:
         others = [other.rank for other in rows if other is not row and other.rank >= 0]
         after = f"; {named(others)} followed" if others else ""
 
-        def found(id: str, how: str, *remedy: str, evidence: Iterable[str] = (), confidence: Confidence = "certain") -> Finding:
-            return finding(
-                id,
-                f"{capital(who)}{at} was the first to end{how}",
-                *remedy,
-                ranks=[row.rank],
-                hosts=[row.host],
-                evidence=[_row(row), *evidence],
-                confidence=confidence,
-            )
+        first = f"{capital(who)}{at} was the first to end"
+
+        def found(id: str, *, evidence: Iterable[str] = (), **more: Any) -> Finding:
+            return finding(id, ranks=[row.rank], hosts=[row.host], evidence=[_row(row), *evidence], first=first, after=after, **more)
 
         if row.code == -signal.SIGKILL:
             oom = [line.quoted for line, pid in self.oom if pid in (-1, row.pid)]
             why = "because memory ran out, according to the kernel" if oom else "usually by the kernel because memory ran out"
-            return found(
-                "rank-killed",
-                f": killed (SIGKILL), {why}{after}.",
-                f"dmesg -T | grep -iE 'oom|killed process'  # {at.strip() or 'on its host'}",
-                "sacct -j JOB --format=JobID,MaxRSS,State  # with SLURM: --mem",
-                "# fewer DataLoader workers, smaller prefetch, or load checkpoints on one rank at a time",
-                evidence=oom[:2],
-                confidence="certain" if oom else "likely",
-            )
+            certain = "certain" if oom else "likely"
+            return found("rank-killed", evidence=oom[:2], confidence=certain, why=why, place=at.strip() or "on its host")
         if row.code in (-signal.SIGSEGV, -signal.SIGBUS, -signal.SIGILL, -signal.SIGFPE):
-            bus_error = ("df -h /dev/shm  # a bus error usually means that /dev/shm is full",) if row.code == -signal.SIGBUS else ()
-            return found(
-                "rank-crashed",
-                f": it crashed ({signal.Signals(-row.code).name}){after}.",
-                *bus_error,
-                "python -X faulthandler …  # prints the Python line that crashed",
-                "# check that compiled extensions were built for this version of torch",
-            )
+            bus_error = "df -h /dev/shm  # a bus error usually means that /dev/shm is full" if row.code == -signal.SIGBUS else ""
+            return found("rank-crashed", signal=signal.Signals(-row.code).name, bus_error=bus_error)
         own = raised is not None and not raised.echo
         if row.code == -signal.SIGABRT and not (own and not watchdog):  # after an exception gloo's threads abort the process as it ends
             why = "NCCL's watchdog ended it after a timeout" if watchdog else "a C++ exception or assertion, or NCCL's watchdog"
-            return found(
-                "rank-aborted",
-                f": it aborted itself (SIGABRT): {why}{after}.",
-                "TORCH_FR_BUFFER_SIZE=2000 TORCH_NCCL_DUMP_ON_TIMEOUT=1  # then explain the dumps of all ranks",
-                evidence=[raised.said] if raised is not None else (),
-                confidence="likely" if watchdog else "possible",
-            )
+            evidence = [raised.said] if raised is not None else ()
+            return found("rank-aborted", evidence=evidence, confidence="likely" if watchdog else "possible", why=why)
         if raised is not None and own:
             return _raised(raised, row, after, at)
         what = "its exception is not in these files."
         if raised is not None:
             what = f"its exception is a consequence of another fault: {raised.said[:120]}"
-        return found(
-            "cause-unknown",
-            f" (exit code {row.code}){after}; {what}",
-            "torchrun --redirects 3 --log-dir logs …  # each rank's own output; then: numscope doctor explain logs",
-            "@torch.distributed.elastic.multiprocessing.errors.record  # above main(): then the table contains the traceback",
-            evidence=[raised.line.quoted] if raised is not None else (),
-            confidence="possible",
-        )
+        return found("cause-unknown/exit", evidence=[raised.line.quoted] if raised is not None else (), code=row.code, what=what)
 
     def _kernel(self) -> Iterator[Finding]:
         if self.oom:
             killed = {pid for _, pid in self.oom if pid >= 0}
             ranks = [row.rank for row in self.failures if row.pid in killed and row.rank >= 0]
-            yield finding(
-                "host-out-of-memory",
-                f"The host ran out of memory, or the job reached its limit, and a process was "
-                f"killed{' (' + named(ranks) + ')' if ranks else ''}.",
-                "sacct -j JOB --format=JobID,MaxRSS,ReqMem,State",
-                "# fewer DataLoader workers, or more --mem",
-                ranks=ranks,
-                evidence=[line.quoted for line, _ in self.oom[:SHOWN]],
-            )
+            evidence = [line.quoted for line, _ in self.oom[:SHOWN]]
+            yield finding("host-out-of-memory", ranks=ranks, evidence=evidence, whose=f" ({named(ranks)})" if ranks else "")
         if self.cuda_oom:
-            yield finding(
-                "gpu-out-of-memory",
-                "A rank ran out of GPU memory.",
-                "nvidia-smi  # shows what else uses this GPU",
-                "PYTORCH_ALLOC_CONF=expandable_segments:True  # or a smaller batch, activation checkpointing",
-                ranks=[line.rank for line in self.cuda_oom],
-                evidence=[line.quoted for line in self.cuda_oom[:SHOWN]],
-                confidence="certain",
-            )
+            evidence = [line.quoted for line in self.cuda_oom[:SHOWN]]
+            yield finding("gpu-out-of-memory/torch", ranks=[line.rank for line in self.cuda_oom], evidence=evidence)
         if self.xids:
             worst = [x for x in self.xids if x[1] not in _PROGRAM_XIDS] or self.xids
             kinds = sorted({(xid, bus) for _, xid, bus in worst})
             said = "; ".join(f"{xid} on {bus} ({XIDS.get(xid, 'see the list of Xids')})" for xid, bus in kinds[:4])
-            yield finding(
-                "gpu-xid",
-                f"The driver reported Xid {said}.",
-                "nvidia-smi -q -d ECC,ROW_REMAPPER,PAGE_RETIREMENT",
-                "dcgmi diag -r 3  # while no job runs; remove the host from the queue until it passes",
-                evidence=[line.quoted for line, _, _ in worst[:SHOWN]],
-                confidence="possible" if worst[0][1] in _PROGRAM_XIDS else "certain",
-            )
+            confidence: Confidence = "possible" if worst[0][1] in _PROGRAM_XIDS else "certain"
+            yield finding("gpu-xid", evidence=[line.quoted for line, _, _ in worst[:SHOWN]], confidence=confidence, kinds=said)
 
 
 def _row(row: Failure) -> str:
@@ -281,14 +226,14 @@ def _row(row: Failure) -> str:
 
 
 def _raised(raised: Raised, row: Failure | None, after: str = "", at: str = "") -> Finding:
-    who = named([raised.rank])
-    site = f" at {raised.site}" if raised.site else ""
     return finding(
         "rank-failed",
-        f"{capital(who)}{at} was the first to fail{site}: {raised.said}{after}",
-        f"# the fault is in the program{site}; later errors of other ranks are consequences",
         ranks=[raised.rank],
         hosts=[row.host] if row is not None else [],
         evidence=[raised.line.quoted, *([_row(row)] if row is not None else [])],
         confidence="certain" if row is not None else "likely",
+        site=f" at {raised.site}" if raised.site else "",
+        at=at,
+        said=raised.said,
+        after=after,
     )

@@ -108,30 +108,14 @@ class Watchdog:
         if len({call.seq for call in seen.values()}) > 1:
             behind = min(call.seq for call in seen.values())
             late = [call for call in seen.values() if call.seq == behind]
-            return [
-                finding(
-                    "collective-mismatch",
-                    f"Ranks are at different points of their sequence of collectives: "
-                    f"{'; '.join(f'rank {c.rank} at #{c.seq} {c.what()}' for c in seen.values())}.",
-                    "# a rank calls one collective more, or one less, than the others",
-                    ranks=[call.rank for call in late],
-                    evidence=[*(call.line() for call in seen.values()), *(line.quoted for line in lines[:2])],
-                    confidence="certain",
-                )
-            ]
+            evidence = [*(call.line() for call in seen.values()), *(line.quoted for line in lines[:2])]
+            said = "; ".join(f"rank {call.rank} at #{call.seq} {call.what()}" for call in seen.values())
+            return [finding("collective-mismatch/points", ranks=[call.rank for call in late], evidence=evidence, said=said)]
         group = Group("")
         for call in seen.values():
             group.of(call.rank).calls[call.seq] = call
         found = [one for one in compare(group) if one.id == "collective-mismatch"]
-        return found or [
-            finding(
-                "collective-mismatch",
-                "torch detected that ranks called different collectives.",
-                ranks=seen,
-                evidence=[line.quoted for line in lines[:4]],
-                confidence="certain",
-            )
-        ]
+        return found or [finding("collective-mismatch/torch", ranks=seen, evidence=[line.quoted for line in lines[:4]])]
 
 
 def _product(shape: str | None) -> int:

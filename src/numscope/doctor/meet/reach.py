@@ -98,17 +98,6 @@ class Road:
             attempts=dict(self.attempts),
         )
 
-    def again(self, deadline: Deadline) -> socket.socket:
-        """A second connection, to the address that worked. Raises: WireError."""
-        assert self.address is not None
-        try:
-            connection = socket.create_connection(self.address, timeout=max(deadline.left, 1e-3))
-            wire.authenticate(connection, self.meeting.token, deadline)
-        except OSError as error:
-            raise wire.WireError("closed", f"no second connection to {self.address[0]}: {error.strerror or error}") from None
-        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        return connection
-
     def _try(self, port: int, deadline: Deadline) -> socket.socket:
         host = self.meeting.host
         try:

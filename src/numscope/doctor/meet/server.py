@@ -1,4 +1,4 @@
-"""The hub's connections: accepted, authenticated, read and written by one thread with one event loop.
+"""The hub's connections and the ranks at their other ends: accepted, authenticated, read and written by one thread with one event loop.
 
 So neither a thousand ranks nor a port scanner's half-open connections cost a thread each. Connections that do not prove to hold the token
 within seconds are closed. Only the hub's process imports this: asyncio takes 60 ms to import.
@@ -12,16 +12,57 @@ import socket
 import threading
 import time
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any, Protocol
+from dataclasses import dataclass, field
+from typing import Any, Literal, Protocol
 
 from numscope.doctor.budget import SILENT_S
-from numscope.doctor.meet.member import Member
-from numscope.doctor.meet.shapes import TO_HUB
+from numscope.doctor.meet.messages import ToHub
 from numscope.doctor.meet.wire import HEAD_BYTES, RANK_LIMIT_BYTES, WireError, accept, check_marks, length_of, pack, unpack
+from numscope.doctor.records import Identity, Phase
 
 HANDSHAKE_S = 5.0
 _CLOSE_S = 1.0  # to send what is queued
 _MAX_UNAUTHENTICATED = 256  # beyond that the oldest is closed
+
+How = Literal["here", "silent", "died", "left"]
+
+
+@dataclass(slots=True)
+class Member:
+    """A rank that joined."""
+
+    identity: Identity
+    admitted: bool  # whether it takes part; the others (a second rank 1, for example) only wait for the verdict
+    seen: str  # its address as the hub saw it
+    pid: int = 0
+    listen: Mapping[str, Any] = field(default_factory=dict)
+    offset_s: float = 0.0
+    round_trip_s: float = 0.0
+    how: How = "here"  # here; silent: its heartbeat stopped; died: its connection ended; left: it announced that a signal ends it
+    detail: str = ""
+    phase: Phase = Phase.FACTS  # of the step it announced last
+    doing: str = ""  # that step
+    since: float = field(default_factory=time.monotonic)  # on the hub's monotonic clock
+    last_beat: float = field(default_factory=time.monotonic)
+    said_bye: bool = False
+
+    @property
+    def here(self) -> bool:
+        return self.how == "here"
+
+    def lose(self, how: How, detail: str) -> None:
+        """Notes that the rank is gone; the first reason counts."""
+        if self.here:
+            self.how, self.detail = how, detail
+
+    def beat(self, phase: Phase, doing: str, for_s: float) -> None:
+        """Takes in a heartbeat: the rank has been at a step for ``for_s`` seconds."""
+        self.last_beat = time.monotonic()
+        self.phase, self.doing, self.since = phase, doing, self.last_beat - for_s
+
+    def last_words(self) -> str:
+        """The step it announced last, and for how long: ``connect to node3:4711, for 2.1 s``."""
+        return f"{self.doing}, for {time.monotonic() - self.since:.1f} s" if self.doing else ""
 
 
 class Guest:
@@ -32,7 +73,6 @@ class Guest:
             str((writer.get_extra_info(name) or [""])[0]).removeprefix("::ffff:") for name in ("peername", "sockname")
         )
         self.member: Member | None = None  # the rank that it belongs to, once that is known
-        self.beats = False  # it is a rank's heartbeat connection
         self.spoken = False  # it has sent anything
         self._reader = reader
         self._writer = writer
@@ -57,10 +97,10 @@ class Guest:
             check_marks(data, marks)
         return data
 
-    async def receive(self) -> dict[str, Any]:
+    async def receive(self) -> Any:
         """The next message. Raises: EOFError, OSError, WireError."""
         length, compressed = length_of(await self._reader.readexactly(HEAD_BYTES), RANK_LIMIT_BYTES)
-        return unpack(await self._reader.readexactly(length), compressed, TO_HUB, RANK_LIMIT_BYTES)
+        return unpack(await self._reader.readexactly(length), compressed, ToHub, RANK_LIMIT_BYTES)
 
     def close(self) -> None:
         """Closes the connection once everything is sent."""
@@ -162,7 +202,7 @@ class Server:
                 self._tell(self._handler.received, guest, await guest.receive())
         except WireError as error:
             if guest in self.guests and guest.member is None:  # perhaps another version of the doctor
-                guest.answer({"kind": "refused", "why": error.kind, "reason": str(error)})
+                guest.answer({"kind": "refused", "why": error.kind, "reason": str(error), "stay": False})
             self._tell(self._handler.rejected, guest, error.kind, str(error))
         except (EOFError, OSError) as error:
             detail = "its connection was closed" if isinstance(error, EOFError) else f"its connection broke: {error.strerror or error}"

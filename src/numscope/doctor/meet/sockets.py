@@ -82,3 +82,15 @@ def address_of(ifname: str) -> str:
         request = struct.pack("256s", ifname.encode()[:15])
         return socket.inet_ntoa(fcntl.ioctl(asking.fileno(), 0x8915, request)[20:24])  # SIOCGIFADDR
     return ""
+
+
+def take(connection: socket.socket, size: int, deadline: Deadline) -> bytes:
+    """Exactly ``size`` bytes. Raises: OSError; TimeoutError, which is one, at the deadline."""
+    data = bytearray()
+    while len(data) < size:
+        connection.settimeout(max(deadline.left, 1e-3))
+        piece = connection.recv(min(size - len(data), 1 << 16))
+        if not piece:
+            raise ConnectionResetError("the other side closed the connection")
+        data += piece
+    return bytes(data)

@@ -12,11 +12,10 @@ import time
 from typing import Any
 
 from numscope.doctor.meet.listener import Listener
-from numscope.doctor.phases.cell import Cell
 from numscope.doctor.phases.context import Context, PhaseFailed
 from numscope.doctor.phases.link import Examiner
 from numscope.doctor.phases.tournament import num_rounds, opponent
-from numscope.doctor.records import to_json
+from numscope.doctor.records import Cell, to_json
 from numscope.records.words import few
 
 QUICK_NODES = 8  # with so many or fewer, all pairs meet even with ``quick``: a link that was not examined can't be named
