@@ -4,81 +4,27 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
-from numscope.doctor.explain.reading import Line
+from numscope.doctor.explain.messages import Messages, Seen
 from numscope.doctor.findings import capital, finding, named, pasted
 from numscope.doctor.records import Finding
 
-MAX_LINES = 256  # of one kind
 SHOWN = 4
 
-_PATTERNS: dict[str, re.Pattern[str]] = {
-    "in use": re.compile(r"EADDRINUSE|[Aa]ddress already in use|Port \d+ is already in use"),
-    "joined": re.compile(r"Timed out after (?P<after>\d+) seconds waiting for (?:clients|workers)\. (?P<came>\d+)/(?P<of>\d+)"),
-    "key": re.compile(r"wait timeout after (?P<after>\d+)ms, keys: (?P<keys>\S+)"),
-    "unique id": re.compile(r"\[(?P<me>\d{1,7})\] is setting up NCCL communicator and retrieving ncclUniqueId from \[(?P<root>\d{1,7})\]"),
-    "rendezvous": re.compile(r"RendezvousTimeoutError|RendezvousClosedError"),
-    "unreachable": re.compile(
-        r"client socket has timed out after (?P<after>\d+) ?m?s while trying to connect to \(?(?P<host>[^\s,:)]+)[,:]\s*(?P<port>\d+)"
-    ),
-    "refused": re.compile(
-        r"client socket has failed to connect to (?:any network address of \()?\[?(?P<host>[^\s,\])]+)\]?[,:]\s*(?P<port>\d+)\)?"
-        r".{0,400}?(?P<why>refused|No route|unreachable|timed out)"
-    ),
-    "store": re.compile(r"RendezvousConnectionError"),
-    "name": re.compile(
-        r"(?P<family>IPv[46]) network addresses of \((?P<host>[^,)]{1,255}), (?P<port>\d+)\) cannot be retrieved"
-        r"|(?:Name or service not known|Temporary failure in name resolution)"
-    ),
-    "loopback": re.compile(r"Unable to resolve hostname to a \(local\) address"),
-    "interface": re.compile(r"Unable to find address for: (?P<name>\S+)|Unable to find interface for: (?P<address>\S+)"),
-    "mesh": re.compile(r"Gloo connectFullMesh failed with (?P<why>.*)"),
-    "waited": re.compile(r"Timed out waiting (?P<after>\d+)ms for (?P<what>send|recv) operation"),
-    "closed": re.compile(
-        r"gloo/transport/.{0,400}(?:Connection closed by peer|Connection reset by peer|Broken pipe)(?: \[(?P<peer>[^\]]{1,255})\])?"
-    ),
-}
-_QUICK = re.compile(  # a quick test that most lines fail
-    r"EADDRINUSE|already in use|waiting for (?:clients|workers)|wait timeout|ncclUniqueId|Rendezvous|client socket"
-    r"|cannot be retrieved|Name or service"
-    r"|name resolution|Unable to|connectFullMesh|Timed out waiting|gloo/transport"
-)
 _PORT = re.compile(r"port: (?P<a>\d+)|\]?:(?P<b>\d+) \(errno|Port (?P<c>\d+)|\[[^\]]{0,64}\]:(?P<d>\d+)")
-
-
-@dataclass(frozen=True, slots=True)
-class _Seen:
-    line: Line
-    match: re.Match[str]
-    rank: int
-    site: str
 
 
 @dataclass(slots=True)
 class Meeting:
-    """Collects the messages."""
+    """Reads the messages."""
 
-    seen: dict[str, list[_Seen]] = field(default_factory=dict)
-
-    def line(self, line: Line, site: str) -> bool:
-        """Adds a line; returns whether it is such a message."""
-        if _QUICK.search(line.text) is None:
-            return False
-        taken = False
-        for kind, pattern in _PATTERNS.items():
-            if (match := pattern.search(line.text)) is not None:
-                taken = True
-                if len(lines := self.seen.setdefault(kind, [])) < MAX_LINES:
-                    lines.append(_Seen(line, match, line.rank, site))
-        return taken
+    messages: Messages
 
     def hosts(self) -> set[str]:
         """Names of hosts to which connections were attempted."""
-        return {m["host"] for kind in ("unreachable", "refused") for m in (s.match for s in self.seen.get(kind, ())) if m["host"]} | {
-            s.match["host"] for s in self.seen.get("name", ()) if s.match["host"]
-        }
+        return {seen.match["host"] for kind in ("unreachable", "refused", "name") for seen in self._of(kind) if seen.match["host"]}
 
     def findings(self, *, ended: set[int], several_hosts: bool) -> list[Finding]:
         """What is wrong.
@@ -96,8 +42,8 @@ class Meeting:
             *self._waited(ended),
         ]
 
-    def _of(self, kind: str) -> list[_Seen]:
-        return self.seen.get(kind, [])
+    def _of(self, kind: str) -> list[Seen]:
+        return self.messages.of(kind)
 
     def _in_use(self) -> Iterator[Finding]:
         lines = self._of("in use")
@@ -143,7 +89,7 @@ class Meeting:
         if lines := self._of("joined"):
             joined, of = max((int(s.match["came"]), int(s.match["of"])) for s in lines)
             yield _found("rendezvous-timeout/some", lines, ranks=(), joined=joined, of=of)
-        never: dict[int, list[_Seen]] = {}
+        never: dict[int, list[Seen]] = {}
         for s in self._of("key"):
             if (m := re.search(r"/cpu//\d+/(\d{1,7})\b", s.match["keys"])) is not None:  # gloo's key of each rank's address
                 never.setdefault(int(m[1]), []).append(s)
@@ -185,7 +131,7 @@ class Meeting:
             yield _found("gloo-peer-closed", lines, peers=f" ({peers})" if peers else "")
 
 
-def _found(id: str, lines: list[_Seen], **more: Any) -> Finding:
+def _found(id: str, lines: list[Seen], **more: Any) -> Finding:
     """A finding about the ranks that logged these lines."""
     return finding(id, **{"ranks": [s.rank for s in lines], "evidence": [s.line.quoted for s in lines[:SHOWN]], **more})
 

@@ -211,7 +211,6 @@ class Collective(TypedDict):
     group: Text  # all, half
     ranks: list[Rank]  # of the group
     bytes: Int  # of a rank's whole payload, as asked for (at least one float32 per rank is sent)
-    by: NotRequired[Text]  # what replaced it if the backend lacks it, such as "isend and irecv"
     status: Text  # ok, wrong, unstable, timeout, error, skipped
     repeats: NotRequired[Int]
     seconds_min: NotRequired[Number | None]
