@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import re
@@ -9,6 +10,7 @@ import signal
 import socket
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -43,6 +45,17 @@ def environment(**more: str) -> dict[str, str]:
     """This process's, without what a launcher may have left in it."""
     kept = {name: value for name, value in VARIABLES.items() if not _OF_LAUNCHERS.search(name)}
     return {**kept, "PYTHONPATH": os.pathsep.join(filter(None, (str(SRC), VARIABLES.get("PYTHONPATH", "")))), **more}
+
+
+_FILES = tempfile.TemporaryDirectory(prefix="numscope-settings-")
+
+
+def asked(**settings: object) -> tuple[str, str]:
+    """The words that ask for these settings."""
+    text = json.dumps(settings)  # which is YAML
+    path = Path(_FILES.name) / f"{hashlib.sha256(text.encode()).hexdigest()[:16]}.yaml"
+    path.write_text(text)
+    return "--settings", str(path)
 
 
 def free_port() -> int:

@@ -78,15 +78,15 @@ def run_local(settings: Settings, nproc: int, output: Output) -> int:
     return _run(node, settings, f"127.0.0.1:{course.hub.port}", meeting.token, deadline, output, course)
 
 
-def run_node(settings: Settings, num_nodes: int, nproc: int, node_rank: int | None, environ: Mapping[str, str], output: Output) -> int:
+def run_node(settings: Settings, num_nodes: int, nproc: int, environ: Mapping[str, str], output: Output) -> int:
     """Runs this node's ranks; the nodes meet at ``settings.endpoint``. Returns the exit code.
 
     Raises: UsageError for an invalid endpoint, or if there is no secret and another host hosts the hub.
     """
     deadline = Deadline(settings.deadline_s)
     given = given_secret(settings, environ)
-    meeting = meet_at_endpoint(settings, node_rank, environ)
-    node = Node(node_rank or 0, num_nodes, nproc, "nnodes")
+    meeting, numbered = meet_at_endpoint(settings, environ), settings.node_rank >= 0
+    node = Node(max(settings.node_rank, 0), num_nodes, nproc, "nnodes")
     guard(deadline, "numscope doctor", output.lines)
     if meeting.hosted:
         try:
@@ -95,23 +95,29 @@ def run_node(settings: Settings, num_nodes: int, nproc: int, node_rank: int | No
                 write_lines(_to_paste(meeting, settings, num_nodes, nproc), 2)
             return _run(node, settings, meeting.at_home(course.hub.port).name, meeting.token, deadline, output, course)
         except HubTaken as taken:
-            there = look(meeting, settings, 2.0 if given or meeting.local else 0.4) if node_rank is None else None
+            there = look(meeting, settings, 2.0 if given or meeting.local else 0.4) if not numbered else None
             if there is not None and there.kind == "token" and not given:
                 raise NoSecret("nnodes") from None
-            if node_rank is not None or there is not None:
+            if numbered or there is not None:
                 return show(*alone(node.identity(), settings, taken_about(meeting, settings, taken, tuple(node.ranks))), output)
             # Another launcher of this job hosts the hub on this very host: this one is another "node".
-    elsewhere = (node_rank or 0) > 0 or not is_here(meeting.host)
+    elsewhere = settings.node_rank > 0 or not is_here(meeting.host)
     road = Road(meeting, elsewhere=elsewhere, scale=settings.timeout_scale)
     with on_signals(_end_at_once):  # no rank is running yet
         found = road.open(deadline.within(share(settings, Phase.RENDEZVOUS)))
         if isinstance(found, Unreached):
             return show(*alone(node.identity(), settings, {"reached": False, **to_json(found)}), output)
         with found:
-            request = {"kind": "node", "hostname": socket.gethostname(), "nnodes": num_nodes, "nproc": nproc}
+            request = {
+                "kind": "node",
+                "hostname": socket.gethostname(),
+                "nnodes": num_nodes,
+                "nproc": nproc,
+                "node_rank": settings.node_rank,
+            }
             patience = deadline.within(5.0)
             try:
-                wire.send(found, {**request, "node_rank": -1 if node_rank is None else node_rank}, patience)
+                wire.send(found, request, patience)
                 place = wire.receive(found, patience, Place | Refused)
             except wire.WireError as error:
                 lost = {"reached": True, "lost": error.kind, "sentence": str(error), "endpoint": meeting.name}
@@ -128,13 +134,10 @@ def _to_paste(meeting: Meeting, settings: Settings, num_nodes: int, nproc: int) 
     host, port = split_endpoint(settings.endpoint)
     host = socket.gethostname() if host in ("0.0.0.0", "::") else host  # which mean another host elsewhere
     options: dict[str, object] = {"--nnodes": num_nodes, "--nproc": nproc, "--endpoint": replace(meeting, host=host, ports=(port,)).name}
-    for field, default in to_json(Settings()).items():
-        value = getattr(settings, field)
-        if value != default and field not in ("endpoint", "token"):
-            words = [str(getattr(each, "value", each)) for each in value] if isinstance(value, tuple) else [str(value)]
-            options[f"--{field.removesuffix('_s').replace('_', '-')}"] = "" if value is True else ",".join(words)
+    options |= {f"--{name}": value for name in ("quick", "redact", "ifname") if (value := getattr(settings, name))}
+    options |= {"--settings": settings.file} if settings.file else {}
     command = ["numscope"] if Path(sys.argv[0]).name == "numscope" else ["python", "-m", "numscope"]
-    line = shlex.join([*command, "doctor", *(str(word) for option in options.items() for word in option if word != "")])
+    line = shlex.join([*command, "doctor", *(str(word) for option in options.items() for word in option if word is not True)])
     others = "the other" if num_nodes == 2 else f"each of the {num_nodes - 1} other"
     if meeting.local:
         return [f"numscope doctor: in {others} shell{'s' * (num_nodes > 2)} of this host, run", f"  {line}"]

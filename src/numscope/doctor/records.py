@@ -109,6 +109,8 @@ class Settings:
     sizes: tuple[int, ...] = (8, 1 << 20, 64 << 20)  # payload sizes of the pairs and collectives phases, in bytes
     endpoint: str = ""  # host:port of the hub; "" derives it from the launcher
     token: str = ""  # the job's secret, which every connection must prove to hold; "" derives it from the launcher
+    node_rank: int = -1  # this node's number among those of ``--nnodes``; -1: the hub assigns it
+    file: str = ""  # of ``--settings``
     strict: bool = False
     redact: bool = False
 

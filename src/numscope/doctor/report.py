@@ -77,7 +77,7 @@ def print_verdict(verdict: Verdict, examined: Examined, file: TextIO, width: int
 def to_json(verdict: Verdict, examined: Examined) -> dict[str, Any]:
     """The report as JSON values, documented in docs/doctor-json.md. It never contains the token."""
     verdict, examined = redacted(verdict, examined) if examined.settings.redact else (verdict, examined)
-    settings = {key: value for key, value in as_json(examined.settings).items() if key != "token"}
+    settings = {key: value for key, value in as_json(examined.settings).items() if key not in ("token", "file")}
     return {
         "schema": SCHEMA,
         "numscope": __version__,

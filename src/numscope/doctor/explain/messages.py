@@ -13,8 +13,9 @@ from numscope.doctor.explain.reading import Line
 
 _MOST = 256  # of one kind
 _ROWS: dict[str, dict[str, Any]] = yaml.safe_load(Path(__file__).with_name("patterns.yaml").read_text(encoding="utf-8"))
-_PATTERNS = {kind: re.compile(row["when"]) for kind, row in _ROWS.items()}
-_QUICK = re.compile("|".join(sorted({re.escape(word) for row in _ROWS.values() for word in row["has"]})))  # which most lines fail
+PATTERNS = {kind: re.compile("".join(row["when"])) for kind, row in _ROWS.items()}
+_SOUGHT = {kind: row for kind, row in _ROWS.items() if "has" in row}
+_QUICK = re.compile("|".join(sorted({re.escape(word) for row in _SOUGHT.values() for word in row["has"]})))  # which most lines fail
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,8 +41,8 @@ class Messages:
         """Adds a line; returns the programs that say such a thing."""
         told: set[str] = set()
         if _QUICK.search(line.text) is not None:
-            for kind, row in _ROWS.items():
-                if any(word in line.text for word in row["has"]) and (match := _PATTERNS[kind].search(line.text)) is not None:
+            for kind, row in _SOUGHT.items():
+                if any(word in line.text for word in row["has"]) and (match := PATTERNS[kind].search(line.text)) is not None:
                     told |= {row["by"]} if "by" in row else set()
                     if len(lines := self.seen.setdefault(kind, [])) < row.get("most", _MOST):
                         lines.append(Seen(line, match, site))

@@ -8,20 +8,13 @@ from collections.abc import Callable
 from typing import Any
 
 from numscope.doctor.explain.masking import shown
+from numscope.doctor.explain.messages import PATTERNS
 from numscope.doctor.explain.nccl_log import NcclLog, Warned
 from numscope.doctor.findings import TABLE, finding, named, pasted
 from numscope.doctor.records import Finding
 
 SHOWN = 6
 _RULES = [(id, re.compile(row["when"])) for id, row in TABLE.items() if "when" in row]  # the first one that matches takes a message
-# Messages that another line explains better, and warnings that occur in healthy runs.
-_ECHO = re.compile(
-    r"Failed to execute operation|Error encountered progressing operation|Socket recv failed while polling"
-    r"|Error while (?:creating|attaching)"
-    r"|Rem Allocator|ncclInternalError|ncclInvalidUsage|NCCL error in|proxyConnect|Could not receive type from localRank"
-    r"|Accept failed|wrong type \d+ != \d+"
-    r"|Failed to open libibverbs|libnccl-net|Plugin|cuMem|NVML|nvmlDevice|gdrcopy|GDRCOPY|NCCL_ALGO|NUMA|ncclCommAbort|[Pp]roxy [Ss]ervice"
-)
 
 
 def explain_warnings(log: NcclLog) -> list[Finding]:
@@ -32,7 +25,7 @@ def explain_warnings(log: NcclLog) -> list[Finding]:
         id = next((id for id, pattern in _RULES if pattern.search(one.said) is not None), "")
         if id:
             taken.setdefault(id, []).append(one)
-        elif one.warning and not _ECHO.search(one.said):
+        elif one.warning and not PATTERNS["echo of another warning"].search(one.said):
             unknown.append(one)
     unfinished = any(set(c.started) - set(c.complete) for c in log.communicators.values())
     found: dict[str, Finding] = {}

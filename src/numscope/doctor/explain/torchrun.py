@@ -12,31 +12,14 @@ from numscope.doctor.explain.masking import shown
 from numscope.doctor.explain.messages import Messages, Seen
 from numscope.doctor.explain.reading import Line
 from numscope.doctor.explain.tracebacks import Raised, Tracebacks
-from numscope.doctor.findings import capital, finding, named
+from numscope.doctor.findings import TABLE, capital, finding, named
 from numscope.doctor.records import Confidence, Finding
 
 MAX_FAILURES = 1 << 17
 SHOWN = 4
-
 _FIELD = re.compile(r"(?:^|\s)(?P<key>time|host|rank|exitcode|error_file|traceback)\s*: (?P<value>.*)$")
 _RANK = re.compile(r"^(?P<rank>\d{1,7}) \(local_rank: (?P<local>\d{1,7})\)")
 _EXIT = re.compile(r"^(?P<code>-?\d{1,9}) \(pid: (?P<pid>\d{1,10})\)")
-XIDS = {  # what the driver's numbers mean, and the usual cause
-    13: "illegal access by a kernel, usually the program's own fault",
-    31: "memory page fault by a kernel, usually the program's own fault",
-    43: "the GPU stopped the program after a fault in it",
-    45: "work was stopped because of another fault or the end of the process",
-    48: "double-bit memory error: reset the GPU, and replace it if the error recurs",
-    63: "a memory row must be remapped: reset the GPU",
-    64: "remapping a memory row failed: replace the GPU",
-    74: "NVLink error: check the link, the bridge, the switch",
-    79: "the GPU fell off the bus because of power, heat, or the slot: restart the host",
-    92: "many single-bit memory errors",
-    94: "contained memory error: the program was stopped; reset the GPU",
-    95: "uncontained memory error: reset the GPU",
-    119: "the GPU's system processor (GSP) does not respond: restart the host",
-    120: "the GPU's system processor (GSP) reported an error",
-}
 _PROGRAM_XIDS = {13, 31, 43, 45}
 
 
@@ -183,7 +166,7 @@ class Torchrun:
         if xids:
             worst = [x for x in xids if x[1] not in _PROGRAM_XIDS] or xids
             kinds = sorted({(xid, bus) for _, xid, bus in worst})
-            said = "; ".join(f"{xid} on {bus} ({XIDS.get(xid, 'see the list of Xids')})" for xid, bus in kinds[:4])
+            said = "; ".join(f"{xid} on {bus} ({TABLE['gpu-xid']['xids'].get(xid, 'see the list of Xids')})" for xid, bus in kinds[:4])
             confidence: Confidence = "possible" if worst[0][1] in _PROGRAM_XIDS else "certain"
             yield finding("gpu-xid", evidence=[line.quoted for line, _, _ in worst[:SHOWN]], confidence=confidence, kinds=said)
 

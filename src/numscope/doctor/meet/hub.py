@@ -59,7 +59,7 @@ class Places:
             ours = f"--nnodes {self._num_nodes} --nproc {self._nproc}"
             return _refuse("world_size", f"{who} was started with --nnodes {nodes} --nproc {nproc}, {self._taken[0]} with {ours}")
         if wish >= nodes:
-            return _refuse("rank", f"{who} was started with --node-rank {wish}, expected 0 to {nodes - 1}")
+            return _refuse("rank", f"{who} was started with node_rank {wish}, expected 0 to {nodes - 1}")
         if wish in self._taken:
             return _refuse("duplicate", f"{who} and {self._taken[wish]} both claim node number {wish}")
         free = [node for node in range(nodes) if node not in self._taken]

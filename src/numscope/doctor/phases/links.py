@@ -1,9 +1,9 @@
 """Phase 3: every link between two nodes, each direction separately, with plain sockets.
 
 On each node one rank, the lowest that is alive, examines the node's outgoing links; the others check that they reach that rank. Nodes meet
-in the rounds of a tournament, in which each pair meets once (circle method): N - 1 of them, or log2 N with ``quick`` and more than 8 nodes (then nodes meet whose numbers differ in one
-bit). Rounds only spread the work: no node waits for another, so a dead node costs each other node one timeout. A lock per node, taken in
-the order of the nodes, keeps two transfers from loading a node at the same time.
+in the rounds of a tournament, in which each pair meets once (circle method): N - 1 rounds, or log2 N with ``quick`` and more than 8 nodes
+(then nodes meet whose numbers differ in one bit). Rounds only spread the work: no node waits for another, so a dead node costs each other
+node one timeout. A lock per node, taken in the order of the nodes, keeps two transfers from loading a node at the same time.
 """
 
 from __future__ import annotations
