@@ -20,7 +20,7 @@ _MOST_EVIDENCE = 12
 _READER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 _ROWS: dict[str, dict[str, Any]] = yaml.load(Path(__file__).with_suffix(".yaml").read_text(encoding="utf-8"), _READER)
 # By id or id/case, with what a case takes from its id.
-TABLE = {id: {**_ROWS.get(id.partition("/")[0], {}), **row} for id, row in _ROWS.items()}
+TABLE = {id: {"is": "fault", **_ROWS.get(id.partition("/")[0], {}), **row} for id, row in _ROWS.items()}
 CATALOG: dict[str, Severity] = {id: row["is"] for id, row in TABLE.items() if "/" not in id}
 # Usually caused by another fault: next to a cause, these are notes.
 CONSEQUENCES = frozenset(id for id, row in TABLE.items() if row.get("follows"))

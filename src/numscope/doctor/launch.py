@@ -20,7 +20,7 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import IO
 
@@ -44,27 +44,13 @@ _POLL_S = 0.02
 _PARTING_S = 1.0
 
 
-@dataclass(frozen=True, slots=True)
-class Node:
-    """One node's share of the ranks."""
+def _node(number: int, num_nodes: int, nproc: int, launcher: Launcher) -> Identity:
+    """A node's first rank, which stands for the node."""
+    return Identity(number * nproc, num_nodes * nproc, 0, nproc, number, num_nodes, socket.gethostname(), launcher)
 
-    number: int
-    num_nodes: int
-    nproc: int
-    launcher: Launcher
 
-    @property
-    def world_size(self) -> int:
-        return self.num_nodes * self.nproc
-
-    @property
-    def ranks(self) -> range:
-        return range(self.number * self.nproc, (self.number + 1) * self.nproc)
-
-    def identity(self) -> Identity:
-        """Of the node's first rank, which stands for the node in reports."""
-        first = self.ranks[0]
-        return Identity(first, self.world_size, 0, self.nproc, self.number, self.num_nodes, socket.gethostname(), self.launcher)
+def _ranks(node: Identity) -> tuple[int, ...]:
+    return tuple(range(node.rank, node.rank + node.local_world_size))
 
 
 def run_local(settings: Settings, nproc: int, output: Output) -> int:
@@ -73,7 +59,7 @@ def run_local(settings: Settings, nproc: int, output: Output) -> int:
     guard(deadline, "numscope doctor", output.lines)
     meeting = Meeting("127.0.0.1", (0,), secrets.token_hex(32), True, "this launcher", local=True)
     settings = replace(settings, endpoint="", token="")
-    node = Node(0, 1, nproc, "local")
+    node = _node(0, 1, nproc, "local")
     course = Course(meeting, settings, nproc, deadline, output)
     return _run(node, settings, f"127.0.0.1:{course.hub.port}", meeting.token, deadline, output, course)
 
@@ -86,7 +72,7 @@ def run_node(settings: Settings, num_nodes: int, nproc: int, environ: Mapping[st
     deadline = Deadline(settings.deadline_s)
     given = given_secret(settings, environ)
     meeting, numbered = meet_at_endpoint(settings, environ), settings.node_rank >= 0
-    node = Node(max(settings.node_rank, 0), num_nodes, nproc, "nnodes")
+    node = _node(max(settings.node_rank, 0), num_nodes, nproc, "nnodes")
     guard(deadline, "numscope doctor", output.lines)
     if meeting.hosted:
         try:
@@ -99,14 +85,14 @@ def run_node(settings: Settings, num_nodes: int, nproc: int, environ: Mapping[st
             if there is not None and there.kind == "token" and not given:
                 raise NoSecret("nnodes") from None
             if numbered or there is not None:
-                return show(*alone(node.identity(), settings, taken_about(meeting, settings, taken, tuple(node.ranks))), output)
+                return show(*alone(node, settings, taken_about(meeting, settings, taken, _ranks(node))), output)
             # Another launcher of this job hosts the hub on this very host: this one is another "node".
     elsewhere = settings.node_rank > 0 or not is_here(meeting.host)
     road = Road(meeting, elsewhere=elsewhere, scale=settings.timeout_scale)
     with on_signals(_end_at_once):  # no rank is running yet
         found = road.open(deadline.within(share(settings, Phase.RENDEZVOUS)))
         if isinstance(found, Unreached):
-            return show(*alone(node.identity(), settings, {"reached": False, **to_json(found)}), output)
+            return show(*alone(node, settings, {"reached": False, **to_json(found)}), output)
         with found:
             request = {
                 "kind": "node",
@@ -121,12 +107,12 @@ def run_node(settings: Settings, num_nodes: int, nproc: int, environ: Mapping[st
                 place = wire.receive(found, patience, Place | Refused)
             except wire.WireError as error:
                 lost = {"reached": True, "lost": error.kind, "sentence": str(error), "endpoint": meeting.name}
-                return show(*alone(node.identity(), settings, lost), output)
+                return show(*alone(node, settings, lost), output)
     if place["kind"] == "refused":
         hub = {"reached": True, "endpoint": meeting.name}
         case = {"address": "this node", "kind": place["why"], "reason": place["reason"], "rank": -1, "hostname": socket.gethostname()}
-        return show(*alone(node.identity(), settings, hub, refused=(case,)), output)
-    return _run(replace(node, number=place["node"]), settings, settings.endpoint, meeting.token, deadline, output, None)
+        return show(*alone(node, settings, hub, refused=(case,)), output)
+    return _run(_node(place["node"], num_nodes, nproc, "nnodes"), settings, settings.endpoint, meeting.token, deadline, output, None)
 
 
 def _to_paste(meeting: Meeting, settings: Settings, num_nodes: int, nproc: int) -> list[str]:
@@ -183,7 +169,7 @@ class _Rank:
             reader.join(max(deadline.left, 1e-3))
 
 
-def _run(node: Node, settings: Settings, endpoint: str, token: str, deadline: Deadline, output: Output, course: Course | None) -> int:
+def _run(node: Identity, settings: Settings, endpoint: str, token: str, deadline: Deadline, output: Output, course: Course | None) -> int:
     """Starts the node's ranks and returns the verdict's exit code."""
     lock = threading.Lock()
     stopped: list[str] = []
@@ -198,7 +184,7 @@ def _run(node: Node, settings: Settings, endpoint: str, token: str, deadline: De
 
     ranks: list[_Rank] = []
     with on_signals(stop):
-        for rank in node.ranks:
+        for rank in _ranks(node):
             environ = _environ(node, rank, settings, endpoint, token)
             ranks.append(_Rank(rank, [sys.executable, "-m", "numscope.doctor.rank"], environ, lock, output.lines))
         try:
@@ -266,13 +252,13 @@ def _see_off(ranks: list[_Rank], course: Course) -> None:
         time.sleep(_POLL_S)
 
 
-def _environ(node: Node, rank: int, settings: Settings, endpoint: str, token: str) -> dict[str, str]:
+def _environ(node: Identity, rank: int, settings: Settings, endpoint: str, token: str) -> dict[str, str]:
     numbers = {
         "RANK": rank,
         "WORLD_SIZE": node.world_size,
-        "LOCAL_RANK": rank - node.ranks[0],
-        "LOCAL_WORLD_SIZE": node.nproc,
-        "GROUP_RANK": node.number,
+        "LOCAL_RANK": rank - node.rank,
+        "LOCAL_WORLD_SIZE": node.local_world_size,
+        "GROUP_RANK": node.node,
         "GROUP_WORLD_SIZE": node.num_nodes,
     }
     return {

@@ -18,7 +18,7 @@ import resource
 import socket
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from typing import Any
 
 from pydantic_core import to_jsonable_python
@@ -74,32 +74,32 @@ def _refuse(why: str, reason: str) -> dict[str, Any]:
     return {"kind": "refused", "why": why, "reason": reason, "stay": False}
 
 
-@dataclass(eq=False)
-class Hub:
-    """Listens until ``close``; all methods may be called from any thread. Raises: HubTaken."""
+class Hub(Server):
+    """Where ``world_size`` ranks meet. Raises: HubTaken.
 
-    meeting: Meeting  # provides the ports to try, and the token
-    settings: Settings
-    world_size: int  # expected number of ranks
-    places: Places | None = None  # assigns node numbers, where launchers ask for them
-    members: dict[int, Member] = field(default_factory=dict)  # admitted ranks
-    onlookers: list[Member] = field(default_factory=list)  # ranks that were not admitted
-    results: dict[tuple[Phase, int], PhaseResult] = field(default_factory=dict)  # by phase and rank
-    refused: list[dict[str, Any]] = field(default_factory=list)  # rejected connections and ranks, with reasons
-    num_refused: int = 0
-    num_turned_away: int = 0  # ranks of nodes that got no number
-    started: float = field(default_factory=time.monotonic)
-    hurry: str = ""  # why everything that is left is skipped: a signal's name
-    _own_address: str = ""  # by which ranks of other hosts reach this one
-    _controls: dict[int, Guest] = field(default_factory=dict)  # the ranks' control connections
+    Args:
+        meeting: provides the ports to try, and the token.
+        places: assigns node numbers, where launchers ask for them.
+    """
 
-    def __post_init__(self) -> None:
-        self._silent_s = SILENT_S * self.settings.timeout_scale
-        _allow_files(self.world_size + _SPARE_FILES)
-        listening = _listen(self.meeting)
+    def __init__(self, meeting: Meeting, settings: Settings, world_size: int, places: Places | None = None) -> None:
+        self.world_size = world_size
+        self.members: dict[int, Member] = {}  # admitted ranks
+        self.onlookers: list[Member] = []  # ranks that were not admitted
+        self.results: dict[tuple[Phase, int], PhaseResult] = {}  # by phase and rank
+        self.refused: list[dict[str, Any]] = []  # rejected connections and ranks, with reasons
+        self.num_refused = 0
+        self.num_turned_away = 0  # ranks of nodes that got no number
+        self.started = time.monotonic()
+        self.hurry = ""  # why everything that is left is skipped: a signal's name
+        self._places = places
+        self._own_address = ""  # by which ranks of other hosts reach this one
+        self._controls: dict[int, Guest] = {}  # the ranks' connections
+        self._silent_s = SILENT_S * settings.timeout_scale
+        _allow_files(world_size + _SPARE_FILES)
+        listening = _listen(meeting)
         self.port: int = listening.getsockname()[1]
-        self._server = Server(listening, self.meeting.token, self.settings.timeout_scale, self)
-        self.changed = self._server.changed
+        super().__init__(listening, meeting.token, settings.timeout_scale)
 
     def wait(self, done: Callable[[], bool], deadline: Deadline) -> bool:
         """Waits until ``done()`` (evaluated after each change), the deadline, or a hurry; returns whether it was done."""
@@ -113,17 +113,17 @@ class Hub:
     def hurry_up(self, why: str) -> None:
         """Ends all waiting. Takes no lock, so it is safe in a signal handler."""
         self.hurry = why
-        self._server.wake_up()
+        self.wake_up()
 
     def send(self, message: Mapping[str, Any], ranks: tuple[int, ...]) -> None:
         """Sends to these ranks, as far as they are connected."""
-        self._server.send(message, [self._controls[rank] for rank in ranks if rank in self._controls])
+        self.send_to([self._controls[rank] for rank in ranks if rank in self._controls], message)
 
     def send_to_all(self, message: Mapping[str, Any]) -> None:
         """Sends to all ranks and onlookers."""
         with self.changed:
-            guests = [guest for guest in self._server.guests if guest.member is not None]
-        self._server.send(message, guests)
+            guests = [guest for guest in self.guests if guest.member is not None]
+        self.send_to(guests, message)
 
     def roster(self) -> dict[int, dict[str, Any]]:
         """The ranks that joined, as documented at ``Context.roster``."""
@@ -148,19 +148,15 @@ class Hub:
         member = self.members.get(rank)
         return member is not None and member.here
 
-    def close(self) -> None:
-        """Sends what is queued, for a second at most, and stops listening."""
-        self._server.close()
-
-    # ---- called by the server -----------------------------------------------------------------------------------------------
+    # ---- what a server asks for -----------------------------------------------------------------------------------------------
 
     def received(self, guest: Guest, message: dict[str, Any]) -> None:
         kind = message["kind"]
         member = guest.member
         if kind == "time":
             guest.answer({"kind": "clock", "t": message["t"], "hub": time.time()})
-        elif kind == "node" and self.places is not None:
-            place = self.places.assign(message, guest.address)
+        elif kind == "node" and self._places is not None:
+            place = self._places.assign(message, guest.address)
             if place["kind"] == "refused":
                 self._refuse(guest, place["why"], place["reason"], rank=-1, hostname=message["hostname"])
                 self.num_turned_away += message["nproc"]
