@@ -257,6 +257,12 @@ def test_results_of_healthy_ranks_and_corrupted_numbers_have_their_shape() -> No
     assert message["result"]["data"]["collectives"][0]["wrong"]["got"] == "NaN"
 
 
+def test_text_that_is_no_utf8_and_numbers_that_are_none_are_sent_as_text() -> None:
+    result = PhaseResult(Phase.FACTS, 0, "failed", error="no file \udcff", data={"wall_s": 1.0, "errors": {"shm": "\udcfe"}})
+    message = wire.unpack(wire.pack({"kind": "result", "result": result})[4:], False, ToHub, 1 << 20)
+    assert (message["result"]["error"], message["result"]["data"]["errors"]) == ("no file ?", {"shm": "?"})
+
+
 def holds(whole: Any, part: Any) -> bool:
     if isinstance(part, dict):
         return all(key in whole and holds(whole[key], value) for key, value in part.items())

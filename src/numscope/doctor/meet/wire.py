@@ -16,6 +16,7 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import hmac
+import json
 import secrets
 import socket
 import struct
@@ -24,7 +25,7 @@ from collections.abc import Callable, Coroutine, Mapping
 from typing import Any, Literal
 
 from pydantic import ValidationError
-from pydantic_core import to_json
+from pydantic_core import PydanticSerializationError, to_json, to_jsonable_python
 
 from numscope.doctor.budget import Deadline
 from numscope.doctor.records import adapter
@@ -97,7 +98,12 @@ async def accept(read: Callable[..., Coroutine[Any, Any, bytes]], write: Callabl
 
 def pack(message: Mapping[str, Any]) -> bytes:
     """A message as the bytes of a frame. What JSON has no numbers for (a corrupted result may be NaN) becomes text."""
-    data, flag = to_json(message, inf_nan_mode="strings"), 0
+    flag = 0
+    try:
+        data = to_json(message, inf_nan_mode="strings")
+    except PydanticSerializationError:  # text that is no UTF-8, as a file's name may be
+        text = json.dumps(to_jsonable_python(message), ensure_ascii=False).encode("utf-8", "replace")
+        data = to_json(json.loads(text), inf_nan_mode="strings")
     if len(data) > COMPRESS_BYTES:
         data, flag = zlib.compress(data, 1), _COMPRESSED
     return struct.pack(">I", len(data) | flag) + data
