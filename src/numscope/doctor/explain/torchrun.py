@@ -161,8 +161,7 @@ class Torchrun:
         if cuda := self.messages.of("cuda memory"):
             evidence = [seen.line.quoted for seen in cuda[:SHOWN]]
             yield finding("gpu-out-of-memory/torch", ranks=[seen.rank for seen in cuda], evidence=evidence)
-        xids = [(seen.line, int(seen.match["xid"]), seen.match["bus"].lower()) for seen in self.messages.of("xid")]
-        xids += [(seen.line, 79, "?") for seen in self.messages.of("off the bus") if "Xid" not in seen.line.text]
+        xids = [(seen.line, int(seen.match["xid"] or 79), (seen.match["bus"] or "?").lower()) for seen in self.messages.of("xid")]
         if xids:
             worst = [x for x in xids if x[1] not in _PROGRAM_XIDS] or xids
             kinds = sorted({(xid, bus) for _, xid, bus in worst})
