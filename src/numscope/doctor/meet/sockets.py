@@ -94,3 +94,15 @@ def take(connection: socket.socket, size: int, deadline: Deadline) -> bytes:
             raise ConnectionResetError("the other side closed the connection")
         data += piece
     return bytes(data)
+
+
+def kind_of(error: OSError) -> str:
+    """Why a connection failed: refused, dropped (no answer), reset, unreachable, or failed for any other reason."""
+    if isinstance(error, ConnectionRefusedError):
+        return "refused"
+    if isinstance(error, TimeoutError):  # includes ETIMEDOUT, the kernel's own
+        return "dropped"
+    if isinstance(error, ConnectionResetError | BrokenPipeError | ConnectionAbortedError):
+        return "reset"
+    lost = (errno.EHOSTUNREACH, errno.ENETUNREACH, errno.ENETDOWN, errno.EHOSTDOWN, errno.EACCES, errno.EADDRNOTAVAIL)
+    return "unreachable" if error.errno in lost or isinstance(error, socket.gaierror) else "failed"

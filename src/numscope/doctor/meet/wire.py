@@ -43,12 +43,24 @@ _GREETING = b"NUMSCOPE/1 "
 _GREETED = len(_GREETING) + _NUMBER + 1
 _COMPRESSED = 1 << 31
 
-# It sent nothing in time; it closed the connection; another kind of server; a doctor of another job; not a valid frame.
-Kind = Literal["silent", "closed", "http", "foreign", "token", "oversized", "garbage"]
+Kind = Literal[
+    "unresolved",  # the name of the other side's host does not resolve here
+    "loopback",  # it resolves to this host, but the other side is on another one
+    "refused",
+    "dropped",
+    "unreachable",
+    "silent",  # it accepts connections and sends nothing in time
+    "closed",  # it closes connections
+    "http",
+    "foreign",  # another kind of server
+    "token",  # a doctor of another job
+    "oversized",
+    "garbage",  # not a valid message
+]
 
 
 class WireError(Exception):
-    """The other side does not follow the protocol. The sentence says the same as the kind, with what was received."""
+    """The other side can't be reached, or does not follow the protocol. The sentence says the same as the kind, with what was received."""
 
     def __init__(self, kind: Kind, sentence: str) -> None:
         super().__init__(sentence)

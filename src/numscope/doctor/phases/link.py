@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import errno
 import socket
 import statistics
 import struct
@@ -15,7 +14,7 @@ from numscope.doctor.budget import Deadline
 from numscope.doctor.meet import wire
 from numscope.doctor.meet.listener import BURST, PATIENCE_S, PING, Listener, datagram
 from numscope.doctor.meet.messages import Acknowledged, Go, Here, Opened
-from numscope.doctor.meet.sockets import family_of, is_own, take
+from numscope.doctor.meet.sockets import family_of, is_own, kind_of, take
 from numscope.doctor.phases.context import Context
 from numscope.doctor.records import Cell, Word
 
@@ -220,19 +219,15 @@ class Examiner:
                 sender.sendto(datagram(self._context.settings.token, self._context.identity.rank), (cell.address, cell.port))
 
 
-def _classified(error: Exception, seconds: float) -> tuple[Word, str]:
+def _classified(error: OSError, seconds: float) -> tuple[Word, str]:
     """The status and the sentence of an error."""
-    if isinstance(error, socket.gaierror):
-        return "unreachable", f"the name does not resolve: {error.strerror}"
-    if isinstance(error, ConnectionRefusedError):
-        return "refused", "connection refused: nothing listens there, or a firewall rejects it"
-    if isinstance(error, TimeoutError):  # includes ETIMEDOUT, the kernel's own
-        return "dropped", f"no answer within {seconds:.1f} s"
-    if isinstance(error, ConnectionResetError | BrokenPipeError | ConnectionAbortedError):
-        return "reset", "the connection was reset"
-    if isinstance(error, OSError) and error.errno in (errno.EHOSTUNREACH, errno.ENETUNREACH, errno.ENETDOWN, errno.EHOSTDOWN, errno.EACCES):
-        return "unreachable", f"{error.strerror}"
-    return "failed", f"the test failed: {error}"
+    said: dict[str, tuple[Word, str]] = {
+        "refused": ("refused", "connection refused: nothing listens there, or a firewall rejects it"),
+        "dropped": ("dropped", f"no answer within {seconds:.1f} s"),
+        "reset": ("reset", "the connection was reset"),
+        "unreachable": ("unreachable", f"{error.strerror}"),
+    }
+    return said.get(kind_of(error), ("failed", f"the test failed: {error}"))
 
 
 def tcp_info(connection: socket.socket) -> tuple[int, int, int, int]:
