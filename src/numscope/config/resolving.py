@@ -44,15 +44,21 @@ def resolve(plan: Plan, layers: Sequence[Layer], *, strict: bool = True) -> Reso
         UsageError: all of that, a line each.
     """
     selections = dict.fromkeys((part.section, part.selection) for part in plan.parts)
-    chosen = {selection: tuple(layer for layer in layers if selection.selects(layer)) for _, selection in selections}
+    chosen: dict[Selection, tuple[Layer, ...]] = {}
     unmatched, notes = Errors(plan.source), Errors(plan.source)
     for section, selection in selections:
+        if selection not in chosen:
+            with unmatched.at(f"{section}.layers.layer_name_regex_pattern"):  # which may take too long
+                chosen[selection] = tuple(layer for layer in layers if selection.selects(layer))
         _check_selection(section, selection, chosen[selection], layers, unmatched, notes)
     for collect in plan.collects:
         found, merge = chosen[collect.selection], collect.merge
-        if merge is not None and merge not in MERGES and found and not any(compiled(merge).search(layer.name) for layer in found):
-            what = f"{shown(merge)} matches none of the layers that the section selects."
-            unmatched.add(f"{collect.section}.{collect.feature}.merge", what)
+        if merge is not None and merge not in MERGES and found:
+            place = f"{collect.section}.{collect.feature}.merge"
+            with unmatched.at(place):
+                groups = [compiled(merge).search(layer.name) for layer in found]
+            if not any(groups):
+                unmatched.add(place, f"{shown(merge)} matches none of the layers that the section selects.")
     clashes = Errors(plan.source)
     collects = [(collect, chosen[collect.selection]) for collect in plan.collects]
     switches = [(switch, chosen[switch.selection]) for switch in plan.switches]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from numscope.records.errors import UsageError
@@ -31,6 +32,14 @@ class Errors:
 
     def add(self, place: str, text: str) -> None:
         self._lines[f"{self.source}: {place}: {text}" if place else f"{self.source}: {text}"] = None
+
+    @contextmanager
+    def at(self, place: str) -> Iterator[None]:
+        """Give a place to an error that is raised within, which ends the check."""
+        try:
+            yield
+        except UsageError as error:
+            raise UsageError(f"{self.source}: {place}: {error}") from None
 
     def extend(self, lines: Iterable[str]) -> None:
         """Lines of another such list of the same source."""
