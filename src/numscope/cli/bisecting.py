@@ -9,9 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from numscope.precision.search.bisect import Found, OutOfBudget, Unit, search
-from numscope.precision.search.drift import drift, noise
 from numscope.precision.search.kept import SECTION, section, sections, text_of
-from numscope.precision.search.trials import AUTOCAST, STATE, Book, Outcome, Script, Spec, TrialFailed, run_trial
+from numscope.precision.search.trials import AUTOCAST, STATE, Book, Outcome, Script, Spec, TrialFailed, drift, noise, run_trial
 from numscope.records.errors import UsageError
 from numscope.records.files import write_atomically
 

@@ -27,10 +27,10 @@ from numscope.precision.gemm.recipes import Recipe as Recipe
 from numscope.precision.gemm.recipes import RowwiseScaling as RowwiseScaling
 from numscope.precision.gemm.recipes import recipe_of as recipe_of
 from numscope.precision.gemm.state import LayerState as LayerState
-from numscope.precision.gemm.states import load_state_dict as load_state_dict
-from numscope.precision.gemm.states import state_dict as state_dict
-from numscope.precision.gemm.states import states as states
-from numscope.precision.gemm.states import step as step
+from numscope.precision.gemm.state import load_state_dict as load_state_dict
+from numscope.precision.gemm.state import state_dict as state_dict
+from numscope.precision.gemm.state import states as states
+from numscope.precision.gemm.state import step as step
 from numscope.records.formats import FORMATS as FORMATS
 from numscope.records.formats import Format as Format
 from numscope.records.formats import format_of as format_of

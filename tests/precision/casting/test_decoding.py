@@ -7,8 +7,7 @@ import math
 import pytest
 import torch
 
-from numscope.precision.casting.cast import cast
-from numscope.precision.casting.decoding import values_of
+from numscope.precision.casting.cast import cast, values_of
 from numscope.precision.casting.scaling import PER_ROW, PER_TENSOR, How, Scaling
 from numscope.records.formats import FORMATS
 from numscope.summary import native

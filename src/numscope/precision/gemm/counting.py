@@ -6,7 +6,6 @@ from numscope.config.plan import StatRequest, Switch
 from numscope.precision.gemm.plan import LayerPlan
 from numscope.precision.gemm.recipes import DelayedScaling
 from numscope.precision.gemm.state import LayerState
-from numscope.precision.gemm.weights import is_same_both_ways
 from numscope.records.formats import Format
 from numscope.summary.operand_casts import EXTRAS
 
@@ -87,7 +86,7 @@ def takers(plan: LayerPlan, operand: str, orientation: str) -> tuple[str, ...]:
     """
     gemms = _TAKERS[operand, orientation]
     first, second = (plan[gemm, operand] for gemm in gemms)
-    alike = first is not None and first == second and (is_same_both_ways(first) if operand == "weight" else first.scaling.kind == "tensor")
+    alike = first is not None and first == second and (first.is_same_both_ways if operand == "weight" else first.scaling.kind == "tensor")
     if plan.high:  # an ``autocast`` in the forward may change that
         return gemms
     if operand == "weight" and alike:

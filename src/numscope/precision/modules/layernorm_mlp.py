@@ -10,9 +10,8 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from numscope.precision.gemm.passes import in_autocast_dtype
-from numscope.precision.modules.arguments import Init, device_for, fill, new_parameter
-from numscope.precision.modules.gemm import GemmPart
 from numscope.precision.modules.norm import AfterNorm
+from numscope.precision.modules.parts import GemmPart, Init
 from numscope.records.checks import check_one_of
 
 
@@ -64,6 +63,8 @@ class LayerNormMLP(AfterNorm):
     Raises: UsageError: an argument is wrong or not supported.
     """
 
+    fc2_bias: nn.Parameter | None
+
     def __init__(
         self,
         hidden_size: int,
@@ -83,26 +84,19 @@ class LayerNormMLP(AfterNorm):
         name: str | None = None,
         **others: Any,
     ) -> None:
-        place = device_for(device)
         super().__init__(
-            hidden_size, eps, normalization, zero_centered_gamma, return_bias, return_layernorm_output, place, params_dtype, name, others
+            hidden_size, eps, normalization, zero_centered_gamma, return_bias, return_layernorm_output, device, params_dtype, name, others
         )
         check_one_of(f"{type(self).__name__}: activation", activation, tuple(ACTIVATIONS))
         self.hidden_size = hidden_size
         self.ffn_hidden_size = ffn_hidden_size
         self.activation = activation
         self.use_bias = bias
-        self.init_method = init_method
-        self.output_layer_init_method = output_layer_init_method
         inner = ffn_hidden_size * (2 if ACTIVATIONS[activation][1] else 1)
-
-        def parameter(*shape: int) -> nn.Parameter:
-            return new_parameter(shape, place, params_dtype)
-
-        self.fc1_weight = parameter(inner, hidden_size)
-        self.fc1_bias = parameter(inner) if bias else None
-        self.fc2_weight = parameter(hidden_size, ffn_hidden_size)
-        self.fc2_bias = parameter(hidden_size) if bias else None
+        self.add("fc1_weight", (inner, hidden_size), init_method)
+        self.add("fc1_bias", (inner,) if bias else None, nn.init.zeros_)
+        self.add("fc2_weight", (hidden_size, ffn_hidden_size), output_layer_init_method)
+        self.add("fc2_bias", (hidden_size,) if bias else None, nn.init.zeros_)
         self.fc1 = self._gemm("fc1", hidden_size, inner)
         self.fc2 = self._gemm("fc2", ffn_hidden_size, hidden_size)
         self.bind()
@@ -111,15 +105,6 @@ class LayerNormMLP(AfterNorm):
     def _gemm(self, which: str, in_features: int, out_features: int) -> GemmPart:
         biases = {"bias": f"{which}_bias"} if self.use_bias else {}
         return GemmPart({"weight": f"{which}_weight"}, biases, in_features, out_features, self.named(which))
-
-    def reset_parameters(self) -> None:
-        """Initialize the weights, reset the norm, and set the biases to 0."""
-        super().reset_parameters()
-        fill(self.fc1_weight, self.init_method)
-        fill(self.fc2_weight, self.output_layer_init_method)
-        for bias in (self.fc1_bias, self.fc2_bias):
-            if bias is not None:
-                fill(bias, nn.init.zeros_)
 
     def forward(self, inp: Tensor, is_first_microbatch: bool | None = None) -> Tensor | tuple[Tensor | None, ...]:
         """

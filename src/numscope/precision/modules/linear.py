@@ -10,9 +10,16 @@ from torch import Tensor, nn
 
 from numscope.precision.gemm.linear import product
 from numscope.precision.gemm.passes import in_autocast_dtype
-from numscope.precision.modules.arguments import Init, as_activation, device_for, fill, new_parameter
-from numscope.precision.modules.gemm import attach, joined, split_names
-from numscope.precision.modules.parts import NamedModule
+from numscope.precision.modules.norm import AfterNorm
+from numscope.precision.modules.parts import (
+    GemmPart,
+    Init,
+    NamedModule,
+    as_activation,
+    attach,
+    joined,
+    split_names,
+)
 
 
 class Linear(NamedModule):
@@ -50,22 +57,14 @@ class Linear(NamedModule):
         name: str | None = None,
         **others: Any,
     ) -> None:
-        super().__init__(name, others)
+        super().__init__(name, device, params_dtype, others)
         self.in_features = in_features
         self.out_features = out_features
         self.return_bias = return_bias
-        self.init_method = init_method
-        sizes = split_names(type(self).__name__, out_features, parameters_split)
-        self.weight_names = tuple(f"{prefix}weight" for prefix in sizes)
-        self.bias_names = tuple(f"{prefix}bias" for prefix in sizes)
-        register(self, sizes, in_features, device_for(device), params_dtype, bias)
         self.use_bias = bias
+        self.weight_names, self.bias_names = _add_split(self, parameters_split, in_features, out_features, bias, init_method)
         attach(self, name)
         self.reset_parameters()
-
-    def reset_parameters(self) -> None:
-        """Initialize the weights, and set the biases to 0."""
-        reset(self, self.weight_names, self.bias_names, self.init_method)
 
     def forward(self, inp: Tensor, is_first_microbatch: bool | None = None) -> Tensor | tuple[Tensor, Tensor | None]:
         """
@@ -77,7 +76,7 @@ class Linear(NamedModule):
         """
         inp = in_autocast_dtype(inp)
         weight = joined([getattr(self, name) for name in self.weight_names])
-        bias = joined([getattr(self, name) for name in self.bias_names]) if self.use_bias else None
+        bias = joined([getattr(self, name) for name in self.bias_names])
         if self.return_bias:
             return product(self, inp, weight, None), as_activation(bias, inp)
         return product(self, inp, weight, bias)
@@ -86,20 +85,84 @@ class Linear(NamedModule):
         return f"{self.in_features}, {self.out_features}, bias={self.use_bias}"
 
 
-def register(
-    module: nn.Module, sizes: Mapping[str, int], in_features: int, device: torch.device, dtype: torch.dtype | None, bias: bool
-) -> None:
-    """Register a module's weights, then its biases (None without bias), with the sizes that ``split_names`` returns."""
+def _add_split(
+    module: NamedModule,
+    split: Sequence[str] | Mapping[str, int] | None,
+    in_features: int,
+    out_features: int,
+    bias: bool,
+    init: Init | None,
+) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Add a linear layer's weights, then its biases (None without bias), as ``parameters_split`` has them; returns their names."""
+    sizes = split_names(type(module).__name__, out_features, split)
     for prefix, size in sizes.items():
-        module.register_parameter(f"{prefix}weight", new_parameter((size, in_features), device, dtype))
+        module.add(f"{prefix}weight", (size, in_features), init)
     for prefix, size in sizes.items():
-        module.register_parameter(f"{prefix}bias", new_parameter((size,), device, dtype) if bias else None)
+        module.add(f"{prefix}bias", (size,) if bias else None, nn.init.zeros_)
+    return tuple(f"{prefix}weight" for prefix in sizes), tuple(f"{prefix}bias" for prefix in sizes) if bias else ()
 
 
-def reset(module: nn.Module, weights: Sequence[str], biases: Sequence[str], init: Init | None) -> None:
-    """Initialize a module's weights, and set its biases to 0."""
-    for name in weights:
-        fill(getattr(module, name), init)
-    for name in biases:
-        if getattr(module, name) is not None:
-            fill(getattr(module, name), nn.init.zeros_)
+class LayerNormLinear(AfterNorm):
+    """A norm, then a linear layer. Parameters: ``layer_norm_weight``, ``layer_norm_bias`` (LayerNorm only), ``weight``, ``bias``.
+
+    In configurations, the module's name stands for its GEMM, whose activation is the norm's output. ``<name>.layer_norm`` is the norm.
+
+    Args:
+        in_features: size of the input's last dimension.
+        out_features: size of the output's last dimension.
+        eps: added to the norm's variance or mean square.
+        bias: whether the linear layer has one.
+        normalization: ``LayerNorm`` or ``RMSNorm``.
+        zero_centered_gamma: the norm's weight starts at 0, and its factor is ``1 + weight``.
+        return_bias: return the bias instead of adding it.
+        return_layernorm_output: also return the norm's output, last.
+        parameters_split, init_method, params_dtype, device, name, others: as for ``Linear``.
+
+    Raises: UsageError: an argument is wrong or not supported.
+    """
+
+    _numscope_stand_in = "gemm"
+
+    def __init__(
+        self,
+        in_features: int,
+        out_features: int,
+        eps: float = 1e-5,
+        bias: bool = True,
+        *,
+        normalization: str = "LayerNorm",
+        zero_centered_gamma: bool = False,
+        return_bias: bool = False,
+        return_layernorm_output: bool = False,
+        parameters_split: Sequence[str] | Mapping[str, int] | None = None,
+        init_method: Init | None = None,
+        params_dtype: torch.dtype | None = None,
+        device: torch.device | str | None = None,
+        name: str | None = None,
+        **others: Any,
+    ) -> None:
+        super().__init__(
+            in_features, eps, normalization, zero_centered_gamma, return_bias, return_layernorm_output, device, params_dtype, name, others
+        )
+        self.in_features = in_features
+        self.out_features = out_features
+        self.use_bias = bias
+        weights, biases = _add_split(self, parameters_split, in_features, out_features, bias, init_method)
+        self.gemm = GemmPart({key: key for key in weights}, {key: key for key in biases}, in_features, out_features, name)
+        self.bind()
+        self.reset_parameters()
+
+    def forward(self, inp: Tensor, is_first_microbatch: bool | None = None) -> Tensor | tuple[Tensor | None, ...]:
+        """
+        Args:
+            inp: shape ``(..., in_features)``.
+            is_first_microbatch: ignored: a weight is quantized once as long as it does not change.
+
+        Returns: Shape ``(..., out_features)``; then, if wanted, the bias and the norm's output.
+        """
+        normed = self.layer_norm(in_autocast_dtype(inp))
+        bias = self.gemm.bias() if self.return_bias else None
+        return self.returned(self.gemm(normed, not self.return_bias), bias, normed)
+
+    def extra_repr(self) -> str:
+        return f"{self.in_features}, {self.out_features}, normalization={self.normalization}, bias={self.use_bias}"
