@@ -10,7 +10,8 @@ import numscope
 from numscope import UsageError
 from numscope.config import load
 from numscope.config.plan import Schedule
-from numscope.plugins.registry import CustomFeature, Registry, filling
+from numscope.plugins.parts import CustomFeature
+from numscope.plugins.registry import Registry, filling
 from numscope.summary.statistics import STATISTICS
 
 

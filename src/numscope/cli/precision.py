@@ -179,7 +179,7 @@ def _base(config: str | None, features: tuple[str, ...]) -> Mapping[str, Any]:
     from numscope.config.reading import read
     from numscope.config.wording import Errors
 
-    plugged = plan_of(config, features)[1].customs
+    plugged = plan_of(config, features)[1].features
     errors = Errors(config)
     tree = read(config, errors)[0] or {}
     stem = Path(config).stem or "config"

@@ -16,7 +16,7 @@ from numscope.compat.given import Scalar
 from numscope.config.dialects import FEATURES
 from numscope.config.loading import PARTS
 from numscope.config.schema import Plugged
-from numscope.plugins.registry import CustomFeature
+from numscope.plugins.parts import CustomFeature
 from numscope.records.checks import check_one_of
 
 EXTENSIONS = ("transformer_engine",)
@@ -184,7 +184,7 @@ def _feature_names() -> list[str]:
 
 def _customs() -> dict[str, CustomFeature]:
     session = sessions.at_work()
-    return session.recorder.plugins.customs if session is not None and session.recorder is not None else {}
+    return session.recorder.plugins.features if session is not None and session.recorder is not None else {}
 
 
 def _of_own(name: str) -> str:

@@ -38,7 +38,7 @@ from numscope.records.words import closest
 from numscope.summary.operand_casts import CAST_STATS
 
 if TYPE_CHECKING:
-    from numscope.plugins.registry import CustomFeature
+    from numscope.plugins.parts import CustomFeature
 
 PARTS: dict[str, type[Feature]] = {
     "statistics": Statistics,

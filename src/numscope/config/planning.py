@@ -8,8 +8,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from numscope.config.plan import Plan
-from numscope.plugins import guarded as plugins
-from numscope.plugins.guarded import Plugins
+from numscope.plugins import loading as plugins
+from numscope.plugins.loading import Plugins
 from numscope.records.errors import UsageError
 
 
@@ -39,4 +39,4 @@ def plan_with(found: Plugins, config: str | os.PathLike[str] | Mapping[str, Any]
     from numscope.config import load
     from numscope.summary.statistics import STATISTICS
 
-    return load(config, customs=found.customs, statistics={**STATISTICS, **found.statistics}, rules=found.rules, text=text)
+    return load(config, customs=found.features, statistics={**STATISTICS, **found.statistics}, rules=found.rules, text=text)

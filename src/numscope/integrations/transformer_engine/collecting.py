@@ -21,8 +21,8 @@ from numscope.inspect.joining import joined
 from numscope.inspect.recorder import Recorder
 from numscope.inspect.sites import Inspection, Site
 from numscope.inspect.tally import Seen, Tally
-from numscope.plugins import guarded as plugins
-from numscope.plugins.guarded import Plugins
+from numscope.plugins import loading as plugins
+from numscope.plugins.loading import Plugins
 from numscope.records.errors import NonFiniteError, UsageError
 from numscope.records.faults import ours
 from numscope.records.finding import Finding, Kind
