@@ -80,7 +80,7 @@ def explain(file: str, model: str | None, tokens: int | None, recipe: str | None
         from numscope.cli.plans import table_of
         from numscope.cli.subject import subject_of
         from numscope.config import resolve
-        from numscope.config.plan import PLAN_SWITCHES
+        from numscope.config.features import PLAN_SWITCHES
 
         subject = subject_of(model)
         resolved = resolve(plan, subject.layers)

@@ -11,26 +11,10 @@ from pydantic import ValidationError
 
 from numscope.config.alerting import KEY, AlertPlan, read_alerts
 from numscope.config.dialects import MISSING, RELOAD, Section, Written, below, translate, unknown
+from numscope.config.features import FEATURES
 from numscope.config.plan import Collect, Plan, PluginFeature, Schedule, StatRequest, Switch
 from numscope.config.reading import parsed, read
-from numscope.config.schema import (
-    CHOICES,
-    DisableGemm,
-    DisableLayer,
-    DumpTensors,
-    FakeQuant,
-    Feature,
-    Fp8Statistics,
-    Layers,
-    PerTensorScaling,
-    Plugged,
-    Scheduled,
-    Statistics,
-    Words,
-    clash,
-    explain,
-    for_tensor,
-)
+from numscope.config.schema import CHOICES, Feature, Layers, Plugged, Scheduled, Statistics, Words, clash, explain, for_tensor, part_of
 from numscope.config.selection import Selection
 from numscope.config.wording import KINDS, Errors, listed, meant, one_of, shown
 from numscope.records.errors import UsageError
@@ -40,17 +24,6 @@ from numscope.summary.operand_casts import CAST_STATS
 if TYPE_CHECKING:
     from numscope.plugins.parts import CustomFeature
 
-PARTS: dict[str, type[Feature]] = {
-    "statistics": Statistics,
-    "collect_fp8_tensor_stats": Fp8Statistics,
-    "collect_nvfp4_tensor_stats": Fp8Statistics,
-    "disable_fp8_gemm": DisableGemm,
-    "disable_fp8_layer": DisableLayer,
-    "per_tensor_scaling": PerTensorScaling,
-    "fake_quant": FakeQuant,
-    "dump_tensors": DumpTensors,
-}
-ANYWHERE = ("fake_quant", "dump_tensors")  # precision features that also act on layers in high precision
 _SCHEDULE = frozenset(Scheduled.model_fields)  # a switch's settings are the rest
 
 
@@ -160,7 +133,7 @@ class _Builder:
         place = below(section.path, "enabled")
         if section.enabled is MISSING:
             if not section.bare:
-                self._errors.add(place, f"missing, expected true or false.{meant(section.name, PARTS)}")
+                self._errors.add(place, f"missing, expected true or false.{meant(section.name, FEATURES)}")
         elif not isinstance(section.enabled, bool):
             self._errors.add(place, f"got {shown(section.enabled)}, expected true or false.")
         return section.enabled is not False
@@ -200,10 +173,11 @@ class _Builder:
 
     def _part(self, written: Written, on: bool) -> Feature | None:
         """The checked feature; None where it is wrong, or off and incomplete, which is no error."""
-        model = PARTS.get(written.feature, Plugged)
+        spec = FEATURES.get(written.feature)
+        model = Plugged if spec is None else part_of(spec)
         off = not on or written.settings.get("enabled") is False
-        fp8 = model is Fp8Statistics
-        words = Words(dict.fromkeys(CAST_STATS) if fp8 else self._statistics, written.alias.stats)
+        of_casts = spec is not None and spec.family
+        words = Words(dict.fromkeys(CAST_STATS) if of_casts else self._statistics, written.alias.stats)
         try:
             part = model.model_validate(dict(written.settings), context=words)
         except ValidationError as error:
@@ -254,7 +228,7 @@ class _Builder:
             self.switches.append(Switch(name, written.feature, selection, schedule, settings))
             note = f"{written.path}: has no effect on layers that run in high precision"
             on_paper_alone = all(dict(asked.options).get("recipe") for asked in settings.get("stats", [StatRequest("", "")]))
-            if written.feature not in ANYWHERE and not on_paper_alone and note not in self.notes:  # a struct is several parts
+            if not FEATURES[written.feature].anywhere and not on_paper_alone and note not in self.notes:  # a struct is several parts
                 self.notes.append(note)
 
 

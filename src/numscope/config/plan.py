@@ -65,9 +65,6 @@ class Collect(Part):
     evaluation: bool = False
 
 
-PLAN_SWITCHES = ("disable_fp8_layer", "disable_fp8_gemm", "fake_quant", "per_tensor_scaling")  # of a layer's GEMMs, by precedence
-
-
 @dataclass(frozen=True, slots=True)
 class Switch(Part):
     """A precision feature (``disable_fp8_gemm`` and its like): read and checked here; ``precision/switching.py`` says what it does.

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from itertools import product
 from typing import Any, TypeVar
 
+from numscope.config.features import FEATURES
 from numscope.config.matching import compiled
 from numscope.config.plan import Collect, Plan, PluginFeature, Switch
 from numscope.config.schema import MERGES
@@ -147,8 +148,6 @@ def _ranges(numbers: Iterable[int]) -> str:
 
 # -------------------------------------------------------------------------------------------------------- contradictions
 
-_DISABLES = ("disable_fp8_layer", "disable_fp8_gemm")  # several add up whatever their schedules: nothing in them contradicts another
-
 
 def _settings(part: Collect | Switch | PluginFeature) -> object:
     """All that must be alike where two sections give one layer the same feature; tensors and GEMMs are looked at one by one."""
@@ -169,7 +168,8 @@ def _targets(part: Collect | Switch | PluginFeature) -> Iterator[tuple[str, str]
 def _check_clashes(parts: Iterable[tuple[Collect | Switch | PluginFeature, Sequence[Layer]]], errors: Errors) -> None:
     first: dict[tuple[str, str, tuple[str, str]], Collect | Switch | PluginFeature] = {}
     for part, layers in parts:
-        if part.feature in _DISABLES:
+        spec = FEATURES.get(part.feature)
+        if spec is not None and spec.disables:
             continue
         for layer, target in product(layers, _targets(part)):
             other = first.setdefault((part.feature, layer.name, target), part)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from numscope.config.features import FAMILIES
 from numscope.config.plan import StatRequest, Switch
 from numscope.precision.gemm.plan import LayerPlan
 from numscope.precision.gemm.recipes import DelayedScaling
@@ -9,7 +10,6 @@ from numscope.precision.gemm.state import LayerState
 from numscope.records.formats import Format
 from numscope.summary.operand_casts import EXTRAS
 
-FEATURES = {"collect_fp8_tensor_stats": "fp8", "collect_nvfp4_tensor_stats": "nvfp4"}
 DELAYED = "fp8_delayed_scaling"  # only layers that use this recipe have its scales
 # The GEMM whose cast of an operand a statistic describes, and the GEMM that stands in where the first takes it in high precision.
 _TAKERS = {
@@ -41,7 +41,7 @@ def split(switch: Switch, state: LayerState | None) -> tuple[tuple[StatRequest, 
 
 def family_of(switch: Switch) -> str:
     """The casts that a switch's statistics describe, as ``How.family`` names them."""
-    return FEATURES[switch.feature]
+    return FAMILIES[switch.feature]
 
 
 def paper_of(switch: Switch) -> list[StatRequest]:
