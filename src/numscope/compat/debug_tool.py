@@ -11,8 +11,7 @@ from typing import Any
 from torch import Tensor, nn
 
 from numscope.compat import debug_session as sessions
-from numscope.compat.debug_session import Config
-from numscope.compat.given import Scalar
+from numscope.compat.debug_session import Config, Scalar
 from numscope.config.features import ALIASES, FEATURES
 from numscope.config.schema import Plugged, part_of
 from numscope.plugins.parts import CustomFeature

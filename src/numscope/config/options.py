@@ -86,7 +86,7 @@ class WatchOptions:
         folder: object = self.log_dir
         if folder is not None:
             if not isinstance(folder, str | os.PathLike):
-                raise UsageError(f"log_dir: got {folder!r}, expected a folder's path.")
+                raise UsageError(f"got {folder!r}, expected a folder's path.", "log_dir")
             object.__setattr__(self, "log_dir", os.fspath(folder))
         if self.abort_after is not None:
             check_whole("abort_after", self.abort_after, 0)
@@ -96,16 +96,18 @@ class WatchOptions:
             object.__setattr__(self, name, (given,) if alone else tuple(given))  # type: ignore[arg-type]
         if self.config is None:
             if self.features:
-                raise UsageError("features: given without config, expected statistics to write. Add config=, or leave features out.")
+                raise UsageError("given without config, expected statistics to write. Add config=, or leave features out.", "features")
         trace: object = self.trace
         if isinstance(trace, str | bytes) or not isinstance(trace, Iterable):
-            raise UsageError(f"trace: got {trace!r}, expected batch numbers from 0, as in trace=(149, 150).")
+            raise UsageError(f"got {trace!r}, expected batch numbers from 0, as in trace=(149, 150).", "trace")
         object.__setattr__(self, "trace", tuple(trace))
         for number in self.trace:
             check_whole("trace", number, 0)
         plan = self.alert_plan(None if self.config is not None else ())
         if self.alerts is not None and plan.mode != "off" and not self.detecting and self.config is None:
-            raise UsageError(f"alerts: got {self.alerts!r} without detection, expected it on. Leave alerts out, or on_nonfinite and trace.")
+            raise UsageError(
+                f"got {self.alerts!r} without detection, expected it on. Leave alerts out, or on_nonfinite and trace.", "alerts"
+            )
 
     @property
     def detecting(self) -> bool:

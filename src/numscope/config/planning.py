@@ -25,6 +25,8 @@ def plan_of(config: str | os.PathLike[str] | Mapping[str, Any], features: plugin
         return plan_with(found, config), found
     except UsageError as error:
         left_out = [text for text, level in found.messages if level >= logging.ERROR]  # why a name is not known
+        if not left_out:
+            raise
         raise UsageError("\n".join((*left_out, str(error)))) from None
 
 

@@ -67,7 +67,9 @@ def resolve(plan: Plan, layers: Sequence[Layer], *, strict: bool = True) -> Reso
     _check_clashes([*collects, *switches, *customs], clashes)
     _check_labels(collects, clashes)
     errors = Errors(plan.source)
-    errors.extend([*(unmatched if strict else ()), *clashes])
+    if strict:
+        errors.extend(unmatched)
+    errors.extend(clashes)
     errors.raise_any()
     once = [found for found in _once(collects) if found[1]]
     return Resolved(once, [s for s in switches if s[1]], [c for c in customs if c[1]], tuple(unmatched), tuple(notes))

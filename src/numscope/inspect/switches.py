@@ -20,7 +20,7 @@ from numscope.inspect.sites import Active, Site
 from numscope.inspect.tensor_dumps import DUMP, TensorDumps
 from numscope.precision.casting.scaling import How
 from numscope.precision.gemm.conversion import convert, convertible, revert
-from numscope.precision.gemm.counting import DELAYED, family_of, format_of, is_delayed, is_of_own_casts, labels_of, split
+from numscope.precision.gemm.counting import DELAYED, format_of, is_delayed, is_of_own_casts, labels_of, split
 from numscope.precision.gemm.plan import LayerPlan
 from numscope.precision.gemm.recipes import HighPrecision
 from numscope.precision.gemm.state import ATTRIBUTE, Backend, LayerState, state_of
@@ -305,7 +305,7 @@ def _of_another_family(switches: _Switches, states: Mapping[Layer, LayerState]) 
     """Statistics of fp8 casts asked of layers that cast to NVFP4, and the reverse: they are skipped."""
     for switch, layers in switches:
         if switch.feature in FAMILIES and is_of_own_casts(switch):
-            wanted = family_of(switch)
+            wanted = FAMILIES[switch.feature]
             families = {
                 layer: {how.family for how in states[layer].plan.values() if how is not None} for layer in layers if layer in states
             }

@@ -16,6 +16,7 @@ from torch import Tensor
 from numscope.config.options import ON_NONFINITE, OnNonfinite, WatchOptions
 from numscope.config.plan import Collect, Plan, Schedule
 from numscope.config.planning import plan_of
+from numscope.config.wording import ConfigurationError
 from numscope.distributed.channel import members
 from numscope.inspect.joining import joined
 from numscope.inspect.recorder import Recorder
@@ -329,14 +330,16 @@ def settings_of(feature: str, tensor: str, config: Mapping[str, Any], *, alarm: 
     settings = {key: value for key, value in config.items() if key not in ours}
     on_nonfinite = config.get("on_nonfinite", "warn") if alarm else None
     if alarm and on_nonfinite not in ON_NONFINITE:
-        raise UsageError(f"{feature}.on_nonfinite: got {on_nonfinite!r}, expected 'warn' or 'raise'.{nearest(on_nonfinite, ON_NONFINITE)}")
+        raise UsageError(
+            f"got {on_nonfinite!r}, expected 'warn' or 'raise'.{nearest(on_nonfinite, ON_NONFINITE)}", f"{feature}.on_nonfinite"
+        )
     if not alarm and "on_nonfinite" in config:
-        raise UsageError(f"{feature}.on_nonfinite: unknown here. Use NumscopeNonFinite.")
+        raise UsageError("unknown here. Use NumscopeNonFinite.", f"{feature}.on_nonfinite")
     section = {"enabled": True, "layers": {"layer_name_regex_pattern": ".*"}, "statistics": {"enabled": True, **settings}}
     section["statistics"] |= {"tensors": [tensor], **(_ALARM if alarm else {})}  # type: ignore[operator]
     try:
         plan, plugins = plan_of({feature: section})
-    except UsageError as error:
-        raise UsageError(str(error).replace(f"config: {feature}.statistics", feature)) from None
+    except ConfigurationError as error:
+        raise ConfigurationError("", ((place.replace(f"{feature}.statistics", feature, 1), text) for place, text in error.found)) from None
     (collect,) = plan.collects
     return FeatureSettings(collect, plugins, on_nonfinite)

@@ -126,8 +126,13 @@ _num_dispatch_modes = torch._C._len_torch_dispatch_stack
 _PARALLEL_NUMEL: Final = 65536  # mirrors decode.cpp
 
 
-def values_of(made: Cast, like: Tensor, dtype: torch.dtype) -> Tensor:
-    """The numbers of a cast's codes times their scales, in a dtype. Of the tensor that was cast only the dtype matters.
+def values_of(made: Cast, source: torch.dtype, dtype: torch.dtype) -> Tensor:
+    """The numbers of a cast's codes times their scales: bitwise those that the cast itself computes.
+
+    Args:
+        made: with codes.
+        source: of the tensor that was cast.
+        dtype: of the result.
 
     *Cost:* native (one-byte codes in CPU memory): one read of the codes and one write of the values, two for scaled blocks in another dtype
     than float32. Otherwise several passes.
@@ -139,7 +144,7 @@ def values_of(made: Cast, like: Tensor, dtype: torch.dtype) -> Tensor:
         and codes.is_cpu
         and codes.itemsize == 1
         and dtype in _DTYPES
-        and like.dtype is not torch.float64
+        and source is not torch.float64
         and kernel.module is not None
         and type(codes) is Tensor
         and codes.is_contiguous()
@@ -148,7 +153,7 @@ def values_of(made: Cast, like: Tensor, dtype: torch.dtype) -> Tensor:
     ):
         return _looked_up(made, codes, dtype)
     numbers = decode(codes, made.how.format)
-    if like.dtype is torch.float64:
+    if source is torch.float64:
         numbers = numbers.double()
     return scaled_back(numbers, made.scale_inv, made.how.scaling, made.columnwise).to(dtype)
 

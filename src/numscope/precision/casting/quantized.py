@@ -7,8 +7,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from numscope.precision.casting.cast import cast, empty_cells
-from numscope.precision.casting.reference import decode, scaled_back
+from numscope.precision.casting.cast import Cast, cast, empty_cells, values_of
 from numscope.precision.casting.scaling import PER_TENSOR, How, Rounding, Scaling
 from numscope.records.formats import Format, format_of
 
@@ -40,10 +39,8 @@ class Quantized:
         Args:
             dtype: of the result; None: that of the tensor that was quantized.
         """
-        numbers = decode(self.data, self.format)
-        if self.dtype is torch.float64:
-            numbers = numbers.to(torch.float64)
-        return scaled_back(numbers, self.scale_inv, self.scaling).to(self.dtype if dtype is None else dtype)
+        made = Cast(None, self.data, self.scale_inv, How(self.format, self.scaling), columnwise=False)
+        return values_of(made, self.dtype, self.dtype if dtype is None else dtype)
 
     @property
     def num_underflow(self) -> int:

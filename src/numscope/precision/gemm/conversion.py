@@ -111,11 +111,12 @@ def convert(
     cohort = Cohort()
     for name, module in chosen(found, layers).items():
         if isinstance(module._parameters.get("weight"), UninitializedParameter):
-            raise UsageError(f"convert: {name or 'the model'}: its weight is not there yet. Run a batch through the model first.")
+            raise UsageError("its weight is not there yet. Run a batch through the model first.", f"convert: {name or 'the model'}")
         if "forward" in module.__dict__:
             raise UsageError(
-                f"convert: {name or 'the model'}: its forward was replaced on the object (by an adapter, an offloading hook, "
-                "high_precision), so another class would change nothing. Convert first, or leave the layer out with layers=…."
+                "its forward was replaced on the object (by an adapter, an offloading hook, high_precision), so another class would "
+                "change nothing. Convert first, or leave the layer out with layers=….",
+                f"convert: {name or 'the model'}",
             )
         state = state_of(module)
         if state is None:

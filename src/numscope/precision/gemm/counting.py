@@ -27,31 +27,16 @@ def split(switch: Switch, state: LayerState | None) -> tuple[tuple[StatRequest, 
 
     Own casts count only in the switch's family: a layer that casts to NVFP4 has no fp8 statistics, and the reverse.
     """
-    of_operands = []
+    of_operands, on_paper = [], []
     for stat in switch.settings["stats"]:
         options = dict(stat.options)
-        recipe = options.get("recipe")
-        if state is not None and (recipe is None or (recipe == DELAYED and is_delayed(state))):
-            family = family_of(switch) if recipe is None else "fp8"
-            extra = EXTRAS[family, options.get("orientation", "rowwise")]
+        recipe = options.pop("recipe", None)
+        if recipe not in (None, DELAYED):
+            on_paper.append(StatRequest(stat.label, f"{recipe}_{stat.statistic}", tuple(options.items())))
+        elif state is not None and (recipe is None or is_delayed(state)):
+            extra = EXTRAS[FAMILIES[switch.feature] if recipe is None else "fp8", options.get("orientation", "rowwise")]
             of_operands.append(StatRequest(stat.label, f"{extra.key}_{stat.statistic}"))
-    on_paper = [StatRequest(stat.label, on_paper_name(stat), stat.options[1:]) for stat in paper_of(switch)]
     return tuple(of_operands), tuple(on_paper)
-
-
-def family_of(switch: Switch) -> str:
-    """The casts that a switch's statistics describe, as ``How.family`` names them."""
-    return FAMILIES[switch.feature]
-
-
-def paper_of(switch: Switch) -> list[StatRequest]:
-    """The statistics of casts on paper that a switch collects."""
-    return [stat for stat in switch.settings.get("stats", ()) if dict(stat.options).get("recipe") not in (None, DELAYED)]
-
-
-def on_paper_name(stat: StatRequest) -> str:
-    """A statistic's name in ``summary/statistics.py``: the recipe is its first option, the orientation, if any, the second."""
-    return f"{dict(stat.options)['recipe']}_{stat.statistic}"
 
 
 def labels_of(switch: Switch, recipe: str | None) -> list[str]:

@@ -11,7 +11,7 @@ from torch import Tensor
 from numscope.distributed.agree import among
 from numscope.precision.casting.cast import Cast, cast, empty_cells, values_of
 from numscope.precision.casting.scaling import How
-from numscope.precision.gemm import backends, products
+from numscope.precision.gemm import products
 from numscope.precision.gemm.plan import COLUMNWISE, LayerPlan
 from numscope.precision.gemm.products import LinearCall
 from numscope.precision.gemm.recipes import CurrentScaling
@@ -106,22 +106,21 @@ def cast_weight(state: LayerState, gemm: str, weight: Tensor, how: How, dtype: t
             state.kept_weights[id(how), columnwise] = KeptWeight(weight, made, counts, counted)
     if codes:
         return made
-    return Cast(values_of(made, weight, dtype) if values is None else values, None, made.scale_inv, how, columnwise)
+    return Cast(values_of(made, weight.dtype, dtype) if values is None else values, None, made.scale_inv, how, columnwise)
 
 
 class _Gemm(NamedTuple):
-    """One of the three GEMMs: its operands, the name of its result, and the functions that multiply values and codes."""
+    """One of the three GEMMs: its operands, the name of its result, and the function that multiplies values."""
 
     name: str
     operands: tuple[str, str]
     result: str
-    values: Callable[[Tensor, Tensor, LinearCall, bool], Tensor]
-    codes: Callable[[Cast, Cast, LinearCall], Tensor]
+    of_values: Callable[[Tensor, Tensor, LinearCall, bool], Tensor]
 
 
-_FPROP: Final = _Gemm("fprop", ("activation", "weight"), "output", products.fprop, backends.fprop)
-_DGRAD: Final = _Gemm("dgrad", ("gradient", "weight"), "dgrad", products.dgrad, backends.dgrad)
-_WGRAD: Final = _Gemm("wgrad", ("gradient", "activation"), "wgrad", products.wgrad, backends.wgrad)
+_FPROP: Final = _Gemm("fprop", ("activation", "weight"), "output", products.fprop)
+_DGRAD: Final = _Gemm("dgrad", ("gradient", "weight"), "dgrad", products.dgrad)
+_WGRAD: Final = _Gemm("wgrad", ("gradient", "activation"), "wgrad", products.wgrad)
 
 
 def in_autocast_dtype(x: Tensor) -> Tensor:
@@ -174,17 +173,17 @@ class _Pass:
         """One GEMM's result."""
         first, second = self._operand(gemm.name, gemm.operands[0]), self._operand(gemm.name, gemm.operands[1])
         if self._takes_codes[gemm.name]:
-            y = gemm.codes(first, second, self._call)  # type: ignore[arg-type]  # casts: an fp8 GEMM has no operand in high precision
+            y = products.of_codes(gemm.name, first, second, self._call)  # type: ignore[arg-type]  # casts: an fp8 GEMM has no operand in high precision
         else:
             is_high = isinstance(first, Tensor) and isinstance(second, Tensor)
-            y = gemm.values(_values(first), _values(second), self._call, is_high)
+            y = gemm.of_values(_values(first), _values(second), self._call, is_high)
         how = None if self._state.results is None else self._state.results.get(gemm.result)
         return y if how is None else _values(cast(y, how))
 
     def _decided(self, gemm: _Gemm) -> bool:
         first, second = gemm.operands
         hows = self._plan[gemm.name, first], self._plan[gemm.name, second]
-        return backends.takes_codes(self._state, gemm.name, *hows, self._tensors[first], self._tensors[second])
+        return products.takes_codes(self._state, gemm.name, *hows, self._tensors[first], self._tensors[second])
 
     def _operand(self, gemm: str, operand: str) -> Cast | Tensor:
         """An operand as the plan has it: cast, or the tensor itself in the dtype to compute in."""
