@@ -12,9 +12,8 @@ import yaml
 from numscope.config import load
 from numscope.config.dialects import KEYS, LAYER_KEYS
 from numscope.config.features import ALIASES, FEATURES
-from numscope.config.plan import Collect, Plan, Schedule, StatRequest
+from numscope.config.plan import Collect, Plan, Schedule, Selection, StatRequest
 from numscope.config.schema import Layers, Statistics
-from numscope.config.selection import Selection
 from numscope.records.errors import UsageError
 from numscope.summary.operand_casts import CAST_STATS
 

@@ -175,7 +175,7 @@ def _base(config: str | None, features: tuple[str, ...]) -> Mapping[str, Any]:
     if config is None:
         return {}
     from numscope.config.dialects import translate
-    from numscope.config.planning import plan_of
+    from numscope.config.loading import plan_of
     from numscope.config.reading import read
     from numscope.config.wording import Errors
 

@@ -56,7 +56,7 @@ def preparation(
     if recipe is None:
         return None
     if recipe == AUTOCAST:
-        from numscope.config.planning import plan_of
+        from numscope.config.loading import plan_of
 
         return _keeper(None if config is None else plan_of(config, features)[0])
     from numscope.precision.gemm.conversion import convert

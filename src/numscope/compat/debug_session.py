@@ -1,4 +1,7 @@
-"""One session a process, from ``initialize`` to ``end_debug``: what the interfaces of both debug tools translate to."""
+"""One session a process, from ``initialize`` to ``end_debug``: what the interfaces of both debug tools translate to.
+
+Tensors that a script hands in by itself (``log_tensor_stats``) go by the same configuration and into the same logs as those of layers.
+"""
 
 from __future__ import annotations
 

@@ -10,9 +10,8 @@ from typing import Any, TypeVar
 
 from numscope.config.features import FEATURES
 from numscope.config.matching import compiled
-from numscope.config.plan import Collect, Plan, PluginFeature, Switch
+from numscope.config.plan import Collect, Plan, PluginFeature, Selection, Switch, is_of_type, number_of
 from numscope.config.schema import MERGES
-from numscope.config.selection import Selection, is_of_type, number_of
 from numscope.config.wording import Errors, shown
 from numscope.records.layer import GEMMS, Layer
 from numscope.records.observation import TENSORS

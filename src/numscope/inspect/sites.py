@@ -7,8 +7,7 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any
 
-from numscope.config.plan import Collect, PluginFeature, StatRequest
-from numscope.config.selection import group_of
+from numscope.config.plan import Collect, PluginFeature, StatRequest, group_of
 from numscope.inspect.asked import Asked
 from numscope.inspect.tally import Seen
 from numscope.plugins.loading import Plugins

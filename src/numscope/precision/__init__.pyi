@@ -1,11 +1,11 @@
 # Each public name and the module it comes from: what type checkers read, and what the package imports a name by when it is first used.
 
 from numscope.precision.casting.cast import Cast as Cast
+from numscope.precision.casting.cast import Quantized as Quantized
+from numscope.precision.casting.cast import quantize as quantize
+from numscope.precision.casting.cast import quantize_current as quantize_current
 from numscope.precision.casting.delayed import History as History
 from numscope.precision.casting.delayed import advance_all as advance_all
-from numscope.precision.casting.quantized import Quantized as Quantized
-from numscope.precision.casting.quantized import quantize as quantize
-from numscope.precision.casting.quantized import quantize_current as quantize_current
 from numscope.precision.casting.scaling import How as How
 from numscope.precision.casting.scaling import Scaling as Scaling
 from numscope.precision.casting.scaling import scale_of as scale_of

@@ -13,9 +13,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from numscope.config.loading import plan_of
 from numscope.config.options import ON_NONFINITE, OnNonfinite, WatchOptions
 from numscope.config.plan import Collect, Plan, Schedule
-from numscope.config.planning import plan_of
 from numscope.config.wording import ConfigurationError
 from numscope.distributed.channel import members
 from numscope.inspect.joining import joined

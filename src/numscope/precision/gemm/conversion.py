@@ -1,4 +1,7 @@
-"""Converts a model's linear layers in place, and back. They stay the same objects, with their parameters, hooks and names."""
+"""Converts a model's linear layers in place, and back. They stay the same objects, with their parameters, hooks and names.
+
+Each kind of layer gets a class with the forward of ``Converted``, and else everything of the class that it was made from.
+"""
 
 from __future__ import annotations
 

@@ -49,7 +49,7 @@ class Cohort:
 
 
 class KeptWeight:
-    """The codes of one weight, quantized in one way.
+    """The codes of one weight, quantized in one way: gradient accumulation and recomputation quantize it once.
 
     Args:
         recorded: whether its amax joined a history.

@@ -1,7 +1,6 @@
 """Modules with Transformer Engine's arguments, parameters and layer names, in plain PyTorch: they run anywhere and show every GEMM."""
 
-from numscope.precision.modules.layernorm_mlp import LayerNormMLP
-from numscope.precision.modules.linear import LayerNormLinear, Linear
+from numscope.precision.modules.linear import LayerNormLinear, LayerNormMLP, Linear
 from numscope.precision.modules.norm import LayerNorm, RMSNorm
 
 __all__ = ["LayerNorm", "LayerNormLinear", "LayerNormMLP", "Linear", "RMSNorm"]
