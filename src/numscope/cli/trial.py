@@ -134,7 +134,7 @@ class TrialWatch(Watch):
 
     def _low_layers(self) -> dict[str, tuple[str, ...]]:
         """Each layer's GEMMs that were in low precision in the step that is just over."""
-        from numscope.precision.search.kept import WHOLE
+        from numscope.precision.search.sections import WHOLE
         from numscope.records.layer import GEMMS
 
         found: dict[str, tuple[str, ...]] = {}

@@ -105,8 +105,9 @@ def _without_data(state: LayerState, x: Tensor, weight: Tensor, bias: Tensor | N
 def traced_product(module: nn.Module, state: LayerState, x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
     """``product`` while the call is compiled or traced: an operator that torch.compile does not look into, bitwise the eager result.
 
-    It names the layer (by its state's handle, in a tensor, so that layers of one shape share a graph) and the recipe (by its number). The operator looks up the plan when it runs, so that switches act on compiled models without compiling them again. x and the
-    weight are kept for backward, as a bare layer keeps them.
+    It names the layer (by its state's handle, in a tensor, so that layers of one shape share a graph) and the recipe (by its number). The
+    operator looks up the plan when it runs, so that switches act on compiled models without compiling them again. x and the weight are
+    kept for backward, as a bare layer keeps them.
     """
     number = 0  # its own recipe
     if region.depth:

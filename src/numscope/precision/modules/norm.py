@@ -8,7 +8,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from numscope.precision.modules.parts import NamedModule, Part, Whole, as_activation
+from numscope.precision.modules.parts import FusedPart, NamedModule, Whole, as_activation
 from numscope.records.checks import check_one_of
 from numscope.records.errors import UsageError
 
@@ -33,7 +33,7 @@ def normalize(x: Tensor, weight: Tensor, bias: Tensor | None, eps: float, normal
     return out.to(dtype)
 
 
-class NormPart(Part):
+class NormPart(FusedPart):
     """The norm of a fused module. It borrows ``layer_norm_weight`` and ``layer_norm_bias``."""
 
     def __init__(self, eps: float, normalization: str, zero_centered_gamma: bool, name: str | None) -> None:

@@ -128,7 +128,7 @@ def _normal(weight: Tensor) -> None:
     weight.normal_(0.0, INIT_STD)
 
 
-class Part(nn.Module):
+class FusedPart(nn.Module):
     """A child module that works with parameters of the module it is part of: its own name for each → the whole's attribute."""
 
     def __init__(self, borrowed: Mapping[str, str], name: str | None) -> None:
@@ -163,12 +163,12 @@ class Whole(NamedModule):
     @property
     def _numscope_lent(self) -> frozenset[str]:
         """Its parameters that count as a part's."""
-        return frozenset(name for part in self.children() if isinstance(part, Part) for name in part.borrowed.values())
+        return frozenset(name for part in self.children() if isinstance(part, FusedPart) for name in part.borrowed.values())
 
     def bind(self) -> None:
         """Make the parts its own. Call it when all parts are there; copies do so themselves."""
         for part in self.children():
-            if isinstance(part, Part):
+            if isinstance(part, FusedPart):
                 part._whole = weakref.ref(self)
 
     def __setstate__(self, state: dict[str, Any]) -> None:
@@ -187,7 +187,7 @@ def joined(parts: Sequence[Any]) -> Any:
     return (parts[0] if len(parts) == 1 else torch.cat(tuple(parts))) if parts else None
 
 
-class GemmPart(Part):
+class GemmPart(FusedPart):
     """One GEMM of a fused module.
 
     Args:
