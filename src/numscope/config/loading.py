@@ -6,7 +6,7 @@ import logging
 import os
 from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from pydantic import ValidationError
 
@@ -22,10 +22,6 @@ from numscope.plugins.loading import Plugins
 from numscope.records.errors import UsageError
 from numscope.records.words import closest
 from numscope.summary.operand_casts import CAST_STATS
-
-if TYPE_CHECKING:
-    pass
-
 
 Source = str | os.PathLike[str] | Mapping[str, Any]
 _SCHEDULE = frozenset(Scheduled.model_fields)  # a switch's settings are the rest

@@ -12,15 +12,11 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from importlib.metadata import entry_points
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from numscope.plugins.parts import CustomFeature, CustomLogger, CustomPart, CustomRule, CustomStatistic, Say, place_in
 from numscope.plugins.registry import PROCESS, Registry, filling
 from numscope.records.errors import UsageError
 from numscope.records.faults import ours
-
-if TYPE_CHECKING:
-    pass
 
 GROUP = "numscope.features"  # of entry points: modules whose import runs the decorators
 

@@ -44,7 +44,7 @@ class Setting:
         return isinstance(value, self.type) or (self.type is float and isinstance(value, int))
 
 
-@dataclass
+@dataclass(eq=False)
 class CustomPart:
     """Something a user added. Its first error disables it and is logged; from then on calls return None.
 
@@ -78,7 +78,7 @@ class CustomPart:
             return None
 
 
-@dataclass
+@dataclass(eq=False)
 class CustomStatistic(CustomPart):
     """A statistic: Summary → float or None, or Tensor → number or tensor of one element."""
 
@@ -119,7 +119,7 @@ class CustomStatistic(CustomPart):
             return _encoded(self.merge, value.reshape(()), tensor.numel())
 
 
-@dataclass
+@dataclass(eq=False)
 class CustomFeature(CustomPart):
     """A feature: called with (layer, tensor_name, tensor, step, settings) at scheduled steps, gives numbers by name."""
 
@@ -171,7 +171,7 @@ class CustomLogger(CustomPart):
         return self._made
 
 
-@dataclass
+@dataclass(eq=False)
 class CustomRule(CustomPart):
     """A rule: Observation → a sentence that becomes an alert, an Alert, or None. With ``looks_back``, it gets the site's history too."""
 
