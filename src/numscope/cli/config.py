@@ -17,8 +17,7 @@ if TYPE_CHECKING:
 
     from numscope.cli.subject import Subject
     from numscope.config import Resolved
-    from numscope.config.plan import Collect, Plan, PluginFeature, Schedule, Switch
-    from numscope.config.selection import Selection
+    from numscope.config.plan import Collect, Plan, PluginFeature, Schedule, Selection, Switch
     from numscope.records.layer import Layer
 
 WRONG = 2
@@ -80,7 +79,7 @@ def explain(file: str, model: str | None, tokens: int | None, recipe: str | None
         from numscope.cli.plans import table_of
         from numscope.cli.subject import subject_of
         from numscope.config import resolve
-        from numscope.config.plan import PLAN_SWITCHES
+        from numscope.config.features import PLAN_SWITCHES
 
         subject = subject_of(model)
         resolved = resolve(plan, subject.layers)
@@ -98,7 +97,7 @@ def explain(file: str, model: str | None, tokens: int | None, recipe: str | None
 
 def load(file: str, features: tuple[str, ...] = ()) -> Plan:
     """The plan of a configuration and of files with the user's own features."""
-    from numscope.config.planning import plan_of
+    from numscope.config.loading import plan_of
 
     return plan_of(file, features)[0]
 

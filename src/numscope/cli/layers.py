@@ -38,7 +38,7 @@ def layers(subject: str, file: str | None, containers: bool, features: tuple[str
 
 
 def _show(layers: list[Layer], plan: Plan | None, containers: bool) -> None:
-    from numscope.config.selection import number_of
+    from numscope.config.plan import number_of
 
     selections = dict.fromkeys((part.section, part.selection) for part in (plan.parts if plan is not None else ()))
     table = plain_table("number", "name", "class", *(["selected by"] if plan is not None else []))

@@ -67,7 +67,7 @@ def advise(target: Target, steps: int, recipe: str, output: str, as_json: bool, 
     Exit status: 0; 1 if the script has no step to measure; 2 for wrong usage.
     """
     from numscope.precision.search.advise import advice_of, merged
-    from numscope.precision.search.kept import sections, text_of
+    from numscope.precision.search.sections import sections, text_of
     from numscope.precision.search.trials import AUTOCAST, Spec, TrialFailed, run_trial
 
     if recipe == AUTOCAST:
@@ -144,7 +144,7 @@ def bisect(
     from numscope.cli.bisecting import Bisection, BisectionTask
     from numscope.cli.precision_text import verdict_head, verdict_lines, verdict_table
     from numscope.cli.printing import show
-    from numscope.precision.search.kept import sections, text_of
+    from numscope.precision.search.sections import sections, text_of
     from numscope.precision.search.trials import Book
 
     base = _base(config, features)
@@ -175,11 +175,11 @@ def _base(config: str | None, features: tuple[str, ...]) -> Mapping[str, Any]:
     if config is None:
         return {}
     from numscope.config.dialects import translate
-    from numscope.config.planning import plan_of
+    from numscope.config.loading import plan_of
     from numscope.config.reading import read
     from numscope.config.wording import Errors
 
-    plugged = plan_of(config, features)[1].customs
+    plugged = plan_of(config, features)[1].features
     errors = Errors(config)
     tree = read(config, errors)[0] or {}
     stem = Path(config).stem or "config"

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from numscope.cli.bisecting import BisectionTask, BisectionVerdict, percent
 from numscope.precision.search.advise import Advice, Limits, rows
-from numscope.precision.search.kept import WHOLE
+from numscope.precision.search.sections import WHOLE
 from numscope.precision.search.trials import AUTOCAST, Script
 from numscope.records.finding import plain
 from numscope.records.words import count, escape

@@ -14,8 +14,7 @@ from numscope.cli.preparing import SCRIPT_WORDS, recipe_option, takes_script
 from numscope.cli.torchwatch import TorchWatch
 from numscope.cli.values import OUTPUT_FILE, OUTPUT_FOLDER, listed, one_of, whole_number
 from numscope.config.alerting import MODES
-from numscope.config.environment import switched_on
-from numscope.config.options import LEVELS, ON_NONFINITE, WatchOptions
+from numscope.config.options import LEVELS, ON_NONFINITE, WatchOptions, switched_on
 from numscope.records.errors import UsageError
 from numscope.sinks.destinations import destination
 from numscope.storage.address import is_address
@@ -96,7 +95,7 @@ def run(target: Target, **options: Any) -> Callable[[], None]:
         field, _, rest = str(error).partition(":")
         raise click.UsageError(f"--{field.replace('_', '-')}:{rest}") from None
     if config is not None:  # refused before the script's first line, without torch unless a file of features imports it
-        from numscope.config.planning import plan_of
+        from numscope.config.loading import plan_of
 
         plan_of(config, features)
     # The script runs after click has returned: click turns the script's KeyboardInterrupt into something else.

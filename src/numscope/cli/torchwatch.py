@@ -53,7 +53,7 @@ class TorchWatch(Watch):
         if os.getpid() != self._owner:  # a process that the script forked: a data loader's worker, say
             return
         from numscope.cli.preparing import preparation
-        from numscope.config.environment import serve
+        from numscope.config.options import serve
         from numscope.scope.autowatch import AutoWatch
 
         self._prepare = preparation(self._recipe, self._options.config, self._options.features)
@@ -91,7 +91,7 @@ class TorchWatch(Watch):
         before = self.finding
         try:
             if self._auto is not None:
-                from numscope.config.environment import serve
+                from numscope.config.options import serve
 
                 serve(False)
                 self._auto.finish(error)
@@ -160,7 +160,7 @@ def _apart(options: WatchOptions) -> WatchOptions:
     """For a child process that trains by itself, as rank 0: its files have names of their own."""
     from multiprocessing import current_process
 
-    from numscope.config.planning import plan_of
+    from numscope.config.loading import plan_of
     from numscope.distributed.agree import spread
 
     if spread():

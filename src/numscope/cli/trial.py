@@ -23,8 +23,7 @@ if TYPE_CHECKING:
     from torch import nn
 
     from numscope.precision.gemm.state import LayerState
-    from numscope.precision.search.losses import LossRecorder
-    from numscope.precision.search.what_if import WhatIf
+    from numscope.precision.search.measuring import LossRecorder, WhatIf
     from numscope.records.layer import Layer
 
 _SUSPECT_STEPS = 8  # whose casts say who is suspected: a run that diverges soon clips everywhere
@@ -70,7 +69,7 @@ class TrialWatch(Watch):
         import torch
 
         from numscope.config.options import WatchOptions
-        from numscope.precision.search.losses import LossRecorder
+        from numscope.precision.search.measuring import LossRecorder
         from numscope.scope.autowatch import AutoWatch
 
         spec = self._spec
@@ -87,7 +86,7 @@ class TrialWatch(Watch):
         )
         if spec.what_if:
             from numscope.precision.gemm.recipes import DelayedScaling, recipe_of
-            from numscope.precision.search.what_if import WhatIf
+            from numscope.precision.search.measuring import WhatIf
 
             recipe = recipe_of(spec.recipe)
             delayed = recipe if isinstance(recipe, DelayedScaling) else DelayedScaling()
@@ -135,7 +134,7 @@ class TrialWatch(Watch):
 
     def _low_layers(self) -> dict[str, tuple[str, ...]]:
         """Each layer's GEMMs that were in low precision in the step that is just over."""
-        from numscope.precision.search.kept import WHOLE
+        from numscope.precision.search.sections import WHOLE
         from numscope.records.layer import GEMMS
 
         found: dict[str, tuple[str, ...]] = {}
