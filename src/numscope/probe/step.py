@@ -316,12 +316,11 @@ class _Sleepers(optimizer_probe.StepListener):
 
     def discard(self, step: Step) -> bool:
         """Returns: whether it was there."""
-        if not any(one is step for one in self._steps):
-            return False
+        was_there = any(one is step for one in self._steps)
         self._steps.discard(step)
-        if not len(self._steps):
+        if not len(self._steps):  # also where the collector has taken the last one
             optimizer_probe.unlisten(self)
-        return True
+        return was_there
 
     def before_step(self, optimizer: Optimizer) -> None:
         for step in self._woken(optimizer):
