@@ -25,7 +25,7 @@ from numscope.records.observation import Observation
 from numscope.report.stderr import say
 from numscope.sinks import debuglog, textlog
 from numscope.sinks.debuglog import DebugLog
-from numscope.sinks.opening import Sinks, open_sinks
+from numscope.sinks.opening import Sinks
 from numscope.storage.spool import spooled
 
 log = logging.getLogger("numscope")
@@ -78,18 +78,16 @@ class Recorder(Sinks):
         self._layers: list[dict[str, Any]] = []
         self._log = DebugLog(log_dir, self.rank, debug_file)
         run = {"config": plan.text, "config_source": plan.source, "world_size": int(os.environ.get("WORLD_SIZE", "1"))}
-        every = (*loggers, *plugins.loggers.values())
-        opened = open_sinks(
+        super().__init__(
             log_dir=log_dir,
             rank=self.rank,
             tb_writer=tb_writer,
-            loggers=every,
+            loggers=(*loggers, *plugins.loggers.values()),
             text=text,
             text_file=text_file,
             run=run,
             log=self._log,
         )
-        super().__init__(opened, every, self.say)
         self.say(f"configuration {plan.source}:\n{plan.text}")
         path = os.path.abspath(plan.source)  # the script may change its folder
         parse = partial(plan_with, plugins, plan.source)
@@ -150,8 +148,7 @@ class Recorder(Sinks):
         told = {prefix + layer.name: layer for layer in layers if layer in named or prefix + layer.name not in self._names}
         self._layers = [known for known in self._layers if known["name"] not in told]
         self._layers += [{**asdict(layer), "name": name, "model": model} for name, layer in told.items()]
-        for sink in self._sinks:
-            sink.describe(self._layers)
+        self.describe(self._layers)
         said = f", their names with {prefix!r} before them" if prefix else ""
         self.say(f"{model}: {len(layers)} layers, {len(selected)} selected{said}")
         for layer, wanted in selected.items():
@@ -166,11 +163,9 @@ class Recorder(Sinks):
 
     def write(self, observations: Sequence[Observation]) -> None:
         """Give a step's observations to the sinks."""
-        if not observations:
-            return
-        for sink in self._sinks:
-            sink.write(observations)
-        self.flush()
+        if observations:
+            super().write(observations)
+            self.flush()
 
     def alerts(self, observations: Sequence[Observation]) -> list[Alert]:
         """What rules over statistics find in a step's observations."""

@@ -6,6 +6,7 @@ import importlib.util
 import os
 import sys
 from dataclasses import dataclass
+from typing import Any
 
 from numscope.records.errors import UsageError
 from numscope.records.faults import ours
@@ -62,6 +63,12 @@ def destination(text: str, where: str = "loggers") -> Destination:
         if os.path.exists(place) and not os.path.isdir(place):
             raise UsageError(f"{where}: got {text!r}, expected a folder, or a path where one can be created. It is a file.")
     return Destination(kind, place)
+
+
+def scripts_run(kind: str) -> Any:
+    """The run that the script has begun, of W&B or MLflow; None without one. A script that has one has imported its library."""
+    library = sys.modules.get(kind)
+    return getattr(library, "run", None) if kind == "wandb" else getattr(library, "active_run", lambda: None)()
 
 
 def _is_installed(package: str) -> bool:
