@@ -19,11 +19,10 @@ from numscope.page.frame import load
 from numscope.records.alert import Alert
 from numscope.records.errors import UsageError
 from numscope.records.observation import Observation
-from numscope.sinks.debuglog import DebugLog
-from numscope.sinks.loggers import BaseLogger, Logger
+from numscope.sinks.loggers import BaseLogger, Logger, Sink
+from numscope.sinks.logs import DebugLog
 from numscope.sinks.parquet import ParquetSink
-from numscope.sinks.parts import Parts
-from numscope.sinks.protocol import Sink
+from numscope.sinks.part_files import Parts
 from tests.sinks.seen import ALERT, observation, opened
 
 
@@ -183,7 +182,7 @@ def test_what_is_no_tensorboard_writer_is_a_usage_error() -> None:
 def test_without_pyarrow_there_are_text_logs_and_one_sentence(tmp_path: Path) -> None:
     code = (
         "import sys; sys.modules['pyarrow'] = None\n"
-        "from numscope.sinks.debuglog import DebugLog\n"
+        "from numscope.sinks.logs import DebugLog\n"
         "from tests.sinks.seen import observation, opened\n"
         "sinks = opened(log_dir=sys.argv[1], log=DebugLog(sys.argv[1], 0))\n"
         "sinks.write([observation(max=1.0)]); sinks.close()\n"

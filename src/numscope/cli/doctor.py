@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import sys
 from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any, NoReturn
@@ -12,6 +13,12 @@ import click
 
 from numscope.cli.printing import say
 from numscope.cli.values import Expected, Value, listed, output_file, real, whole_number
+from numscope.doctor.explain.command import run
+from numscope.doctor.launch import num_gpus, run_local, run_node
+from numscope.doctor.meet.identity import identify, in_batch_script
+from numscope.doctor.meet.secret import NoSecret, read_secret
+from numscope.doctor.output import Output
+from numscope.doctor.rank import examine
 from numscope.doctor.records import Phase, Settings
 from numscope.records.errors import UsageError
 from numscope.records.files import read_json
@@ -64,8 +71,6 @@ def _report(path: str) -> Mapping[str, Any]:
 
 def _secret(path: str) -> str:
     """The job's secret in a file."""
-    from numscope.doctor.meet.secret import read_secret
-
     try:
         return read_secret(path)
     except OSError as error:
@@ -159,12 +164,6 @@ def explain(paths: tuple[str, ...], json_path: str | None, strict: bool, redact:
 def _examine(
     settings: Settings, json_path: str, baseline: Mapping[str, Any], nproc: int | None, nnodes: int | None, node_rank: int | None
 ) -> NoReturn:
-    from numscope.doctor.launch import num_gpus, run_local, run_node
-    from numscope.doctor.meet.identity import identify, in_batch_script
-    from numscope.doctor.meet.secret import NoSecret
-    from numscope.doctor.output import Output
-    from numscope.doctor.rank import examine
-
     output = Output(json_path, baseline)
     identity = None
     try:
@@ -191,15 +190,11 @@ def _examine(
 
 
 def _explain(paths: tuple[str, ...], json_path: str, strict: bool, redact: bool) -> NoReturn:
-    from numscope.doctor.explain.command import run
-
     _end(run(paths, json_path, redact=redact, strict=strict))
 
 
 def _end(code: int) -> NoReturn:
     """Ends the process at once, without waiting for threads that hang."""
-    import sys
-
     for stream in (sys.stdout, sys.stderr):
         try:
             stream.flush()

@@ -23,8 +23,7 @@ from numscope.records.errors import UsageError
 from numscope.report.ending import at_end, not_at_end
 from numscope.scope.autowatch import AutoWatch
 from numscope.scope.scope import Scope
-from numscope.sinks import debuglog, textlog
-from numscope.sinks.debuglog import DebugLog
+from numscope.sinks.logs import DEBUG_FILE, STATISTICS_FILE, DebugLog
 from numscope.storage.spool import spooled
 
 Config = str | os.PathLike[str] | Mapping[str, Any] | None
@@ -51,8 +50,8 @@ class Session(optimizer_probe.StepListener):
         *,
         log_dir: str | os.PathLike[str],
         first_step: int = 0,
-        debug_file: str = debuglog.FILE,
-        text_file: str = textlog.FILE,
+        debug_file: str = DEBUG_FILE,
+        text_file: str = STATISTICS_FILE,
         **options: Any,
     ) -> None:
         self.recorder: Recorder | None = None

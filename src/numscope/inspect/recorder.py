@@ -23,8 +23,7 @@ from numscope.records.alert import Alert
 from numscope.records.layer import Layer
 from numscope.records.observation import Observation
 from numscope.report.stderr import say
-from numscope.sinks import debuglog, textlog
-from numscope.sinks.debuglog import DebugLog
+from numscope.sinks.logs import DEBUG_FILE, STATISTICS_FILE, DebugLog
 from numscope.sinks.opening import Sinks
 from numscope.storage.spool import spooled
 
@@ -59,8 +58,8 @@ class Recorder(Sinks):
         loggers: Sequence[object] = (),
         text: bool = True,
         first_step: int = 0,
-        debug_file: str = debuglog.FILE,
-        text_file: str = textlog.FILE,
+        debug_file: str = DEBUG_FILE,
+        text_file: str = STATISTICS_FILE,
     ) -> None:
         self.plan = plan
         self.plugins = plugins

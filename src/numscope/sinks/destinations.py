@@ -18,14 +18,10 @@ FORMS = ("tensorboard[:DIR]", "wandb[:PROJECT]", "mlflow[:EXPERIMENT or URI]")
 
 @dataclass(frozen=True, slots=True)
 class Destination:
-    """Where statistics, findings and alerts are sent.
+    """Where statistics, findings and alerts are sent."""
 
-    Args:
-        kind: one of ``KINDS``.
-        place: what follows the colon: a folder, a project, an experiment or a tracking server's address; "" for the script's own run.
-    """
-
-    kind: str
+    kind: str  # one of ``KINDS``
+    # what follows the colon: a folder, a project, an experiment or a tracking server's address; "" for the script's own run
     place: str = ""
 
     def __str__(self) -> str:

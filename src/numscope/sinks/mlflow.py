@@ -17,8 +17,8 @@ from numscope.records.finding import Finding
 from numscope.records.observation import Observation
 from numscope.records.words import escape
 from numscope.sinks.destinations import scripts_run
+from numscope.sinks.loggers import Sink
 from numscope.sinks.outbox import Outbox
-from numscope.sinks.protocol import Sink
 
 PREFIX = "numscope/"
 MAX_BATCH = 1000  # metrics that a tracking server takes at once

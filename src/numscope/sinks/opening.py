@@ -7,7 +7,7 @@ import logging
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from numscope.records.alert import Alert
 from numscope.records.errors import UsageError
@@ -16,16 +16,13 @@ from numscope.records.files import may_come_back
 from numscope.records.finding import Finding
 from numscope.records.observation import Observation
 from numscope.records.words import nearest
-from numscope.sinks import textlog
-from numscope.sinks.debuglog import DebugLog
 from numscope.sinks.destinations import FORMS, KINDS, Destination, destination, is_destination, scripts_run
-from numscope.sinks.loggers import Logger, LoggerSink, call_if_there
-from numscope.sinks.protocol import Sink
-from numscope.sinks.textlog import TextLog
-
-if TYPE_CHECKING:
-    from numscope.sinks.mlflow import MlflowSink
-    from numscope.sinks.wandb import WandbSink
+from numscope.sinks.loggers import Logger, LoggerSink, Sink, call_if_there
+from numscope.sinks.logs import STATISTICS_FILE, DebugLog, TextLog
+from numscope.sinks.mlflow import MlflowSink
+from numscope.sinks.parquet import ParquetSink
+from numscope.sinks.tensorboard import TensorBoardSink, tensorboard_in
+from numscope.sinks.wandb import WandbSink
 
 _shared: dict[tuple[Any, ...], SharedSinks] = {}  # by process and loggers
 
@@ -54,7 +51,7 @@ class Sinks:
         tb_writer: Any = None,
         loggers: Sequence[object] = (),
         text: bool = True,
-        text_file: str = textlog.FILE,
+        text_file: str = STATISTICS_FILE,
         run: Mapping[str, Any],
         log: DebugLog | None = None,
         folder: str | os.PathLike[str] | None = None,
@@ -72,8 +69,6 @@ class Sinks:
             if opened := _unless_full("The run's Parquet files", log, lambda: _parquet(log_dir, rank, run, log)):
                 add("The run's Parquet files", opened)
         if tb_writer is not None:
-            from numscope.sinks.tensorboard import TensorBoardSink
-
             add("TensorBoard", TensorBoardSink(tb_writer))
         named: set[Destination] = set()
         for logger in checked:
@@ -228,12 +223,8 @@ class _ScriptsRuns(Sink):
             if run is None:
                 continue
             if kind == "wandb":
-                from numscope.sinks.wandb import WandbSink
-
                 yield WandbSink(run)
                 continue
-            from numscope.sinks.mlflow import MlflowSink
-
             run_id = run.info.run_id
             if run_id not in self._mlflow:
                 self._mlflow[run_id] = MlflowSink(run_id)
@@ -284,8 +275,6 @@ def _parquet(log_dir: str | os.PathLike[str], rank: int, run: Mapping[str, Any],
             logging.WARNING,
         )
         return None
-    from numscope.sinks.parquet import ParquetSink
-
     try:
         return ParquetSink(log_dir, rank, run)
     except ours(OSError) as error:
@@ -295,13 +284,7 @@ def _parquet(log_dir: str | os.PathLike[str], rank: int, run: Mapping[str, Any],
 def _maker(to: Destination, folder: str | os.PathLike[str] | None, rank: int) -> Callable[[], Sink]:
     """Opens a destination, once there is something for it: until then the script may begin a run of its own."""
     if to.kind == "tensorboard":
-        from numscope.sinks.tensorboard import tensorboard_in
-
         return partial(tensorboard_in, (to if rank == 0 else to.below(f"rank{rank}")).place)
     if to.kind == "wandb":
-        from numscope.sinks.wandb import WandbSink
-
         return partial(WandbSink, folder=folder, project=to.place, note=f"What rank {rank} of a run found" if rank else "")
-    from numscope.sinks.mlflow import MlflowSink
-
     return partial(MlflowSink, place=to.place)

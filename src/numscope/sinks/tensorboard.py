@@ -16,9 +16,8 @@ from numscope.records.heap import instances_of
 from numscope.records.markdown import finding_markdown
 from numscope.records.observation import Histogram, Observation
 from numscope.records.words import escape
-from numscope.sinks.loggers import call_if_there
-from numscope.sinks.protocol import Sink
-from numscope.sinks.textlog import FIRST_EXPONENT
+from numscope.sinks.loggers import Sink, call_if_there
+from numscope.sinks.logs import FIRST_EXPONENT
 
 TAG = "numscope/alerts"
 FINDINGS = "numscope/findings"

@@ -11,8 +11,9 @@ from numscope.records.finding import Finding
 from numscope.records.observation import Observation
 from numscope.records.words import escape
 from numscope.sinks.destinations import scripts_run
+from numscope.sinks.loggers import Sink
+from numscope.sinks.logs import FIRST_EXPONENT
 from numscope.sinks.outbox import Outbox
-from numscope.sinks.protocol import Sink
 
 PREFIX = "numscope/"
 STEP = f"{PREFIX}step"
@@ -120,8 +121,6 @@ class WandbSink(Sink):
 
 def _histogram(counts: Sequence[float]) -> Any:
     import wandb
-
-    from numscope.sinks.textlog import FIRST_EXPONENT
 
     edges = list(range(FIRST_EXPONENT, FIRST_EXPONENT + len(counts) + 1))
     both: Any = ([int(count) for count in counts], edges)  # its types require arrays, its code sequences
