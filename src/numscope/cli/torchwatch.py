@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from numscope.cli.child_processes import Children, Told
 from numscope.cli.import_hook import when_imported
+from numscope.cli.preparing import preparation
 from numscope.cli.script import Watch
 from numscope.cli.stops import Stop, Stops
 from numscope.config.environment import serve
@@ -55,7 +56,6 @@ class TorchWatch(Watch):
     def _enter(self) -> None:
         if os.getpid() != self._owner:  # a process that the script forked: a data loader's worker, say
             return
-        from numscope.cli.preparing import preparation
         from numscope.scope.autowatch import AutoWatch
 
         self._prepare = preparation(self._recipe, self._options.config, self._options.features)

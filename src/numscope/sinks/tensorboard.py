@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import os
 import socket
 import sys
@@ -119,35 +120,29 @@ class EventFile:
     """
 
     def __init__(self, folder: str | os.PathLike[str]) -> None:
-        from tensorboard.compat.proto.event_pb2 import Event
         from tensorboard.summary.writer.record_writer import RecordWriter
 
         os.makedirs(folder, exist_ok=True)
         name = f"events.out.tfevents.{int(time.time()):010d}.{socket.gethostname()}.{os.getpid()}.numscope-{time.monotonic_ns()}"
         self._records = RecordWriter(open(os.path.join(folder, name), "wb"))
-        self._write(Event(wall_time=time.time(), file_version="brain.Event:2"))
+        self._write(file_version="brain.Event:2")
         self.flush()
 
     def add_scalar(self, tag: str, value: float, step: int) -> None:
         self._add(step, tag=tag, simple_value=float(value))
 
     def add_text(self, tag: str, text: str, step: int) -> None:
-        from tensorboard.compat.proto.summary_pb2 import SummaryMetadata
-        from tensorboard.compat.proto.tensor_pb2 import TensorProto
-        from tensorboard.compat.proto.tensor_shape_pb2 import TensorShapeProto
-
-        metadata = SummaryMetadata(plugin_data=SummaryMetadata.PluginData(plugin_name="text"))
-        shape = TensorShapeProto(dim=[TensorShapeProto.Dim(size=1)])
-        content = TensorProto(dtype="DT_STRING", string_val=[text.encode(errors="backslashreplace")], tensor_shape=shape)
+        metadata_of, shape_of = _proto("summary").SummaryMetadata, _proto("tensor_shape").TensorShapeProto
+        metadata = metadata_of(plugin_data=metadata_of.PluginData(plugin_name="text"))
+        shape = shape_of(dim=[shape_of.Dim(size=1)])
+        content = _proto("tensor").TensorProto(dtype="DT_STRING", string_val=[text.encode(errors="backslashreplace")], tensor_shape=shape)
         self._add(step, tag=f"{tag}/text_summary", metadata=metadata, tensor=content)
 
     def add_histogram_raw(
         self, tag: str, *, min: float, max: float, num: float, sum: float, sum_squares: float, bucket_limits: Any, bucket_counts: Any,
         global_step: int,
     ) -> None:  # fmt: skip
-        from tensorboard.compat.proto.summary_pb2 import HistogramProto
-
-        histogram = HistogramProto(min=min, max=max, num=num, sum=sum, sum_squares=sum_squares)
+        histogram = _proto("summary").HistogramProto(min=min, max=max, num=num, sum=sum, sum_squares=sum_squares)
         histogram.bucket_limit.extend(bucket_limits)
         histogram.bucket.extend(bucket_counts)
         self._add(global_step, tag=tag, histo=histogram)
@@ -159,13 +154,16 @@ class EventFile:
         self._records.close()
 
     def _add(self, step: int, **value: Any) -> None:
-        from tensorboard.compat.proto.event_pb2 import Event
-        from tensorboard.compat.proto.summary_pb2 import Summary
+        summary = _proto("summary").Summary
+        self._write(step=step, summary=summary(value=[summary.Value(**value)]))
 
-        self._write(Event(wall_time=time.time(), step=step, summary=Summary(value=[Summary.Value(**value)])))
+    def _write(self, **content: Any) -> None:
+        self._records.write(_proto("event").Event(wall_time=time.time(), **content).SerializeToString())
 
-    def _write(self, event: Any) -> None:
-        self._records.write(event.SerializeToString())
+
+def _proto(name: str) -> Any:
+    """A module of TensorBoard's messages."""
+    return importlib.import_module(f"tensorboard.compat.proto.{name}_pb2")
 
 
 def _scripts_writer(folder: str) -> Any:

@@ -114,15 +114,9 @@ def application(shelf: Shelf) -> Starlette:
         found = files.get(request.path_params["name"])
         return PlainTextResponse("Not found", 404) if found is None else Response(found[0], media_type=found[1])
 
-    def index(request: Request) -> Response:
-        return Response(page, media_type="text/html")
-
-    def runs(request: Request) -> Response:
-        return JSONResponse(shelf.glances())
-
     routes = [
-        Route("/", index),
-        Route("/api/runs", runs),
+        Route("/", lambda request: Response(page, media_type="text/html")),
+        Route("/api/runs", lambda request: JSONResponse(shelf.glances())),
         Route("/api/run", known(of_run)),
         Route("/api/comparison", known(of_two)),
         Route("/{name:path}", file),
