@@ -24,7 +24,7 @@ from torch._dynamo.utils import counters
 from transformers import LlamaConfig, LlamaForCausalLM
 
 import numscope
-from numscope.scope.scope import live
+from numscope.scope.open_scopes import live
 
 WARM_UP = 3
 

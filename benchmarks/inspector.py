@@ -287,7 +287,7 @@ def sweep(rounds: int) -> None:
                 bench.step()
                 if number:
                     inside[name].append(OURS.spent_s)
-                read[name] = sum(int(o.fields["numel"] or 0) * 4 for o in scope.inspector.last)
+                read[name] = sum(int(o.fields["numel"] or 0) * 4 for o in scope._watch.inspector.last)
     result = {name: {"inside_ms": statistics.median(values) * 1e3, "mib": read[name] / 2**20} for name, values in inside.items()}
     lines = ["| what | inside | MiB observed | ms per GiB |", "|---|---|---|---|"]
     lines += [f"| {n} | {r['inside_ms']:.2f} ms | {r['mib']:.0f} | {r['inside_ms'] / r['mib'] * 1024:.0f} |" for n, r in result.items()]

@@ -45,7 +45,7 @@ def run(steps: int, watched: bool) -> dict[str, Any]:
         if (number + 1) % (steps // 10) == 0:
             tensors.append(live_tensors())
             resident.append(resident_bytes())
-    ledger = scope.nbytes if scope is not None else 0
+    ledger = scope._watch.nbytes if scope is not None else 0
     if scope is not None:
         scope.close()
     return {"resident_bytes": resident, "live_tensors": tensors, "ledger_bytes": ledger}

@@ -1,7 +1,4 @@
-// What follows from a row: the numbers of Summary in summary/state.py that need no third or fourth powers, equal to the last bit.
-//
-// Python computes a variance in exact integers and rounds once. Here it is a sum of two doubles with a bound of its error: if each number within
-// the bound rounds to the same double, that is the one that Python finds; else it is left to Python.
+// What follows from a row: the numbers of Summary in summary/state.py that need no third or fourth powers, by the same operations.
 #if defined(__clang__)
 #pragma STDC FP_CONTRACT OFF
 #endif
@@ -14,9 +11,6 @@ namespace numscope {
 namespace {
 
 constexpr double ROUNDING = 0x1p-44, TINY = 0x1p-1022, TOLERANCE = 1e-3;  // of state.py
-constexpr double SMALLEST = 0x1p-300, LARGEST = 0x1p300;  // no product of three or quotient of two overflows, or loses digits to underflow
-constexpr double PAIR_ERROR = 0x1p-98;  // of a few operations on pairs, relative to the magnitudes that went in
-
 constexpr Py_ssize_t NUM_FIELDS = sizeof(Row) / sizeof(double), NUM_COUNTS = 6, NUM_EXTREMA_END = 10;
 
 enum Code : unsigned char {
@@ -25,31 +19,6 @@ enum Code : unsigned char {
 };
 constexpr const char* CODE_NAMES[NUM_CODES] = {"num_finite", "num_nonfinite", "num_nan", "num_inf", "min", "max", "abs_min", "amax", "zero_pct", "subnormal_pct",
                                                "dynamic_range", "mean", "var", "std", "sample_std", "rms", "l1_norm", "l2_norm"};
-
-struct Pair {  // high + low; low is at most half of high's last digit
-    double high, low;
-    bool is_exact = true;  // else off by a few of the last digits that two doubles hold
-};
-
-Pair sum(double x, double y) {
-    const double high = x + y, part = high - x;
-    return {high, (x - (high - part)) + (y - part)};
-}
-
-Pair product(double x, double y) {
-    const double high = x * y;
-    return {high, std::fma(x, y, -high)};
-}
-
-Pair sum(Pair x, Pair y) {
-    const Pair high = sum(x.high, y.high), low = sum(x.low, y.low), middle = sum(high.low, low.high), first = sum(high.high, middle.high);
-    const Pair rest = sum(middle.low, low.low), last = sum(first.low, rest.high);
-    Pair found = sum(first.high, last.high);
-    found.is_exact = x.is_exact && y.is_exact && rest.low == 0 && last.low == 0;
-    return found;
-}
-
-bool is_safe(double x) { return x == 0 || (std::fabs(x) >= SMALLEST && std::fabs(x) <= LARGEST); }
 
 // A number of which something is known: none, left to Python, or itself.
 struct Known {
@@ -61,13 +30,6 @@ constexpr Known NONE{Known::NONE, 0}, LEFT{Known::LEFT, 0};
 Known value(double x) { return {Known::VALUE, x}; }
 Known whole(double x) { return {Known::VALUE, x, true}; }
 Known finite_or_none(double x) { return std::isinf(x) ? NONE : value(x); }
-
-// The double nearest to a pair that may be wrong by `error`, unless it is exact: few numbers with few digits often make one in the middle of two.
-Known rounded(Pair x, double error) {
-    if (x.is_exact) return value(x.high + x.low);
-    const double low = x.high + (x.low - error), high = x.high + (x.low + error);
-    return low == high ? value(low) : LEFT;
-}
 
 class Derived {
 public:
@@ -108,47 +70,18 @@ private:
 
     static Known root(Known of, double over) { return of.state == Known::VALUE ? value(std::sqrt(of.value / over)) : of; }
 
-    // `var` of the class in Python, with `_variance`.
     Known variance() const {
         if (num_finite_ <= 0 || !has_moments()) return NONE;
         if (row_.min == row_.max || (std::isinf(row_.min) && std::isinf(row_.max))) return value(0.0);
-        const double n = num_finite_, a = row_.sum, b = row_.square_sum;
-        if (!std::isfinite(a) || !std::isfinite(b)) return NONE;
-        if (!is_safe(a) || !is_safe(b)) return LEFT;
-        const Pair minuend = product(n, b), subtrahend = product(a, a), counts = product(n, n);
-        const Pair spread = sum(minuend, Pair{-subtrahend.high, -subtrahend.low});
-        const double error = spread.is_exact ? 0 : PAIR_ERROR * std::fmax(minuend.high, subtrahend.high);
-        if (!(spread.high > error)) return LEFT;
-        int exponent;
-        const bool is_power_of_two = std::frexp(counts.high, &exponent) == 0.5 && counts.low == 0;
-        if (is_power_of_two && spread.is_exact && spread.high >= SMALLEST)
-            return known_variance(spread.high / counts.high + spread.low / counts.high);
-        const double quotient = spread.high / counts.high, rest = std::fma(-quotient, counts.high, spread.high);
-        Pair found = sum(quotient, (rest + (spread.low - quotient * counts.low)) / counts.high);
-        found.is_exact = false;
-        const Known var = rounded(found, error / counts.high + PAIR_ERROR * found.high);
-        return var.state == Known::VALUE ? known_variance(var.value) : var;
+        const double mean = row_.sum / num_finite_, square = row_.square_sum / num_finite_, var = square - mean * mean;
+        return var > 0 && var < INFINITY && 3 * ROUNDING * square + TINY <= TOLERANCE * var ? value(var) : NONE;
     }
 
-    Known known_variance(double var) const {
-        return 3 * ROUNDING * (row_.square_sum / num_finite_) + TINY <= TOLERANCE * var ? value(var) : NONE;
-    }
-
-    // `known_square_sum`, with `_square_sum`.
+    // `known_square_sum`
     Known square_sum() const {
-        const double n = num_finite_, a = row_.sum, b = row_.square_sum, c = row_.center;
-        double total = b;
-        if (!has_moments()) return NONE;
-        if (c != 0) {
-            if (!std::isfinite(a) || !std::isfinite(b)) return NONE;
-            if (!is_safe(a) || !is_safe(b) || !is_safe(c)) return LEFT;
-            const Pair shift = product(n, c), high = product(shift.high, c), cross = product(2 * a, c);
-            const Pair square = sum(high, product(shift.low, c)), found = sum(square, sum(cross, Pair{b, 0}));
-            const Known sums = rounded(found, PAIR_ERROR * (std::fabs(high.high) + std::fabs(cross.high) + b));
-            if (sums.state != Known::VALUE) return sums;
-            total = sums.value;
-        }
-        if (!std::isfinite(total)) return NONE;
+        const double n = num_finite_, b = row_.square_sum, c = row_.center;
+        const double total = c == 0 ? b : b + c * (2 * row_.sum + c * n);
+        if (!has_moments() || !std::isfinite(total)) return NONE;
         if (std::isinf(row_.abs_max) || row_.abs_max == 0) return value(total);
         return 3 * ROUNDING * (b + n * c * c) + n * TINY <= TOLERANCE * total ? value(total) : NONE;
     }

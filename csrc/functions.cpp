@@ -9,7 +9,7 @@ struct Functions {
     PyObject* append;                // the log's method
     PyObject *state, *coming;        // the class State, the writers of one whose record is in the log
     PyObject *set_item, *get_item;   // of tensors
-    PyObject* partial;               // functools.partial
+    PyObject* put;                   // FunctionProbe._put, which makes a record of what is noted
     int64_t most;                    // elements of a result that is kept until the step is over
     bool is_on;
 };
@@ -35,11 +35,23 @@ Ref walk(Ref frame) {
             if (!file) return Ref();
             const bool is_script = PyUnicode_ReadChar(file.get(), 0) != '<';  // a notebook's cells have callers, a script has none
             PyErr_Clear();  // an empty name
-            if (is_script) return found;
+            if (is_script) break;
         }
         frame = Ref(PyObject_GetAttr(frame.get(), names.f_back));
     }
-    return PyErr_Occurred() ? Ref() : std::move(found);
+    return !found || PyErr_Occurred() ? Ref() : Ref(PyList_AsTuple(found.get()));
+}
+
+// A tuple of some objects and of all that the lists hold.
+Ref joined(PyObject* const* head, Py_ssize_t num_head, std::initializer_list<PyObject*> lists) {
+    Py_ssize_t size = num_head, at = 0;
+    for (PyObject* list : lists) size += PyList_Size(list);
+    Ref tuple(PyTuple_New(size));
+    const auto add = [&](PyObject* one) { PyTuple_SetItem(tuple.get(), at++, Ref::borrowed(one).release()); };
+    for (Py_ssize_t i = 0; tuple && i < num_head; i++) add(head[i]);
+    for (PyObject* list : lists)
+        for (Py_ssize_t i = 0; tuple && i < PyList_Size(list); i++) add(PyList_GetItem(list, i));
+    return tuple;
 }
 
 class Note {
@@ -66,14 +78,16 @@ public:
 
     // Puts what was taken on the log.
     bool log(PyObject* function, PyObject* args, PyObject* kwargs, PyObject* first) {
-        const Ref put(PyObject_GetAttrString(self_, "_put")), num_args(PyLong_FromSsize_t(PyTuple_Size(args)));
-        const Ref keywords(kwargs ? PyDict_Keys(kwargs) : PyList_New(0));
+        const Ref num_args(PyLong_FromSsize_t(PyTuple_Size(args))), names_given(kwargs ? PyDict_Keys(kwargs) : PyList_New(0));
+        const Ref keywords(names_given ? PyList_AsTuple(names_given.get()) : nullptr);
         const Ref last(PyObject_CallNoArgs(torch.sequence_nr));
         const Ref walked = walk(Ref::borrowed(reinterpret_cast<PyObject*>(PyEval_GetFrame())));  // C has no frame: the caller's
-        if (!put || !num_args || !keywords || !last || !walked) return false;
-        const Ref later(PyObject_CallFunctionObjArgs(functions_->partial, put.get(), function, num_args.get(), keywords.get(), given_.get(),
-                                                     made_.get(), parts_.get(), first, last.get(), walked.get(), nullptr));
-        const Ref done(later ? PyObject_CallFunctionObjArgs(functions_->append, later.get(), nullptr) : nullptr);
+        const Ref num_given(PyLong_FromSsize_t(PyList_Size(given_.get()))), num_made(PyLong_FromSsize_t(PyList_Size(made_.get())));
+        if (!num_args || !keywords || !last || !walked || !num_given || !num_made) return false;
+        // One object for the garbage collector: thousands are kept until the step is over.
+        PyObject* const head[] = {functions_->put, self_, function, num_args.get(), keywords.get(), first, last.get(), walked.get(), num_given.get(), num_made.get()};
+        const Ref note = joined(head, sizeof head / sizeof *head, {given_.get(), made_.get(), parts_.get()});
+        const Ref done(note ? PyObject_CallFunctionObjArgs(functions_->append, note.get(), nullptr) : nullptr);
         const Ref flushed(done && at_once_ ? PyObject_CallMethod(self_, "_flush", nullptr) : Ref::borrowed(done.get()).release());
         return bool(flushed);
     }
@@ -97,7 +111,8 @@ private:
             return at && none && push(given_.get(), at.get(), item, Py_None) && PyList_Append(given_.get(), none.get()) == 0;
         }
         const Ref state = state_of(item), dtype(state ? PyObject_GetAttr(item, names.dtype) : nullptr);
-        Ref shape(dtype ? PyObject_GetAttr(item, names.shape) : nullptr);
+        const Ref size(dtype ? PyObject_GetAttr(item, names.shape) : nullptr);
+        Ref shape(size ? PySequence_Tuple(size.get()) : nullptr);  // the garbage collector forgets plain tuples of numbers
         if (dtype && !shape) {  // a nested tensor has none
             forget();
             shape = Ref(PyTuple_New(0));

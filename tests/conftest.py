@@ -100,7 +100,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 def watches_end_with_their_test() -> Iterator[None]:
     """A training that stops at a finding leaves its watch open, as a script would that ends there; the next test must not see it."""
     yield
-    scope = sys.modules.get("numscope.scope.scope")
+    scope = sys.modules.get("numscope.scope.open_scopes")
     for left in scope.live() if scope is not None else ():
         left.close()
     if scope is not None:  # a mode that stays would watch all later tests, a hundred times slower

@@ -50,11 +50,29 @@ ROOMS = (
 )
 FLOORS = {room: floor for floor, rooms in enumerate(reversed(ROOMS)) for room in rooms}
 DOCTOR = "doctor"  # apart: it knows errors, formats of records and the version, and only the commands know it
+# Its own floors, top to bottom. The commands enter at the top and at explain.
+DOCTORS_ROOMS = (
+    ("launch", "settings"),
+    ("rank",),
+    ("agent", "course"),
+    ("explain",),
+    ("output",),
+    ("report",),
+    ("diagnose",),
+    ("redact", "findings"),
+    ("child",),
+    ("phases",),
+    ("meet",),
+    ("budget",),
+    ("records",),
+)
+DOCTORS_FLOORS = {room: floor for floor, rooms in enumerate(reversed(DOCTORS_ROOMS)) for room in rooms}
 DOCTORS_CHILD = "doctor/child/"  # a process of its own, which loads torch.distributed first of all
 STANDARD_LIBRARY_ONLY = {"records", "lazy", "version"}
 WITHOUT_TORCH = {*STANDARD_LIBRARY_ONLY, "storage", "page", "view", "runs", "sinks", "report", "config"}
 AT_IMPORT = {"torch", "rich", "click"}  # the core dependencies: all that may be imported at a file's top level
 AT_IMPORT_IN = {
+    "doctor": {"pydantic", "pydantic_core", "typing_extensions", "yaml"},
     "config": {"pydantic", "pydantic_core", "yaml"},
     **{room: {"numpy"} for room in ("alerts", "page", "view")},
 }  # core dependencies too, loaded with a place that itself is loaded late
@@ -124,6 +142,10 @@ def complaints(path: Path, source: str) -> list[str]:
                 found.append(f"{where}: imports {name} with the file; put it into the function that needs it")
             continue
         target = rest[0] if rest and is_place(rest[0]) else "__init__"
+        if DOCTOR == place == target and len(rest) > 1:
+            room, other = path.relative_to(PACKAGE / DOCTOR).parts[0].removesuffix(".py"), rest[1]
+            if room != other and DOCTORS_FLOORS.get(other, 99) >= DOCTORS_FLOORS.get(room, -1):
+                found.append(f"{where}: doctor/{room} imports doctor/{other}, which is not below it")
         if target == place:
             continue
         if DOCTOR in (place, target):
@@ -139,6 +161,11 @@ def complaints(path: Path, source: str) -> list[str]:
 
 def test_nothing_stands_outside_the_rooms() -> None:
     assert {place_of(path) for path in SOURCES} == {*FLOORS, DOCTOR}
+
+
+def test_no_file_of_the_doctor_stands_outside_its_floors() -> None:
+    parts = {path.relative_to(PACKAGE / DOCTOR).parts[0].removesuffix(".py") for path in SOURCES if place_of(path) == DOCTOR}
+    assert parts - {"__init__"} == set(DOCTORS_FLOORS)
 
 
 def test_files_import_only_from_rooms_below() -> None:
@@ -198,6 +225,11 @@ def test_circles_are_seen() -> None:
         ("summary/ledger.py", "from torch import distributed as dist", "torch.distributed with the file"),
         ("records/finding.py", "def f():\n    import rich", "standard library only"),
         ("doctor/output.py", "from numscope.summary.ledger import Ledger", "doctor imports summary"),
+        (
+            "doctor/meet/wire.py",
+            "from numscope.doctor.phases.link import Examiner",
+            "doctor/meet imports doctor/phases, which is not below it",
+        ),
     ],
 )
 def test_rooms_test_sees_a_breach(place: str, source: str, part: str) -> None:

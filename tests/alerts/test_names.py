@@ -17,7 +17,7 @@ DOCS = Path(__file__).parents[2] / "docs"
 
 def test_every_rule_and_no_other_is_in_the_table() -> None:
     checks = [name for check in CHECKS for name in (check.name, *check.also)]
-    assert sorted([*EACH_STEP, *EACH_TICK, FP8, SCALE_FALLS, *checks]) == sorted(RULES)
+    assert sorted([*EACH_STEP, *EACH_TICK, FP8, SCALE_FALLS, "dead gradients", *checks]) == sorted(RULES)
 
 
 def test_settings_of_a_check_are_its_arguments_with_their_defaults() -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from numscope.cli import command
-from tests.doctor.fleet import environment
+from tests.doctor.fleet import asked, environment
 
 
 def refusal(*words: str, **environ: str) -> str:
@@ -24,20 +24,14 @@ def refusal(*words: str, **environ: str) -> str:
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (["--phases", "linsk"], "numscope doctor: --phases: got 'linsk', expected one of 0 (facts), 1 (rendezvous), 2 (compare), "),
-        (["--deadline", "3"], "numscope doctor: --deadline: got '3', expected seconds, at least 10."),
-        (["--timeout-scale", "x"], "numscope doctor: --timeout-scale: got 'x', expected a factor, at least 0.01."),
-        (["--sizes", "1M,z"], "numscope doctor: --sizes: got '1M,z', expected comma-separated sizes from 8 bytes to 4G, such as"),
-        (["--backend", "ncl"], "numscope doctor: --backend: got 'ncl', expected gloo, nccl or both"),
-        (["--node-rank", "1"], "numscope doctor: --node-rank: got 1 without --nnodes, expected both. Add --nnodes N."),
-        (["--nnodes", "2", "--node-rank", "2"], "numscope doctor: --node-rank: got 2, expected 0 to 1, since --nnodes is 2."),
+        (["--settings", "absent.yaml"], "numscope doctor: --settings: got 'absent.yaml', expected a file that can be read. No such file"),
         (["--nproc", "0"], "numscope doctor: --nproc: got '0', expected a whole number of at least 1."),
         (
             ["--baseline", "absent.json"],
             "numscope doctor: --baseline: got 'absent.json', expected a file written by numscope doctor --json.",
         ),
         (["--json", "."], "numscope doctor: --json: got '.', expected a file's path. It is a folder: add a file's name."),
-        (["--quik"], "numscope doctor: got '--quik', expected one of --backend, "),
+        (["--quik"], "numscope doctor: got '--quik', expected one of --baseline, "),
         (["explian", "x"], "numscope doctor: got 'explian', expected one of explain."),
     ],
 )
@@ -55,8 +49,38 @@ def test_nodes_need_an_endpoint() -> None:
     assert refusal("--nnodes", "2").startswith("numscope doctor: --endpoint: got nothing, expected HOST:PORT of one of the nodes")
 
 
-def test_mistyped_phase_suggests_the_nearest() -> None:
-    assert refusal("--phases", "linsk").endswith("Did you mean 'links'?")
+@pytest.mark.parametrize(
+    ("settings", "said"),
+    [
+        ({"phases": ["linsk"]}, "phases: got ['linsk'], expected one of facts, rendezvous, compare, links, backend, pairs, collectives, "),
+        ({"deadline_s": 3}, "deadline_s: got 3, "),
+        ({"timeout_scale": "x"}, "timeout_scale: got 'x', "),
+        ({"sizes": ["1M", "z"]}, "sizes: got ['1M', 'z'], expected a size from 8 bytes to 4G, such as 8, 1M or 64M"),
+        ({"backend": "ncl"}, "backend: got 'ncl', "),
+        ({"phase": [3]}, "phase: expected one of phases, deadline_s, timeout_scale, backend, sizes, strict, node_rank, token_file"),
+    ],
+)
+def test_file_of_settings_is_refused_with_the_place(settings: dict[str, object], said: str) -> None:
+    words = asked(**settings)
+    assert refusal(*words).startswith(f"numscope doctor: --settings: got {words[1]!r}, expected a file of settings. {said}")
+
+
+def test_mistyped_setting_or_phase_suggests_the_nearest() -> None:
+    assert refusal(*asked(phases=["linsk"])).endswith("Did you mean 'links'?")
+    assert "Did you mean 'phases'?" in refusal(*asked(phase=[3]))
+
+
+def test_settings_are_read_in_the_words_of_people() -> None:
+    from numscope.doctor.records import Phase
+    from numscope.doctor.settings import read_settings
+
+    _, path = asked(phases=["links", 5], sizes=[8, "1M"], deadline_s=30)
+    assert read_settings(path) == {"phases": (Phase.LINKS, Phase.PAIRS), "sizes": (8, 1 << 20), "deadline_s": 30.0}
+
+
+@pytest.mark.parametrize(("words", "rule"), [((), "--nnodes N beside it"), (("--nnodes", "2"), "0 to 1, since --nnodes is 2")])
+def test_number_of_a_node_is_one_of_its_job(words: tuple[str, ...], rule: str) -> None:
+    assert refusal(*words, *asked(node_rank=2)) == f"numscope doctor: --settings: node_rank: got 2, expected {rule}."
 
 
 def test_nproc_under_a_launcher_is_refused() -> None:

@@ -26,7 +26,7 @@ from numscope.config.options import WatchOptions
 
 ROOT = Path(__file__).resolve().parents[2]
 SOURCES = str(Path(numscope.__file__).parent.parent)
-OPTIONS = "--abort-after, --alerts, --config, --features, --frames, --json, --level, --log-dir, --max-scaler-skips, --no-replay, "
+OPTIONS = "--abort-after, --alerts, --config, --features, --frames, --json, --level, --log-dir, --no-replay, "
 OPTIONS += "--on-nonfinite, --pdb, --pdbcls, --recipe, --sarif, --to, --trace, -m"
 COMMANDS = ", ".join(command.COMMANDS)
 EXPECTED = "expected numscope run [options] train.py ARGS…  or  numscope run [options] -m module ARGS…."
@@ -62,7 +62,7 @@ def cli(*words: str, cwd: Path, command: tuple[str, ...] = ("-m", "numscope"), *
         (["run", "--frames", "2.5", "s.py"], "numscope run: --frames: got '2.5', expected a whole number."),
         (
             ["run", "--on-nonfinite", "warm", "s.py"],
-            "numscope run: --on-nonfinite: got 'warm', expected one of 'raise', 'warn', 'off'. Did you mean 'warn'?",
+            "numscope run: --on-nonfinite: got 'warm', expected one of 'raise', 'warn', 'note', 'off'. Did you mean 'warn'?",
         ),
         (
             ["run", "--level", "module", "s.py"],
@@ -116,7 +116,7 @@ def test_options_after_the_modules_name_are_the_modules() -> None:
 def test_each_option_reaches_the_watch(tmp_path: Path) -> None:
     file, folder = str(tmp_path / "f.json"), str(tmp_path / "logs")
     words = ["--trace", "149,150", "--abort-after", "151", "--frames", "3", "--on-nonfinite", "warn", "--level", "sentinel"]
-    words += ["--json", file, "--log-dir", folder, "--max-scaler-skips", "4", "s.py"]
+    words += ["--json", file, "--log-dir", folder, "s.py"]
     assert parsed(*words)[1] == WatchOptions(
         trace=(149, 150),
         abort_after=151,
@@ -125,7 +125,6 @@ def test_each_option_reaches_the_watch(tmp_path: Path) -> None:
         level="sentinel",
         json=file,
         log_dir=folder,
-        max_scaler_skips=4,
     )
 
 
@@ -349,7 +348,7 @@ def test_files_that_were_asked_for_are_there_though_nothing_was_watched(tmp_path
             "Not watched: gradients within compiled graphs of Linear, but for those of its weights: torch shows them from 2.11 on",
         ),
         (
-            "from numscope.scope.scope import Scope; Scope.leave = lambda *_: 1 / 0; nn.Linear(4, 4)(torch.ones(2, 4))",
+            "from numscope.scope.model_watch import ModelWatch; ModelWatch.leave = lambda *_: 1 / 0; nn.Linear(4, 4)(torch.ones(2, 4))",
             "watched Linear, 0 steps, n tensors: no finding. "
             "Not watched: Linear: numscope failed and left it alone: ZeroDivisionError: division by zero",
         ),

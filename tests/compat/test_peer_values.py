@@ -199,10 +199,10 @@ def on_two_ranks(rank: int, folder: str) -> tuple[dict[str, float], dict[str, fl
     config = {"s": {"enabled": True, "layers": {"layer_name_regex_pattern": ".*"}, "LogTensorStats": feature}}
     ddp = DDP(model)
     with numscope.watch(ddp, config=config, on_nonfinite=None, log_dir=f"{folder}/ours") as scope:
-        assert scope.inspector is not None
+        assert scope._watch.inspector is not None
         ddp(torch.randn(3, 8)).sum().backward()
         torch.optim.SGD(model.parameters(), lr=0.0).step()
-        (seen,) = scope.inspector.last
+        (seen,) = scope._watch.inspector.last
     return {name: value.item() for name, value in found.items()}, dict(seen.values)
 
 

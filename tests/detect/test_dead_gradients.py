@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from torch.optim.sgd import sgd
 
 import numscope
-from numscope.config.options import WatchOptions
+from numscope.config.rules import RULES
 
 STEPS = 40
 
@@ -162,7 +162,7 @@ def test_gradients_that_the_script_clears_are_not_dead(loop: Loop) -> None:
 def test_gradients_that_are_made_zero_are_dead(loop: Loop) -> None:
     net = Net()
     found = dead(net, lambda: loop(net, lambda step: 0.0))
-    assert found == [WatchOptions.dead_steps - 1]
+    assert found == [RULES["dead gradients"].settings["finding"] - 1]
 
 
 @pytest.mark.parametrize("loop", LOOPS, ids=NAMES)
@@ -170,7 +170,7 @@ def test_gradients_that_die_later_are_dead(loop: Loop) -> None:
     net = Net()
     per_step = 3 if loop is micro_batches else 1  # each backward ends a step where nobody says otherwise
     found = dead(net, lambda: loop(net, lambda step: float(step < 20)))
-    first = 20 * per_step + WatchOptions.dead_steps - 1
+    first = 20 * per_step + RULES["dead gradients"].settings["finding"] - 1
     assert found and found[0] in (first, first + 1)
 
 
@@ -257,7 +257,7 @@ def test_two_models_by_hand_are_alive_and_one_of_them_dead() -> None:
                         p -= 0.01 * p.grad
                         p.grad.zero_()
 
-    for gain, found in ((1.0, []), (0.0, [WatchOptions.dead_steps - 1])):
+    for gain, found in ((1.0, []), (0.0, [RULES["dead gradients"].settings["finding"] - 1])):
         with numscope.watch(nets[0], on_nonfinite="warn") as left, numscope.watch(nets[1], on_nonfinite="warn") as right:
             training(gain)
         assert left.findings == [] and [one.step for one in right.findings] == found
@@ -277,11 +277,11 @@ def test_what_a_torch_optimizer_gets_counts_for_it() -> None:
             optimizer.zero_grad(set_to_none=False)
 
     assert dead(net, lambda: training(clears=False)) == []
-    assert dead(net, lambda: training(clears=True)) == [WatchOptions.dead_steps - 1]
+    assert dead(net, lambda: training(clears=True)) == [RULES["dead gradients"].settings["finding"] - 1]
 
 
 def test_steps_that_the_script_ends_itself() -> None:
-    for gain, found in ((1.0, []), (0.0, [WatchOptions.dead_steps - 1])):
+    for gain, found in ((1.0, []), (0.0, [RULES["dead gradients"].settings["finding"] - 1])):
         net = Net()
         with numscope.watch(net, on_nonfinite="warn") as scope:
             for step in range(STEPS):

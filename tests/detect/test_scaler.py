@@ -57,7 +57,7 @@ def test_skipped_steps_while_the_scale_settles_are_events_and_no_findings() -> N
     net = model()
     optimizer = torch.optim.SGD(net.parameters(), lr=0.001)
     scaler = torch.amp.GradScaler("cpu", init_scale=2.0**22, growth_interval=3)
-    with numscope.watch(net, max_scaler_skips=10) as scope:
+    with numscope.watch(net, alerts={"scale falls": {"finding": 10}}) as scope:
         scales = train(net, optimizer, scaler, 24)
     assert min(scales) < 2.0**22
     assert len(scope.events) >= 2 and "left the step out" in scope.events[0][1]
@@ -68,7 +68,7 @@ def test_scale_that_recovers_never_alarms_however_long_it_goes_on() -> None:
     net = model()
     optimizer = torch.optim.SGD(net.parameters(), lr=0.001)
     scaler = torch.amp.GradScaler("cpu", init_scale=2.0**14, growth_interval=2)
-    with numscope.watch(net, max_scaler_skips=3) as scope:
+    with numscope.watch(net, alerts={"scale falls": {"finding": 3}}) as scope:
         train(net, optimizer, scaler, 60)
     assert len(scope.events) >= 3 and scope.findings == []
 
@@ -77,7 +77,7 @@ def test_many_skips_in_a_row_are_a_finding_with_a_culprit() -> None:
     net = model()
     optimizer = torch.optim.SGD(net.parameters(), lr=0.001)
     scaler = torch.amp.GradScaler("cpu", init_scale=2.0**10)
-    numscope.watch(net, max_scaler_skips=3)
+    numscope.watch(net, alerts={"scale falls": {"finding": 3}})
     before: list[Tensor] = []
 
     def gain(step: int) -> float:
@@ -99,7 +99,7 @@ def test_skips_counted_in_a_row_start_again_after_a_step() -> None:
     net = model()
     optimizer = torch.optim.SGD(net.parameters(), lr=0.001)
     scaler = torch.amp.GradScaler("cpu", init_scale=2.0**4, growth_interval=1000)
-    with numscope.watch(net, max_scaler_skips=3) as scope:
+    with numscope.watch(net, alerts={"scale falls": {"finding": 3}}) as scope:
         train(net, optimizer, scaler, 12, lambda step: 1.0 if step % 3 == 2 else 6e7)
     assert len(scope.events) == 8 and scope.findings == []
 
@@ -108,7 +108,7 @@ def test_fused_optimizer_that_gets_the_scalers_verdict_is_an_event_too() -> None
     net = model()
     optimizer = torch.optim.AdamW(net.parameters(), lr=0.001, fused=True)
     scaler = torch.amp.GradScaler("cpu", init_scale=2.0**4)
-    with numscope.watch(net, max_scaler_skips=5) as scope:
+    with numscope.watch(net, alerts={"scale falls": {"finding": 5}}) as scope:
         train(net, optimizer, scaler, 6, lambda step: 6e7 if step == 2 else 1.0)
     assert [step for step, _ in scope.events] == [2] and scope.findings == []
 
@@ -116,7 +116,7 @@ def test_fused_optimizer_that_gets_the_scalers_verdict_is_an_event_too() -> None
 def test_fused_optimizer_many_skips_in_a_row_are_a_finding() -> None:
     net = model()
     optimizer = torch.optim.AdamW(net.parameters(), lr=0.001, fused=True)
-    numscope.watch(net, max_scaler_skips=3)
+    numscope.watch(net, alerts={"scale falls": {"finding": 3}})
     with pytest.raises(numscope.NonFiniteError) as caught:
         train(net, optimizer, torch.amp.GradScaler("cpu", init_scale=2.0**4), 6, lambda step: 6e7 if step else 1.0)
     assert (caught.value.finding.kind.value, caught.value.finding.step) == ("scaler_skips", 3)
@@ -141,7 +141,7 @@ def test_several_optimizers_are_judged_each_by_its_own_skips(order: str, always:
         optimizers.reverse()
     scaler = torch.amp.GradScaler("cpu", init_scale=2.0**4)
     findings = []
-    scope = numscope.watch(net, max_scaler_skips=3)
+    scope = numscope.watch(net, alerts={"scale falls": {"finding": 3}})
     for step, x in enumerate(batches(7)):
         for optimizer in optimizers:
             optimizer.zero_grad()
@@ -216,7 +216,7 @@ def test_accelerates_wrapped_optimizer_is_found() -> None:
 def test_scale_that_only_falls_from_its_start_is_no_finding() -> None:
     net = model()
     optimizer = torch.optim.SGD(net.parameters(), lr=0.001)
-    with numscope.watch(net, max_scaler_skips=3) as scope:
+    with numscope.watch(net, alerts={"scale falls": {"finding": 3}}) as scope:
         scales = train(net, optimizer, torch.amp.GradScaler("cpu", init_scale=2.0**40), 40)
     assert len(scope.events) > 10 and scope.findings == [] and scales[-1] < 2.0**30
 
@@ -224,7 +224,7 @@ def test_scale_that_only_falls_from_its_start_is_no_finding() -> None:
 def test_forward_that_overflows_at_any_scale_is_a_finding_before_the_search_is_over() -> None:
     net = model()
     optimizer = torch.optim.SGD(net.parameters(), lr=0.001)
-    numscope.watch(net, max_scaler_skips=3)
+    numscope.watch(net, alerts={"scale falls": {"finding": 3}})
     with pytest.raises(numscope.NonFiniteError) as caught:
         train(net, optimizer, torch.amp.GradScaler("cpu", init_scale=2.0**4), 20, lambda step: 6e7)
     assert (caught.value.finding.kind.value, caught.value.finding.step) == ("scaler_skips", 2)

@@ -1,4 +1,4 @@
-"""Where GradScaler skips every step from the first on: a finding after as many skips as its scale explains, and ``max_scaler_skips``."""
+"""Where GradScaler skips every step from the first on: a finding after as many skips as its scale explains, and the rule's ``finding``."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from torch.nn.utils import clip_grad_norm_
 from torch.optim import SGD, Adam, AdamW, Optimizer
 
 import numscope
-from numscope.config.options import WatchOptions
+from numscope.config.rules import RULES
 
 OF_SEARCH = 17  # skips that lead from torch's first scale, 2^16, below 1
-NUM = OF_SEARCH + WatchOptions.max_scaler_skips
+NUM = OF_SEARCH + RULES["scale falls"].settings["finding"]
 
 
 class Net(nn.Module):
@@ -167,14 +167,14 @@ def test_a_run_that_has_trained_and_skips_ever_after_has_a_finding(loop: Loop) -
     net = Net()
     with numscope.watch(net, on_nonfinite="warn", alerts="off") as scope:
         loop(net, SGD(net.parameters(), lr=0.01), lambda step: 0.0 if step >= 30 else 1e30, 60)
-    assert [(one.kind.value, one.step) for one in scope.findings] == [("scaler_skips", 30 + WatchOptions.max_scaler_skips - 1)]
+    assert [(one.kind.value, one.step) for one in scope.findings] == [("scaler_skips", 30 + RULES["scale falls"].settings["finding"] - 1)]
 
 
 @pytest.mark.parametrize(("first", "backoff", "of_search"), [(2.0**8, 0.5, 9), (2.0**32, 0.5, 33), (2.0**16, 0.25, 9), (1.0, 0.5, 1)])
 def test_the_first_scale_and_what_lowers_it_say_how_long_a_search_may_be(first: float, backoff: float, of_search: int) -> None:
     net = Net()
     optimizer, scaler = SGD(net.parameters(), lr=0.1), GradScaler("cpu", first, backoff_factor=backoff)
-    with numscope.watch(net, on_nonfinite="warn", alerts="off", max_scaler_skips=2) as scope:
+    with numscope.watch(net, on_nonfinite="warn", alerts={"mode": "off", "scale falls": {"finding": 2}}) as scope:
         for step in range(50):
             optimizer.zero_grad()
             scaler.scale(loss_of(net, step, 0.0)).backward()
@@ -234,7 +234,7 @@ def test_forward_that_is_bad_at_any_scale_is_not_part_of_the_search(finite_in: i
             scaler.step(optimizer)
             scaler.update()
 
-    with numscope.watch(net, max_scaler_skips=4) as scope:
+    with numscope.watch(net, alerts={"scale falls": {"finding": 4}}) as scope:
         if finite_in:
             train(12)
             assert not scope.findings
@@ -248,7 +248,7 @@ def test_forward_that_is_bad_at_any_scale_is_not_part_of_the_search(finite_in: i
 
 @pytest.mark.parametrize("bad_steps", [3, 1])
 def test_run_that_ends_without_a_step_for_a_bad_forward_ends_with_its_finding(bad_steps: int) -> None:
-    """Too short for ``max_scaler_skips``; the first such step is a note with its line. One step that was taken, and the note is all."""
+    """Too short for a finding of skips; the first such step is a note with its line. One step that was taken, and the note is all."""
 
     class Rooted(Net):
         def forward(self, x: Tensor) -> Tensor:

@@ -89,7 +89,7 @@ def _work(rank: int, world: int, pipe: Connection) -> None:
     import torch.distributed as dist
 
     from numscope.distributed import agree
-    from numscope.scope.scope import live
+    from numscope.scope.open_scopes import live
 
     torch.set_num_threads(1)
     agree.PATIENCE_S = PATIENCE_S

@@ -46,7 +46,7 @@ def train(rank: int, posts: dict[int, dict[int, str]], mode: tuple[str, ...]) ->
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(Channel, "meet", counted)
         scope = numscope.watch(model, alerts=mode[rank])
-        onlooker = scope._detection.judge.onlooker if scope._detection is not None else None
+        onlooker = scope._watch._detection.judge.onlooker if scope._watch._detection is not None else None
         if isinstance(onlooker, Outlook):
             onlooker.engine = Engine(rank, posts)
         try:
@@ -60,7 +60,7 @@ def train(rank: int, posts: dict[int, dict[int, str]], mode: tuple[str, ...]) ->
         if rank == 0 and error is None:  # alone: nobody answers
             with torch.no_grad():
                 model.module(batches(0)[0])
-            scope.alerting.desk.post([Alert(scope.step_number, "eval mode", "", "", None, None, "At the end.")])
+            scope._watch.alerting.desk.post([Alert(scope.step_number, "eval mode", "", "", None, None, "At the end.")])
         scope.close()
     dist.barrier()
     return {"alerts": [(a.step, a.layer, a.rank) for a in scope.alerts], "error": error, "questions": questions, "weights": digest(model)}

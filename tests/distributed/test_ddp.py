@@ -272,7 +272,7 @@ def evaluating_alone(rank: int, bad: bool) -> str:
                 net(x)  # with a graph that nobody uses
                 net.fault = ""
     assert scope.findings == []  # what was evaluated reached no training
-    return ",".join(f"{note.step}:{note.rank}" for note in scope.without_gradients)
+    return ",".join(f"{note.step}:{note.rank}" for note in scope._watch.without_gradients)
 
 
 @pytest.mark.parametrize("bad", [False, True])
@@ -336,8 +336,8 @@ def failing_watch(rank: int, where: str) -> Any:
     model = DDP(net)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
     scope = numscope.watch(model)
-    assert scope._detection is not None
-    owner: Any = scope._detection.judge if where == "after_step" else scope._detection
+    assert scope._watch._detection is not None
+    owner: Any = scope._watch._detection.judge if where == "after_step" else scope._watch._detection
     original = getattr(owner, where)
 
     def broken(*args: Any) -> Any:

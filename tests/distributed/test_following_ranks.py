@@ -29,7 +29,7 @@ def edited(rank: int, folder: str, edit: Any, look: float) -> Any:
     wrapper = DDP(model)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
     with numscope.watch(wrapper, config=path, on_nonfinite=None, loggers=[kept]) as scope:
-        assert scope.inspector is not None
+        assert scope._watch.inspector is not None
         for step in range(120):
             if step == 3 and rank == 0:
                 write(path, edit)
@@ -37,7 +37,7 @@ def edited(rank: int, folder: str, edit: Any, look: float) -> Any:
             wrapper(batches(rank, count=1)[0]).square().mean().backward()
             optimizer.step()
             time.sleep(0.002 * (1 + rank))
-        fault = scope.inspector.fault
+        fault = scope._watch.inspector.fault
     names = sorted({name for name, _, _ in kept.lines})
     return fault, {name: kept.steps(name) for name in names}, kept.lines[-1:]
 

@@ -82,9 +82,9 @@ def inspect(rank: int, build: Build, folder: str, steps: int, options: dict[str,
     oracle = Oracle(model)
     wrapper, inputs = build(model)
     with numscope.watch(wrapper, config=config(**more), on_nonfinite=None, log_dir=folder) as scope:
-        assert scope.inspector is not None
+        assert scope._watch.inspector is not None
         if "group" in options:
-            options["group"](scope.inspector)
+            options["group"](scope._watch.inspector)
         optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
         optimizer.register_step_pre_hook(oracle.see_parameters)
         found = []
@@ -93,9 +93,9 @@ def inspect(rank: int, build: Build, folder: str, steps: int, options: dict[str,
             for x in inputs:
                 out = wrapper(x + step)
                 (out.full_tensor() if hasattr(out, "full_tensor") else out).square().mean().backward()
-            scope.inspector.last = []
+            scope._watch.inspector.last = []
             optimizer.step()
-            found.append((reduced(scope.inspector.last), oracle.whole))
+            found.append((reduced(scope._watch.inspector.last), oracle.whole))
             oracle.whole = {}
     return found
 
@@ -253,12 +253,12 @@ def updates(rank: int, folder: str, sequence: bool) -> Any:
     oracle = Oracle(model)
     what = config(("weight",), stats=["mean", "num_nan", "update_weight_ratio", "grad_weight_ratio"])
     with numscope.watch(wrapper, config=what, on_nonfinite=None, log_dir=folder) as scope:
-        assert scope.inspector is not None
+        assert scope._watch.inspector is not None
         optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
         optimizer.register_step_pre_hook(oracle.see_parameters)
         model(inputs[0]).square().mean().backward()
         optimizer.step()
-        ratios = {o.layer: (o.values["grad_weight_ratio"], o.values["update_weight_ratio"], o.ranks) for o in scope.inspector.last}
+        ratios = {o.layer: (o.values["grad_weight_ratio"], o.values["update_weight_ratio"], o.ranks) for o in scope._watch.inspector.last}
     return ratios, oracle.whole
 
 
@@ -283,9 +283,9 @@ def stages(rank: int, folder: str, everyone: bool) -> Any:
     found = []
     what = config(("activation", "output", "weight"), pattern="first|other0")
     with numscope.watch(model, config=what, on_nonfinite=None, log_dir=folder) as scope:
-        assert scope.inspector is not None
+        assert scope._watch.inspector is not None
         if everyone:
-            scope.inspector.set_group(dist.group.WORLD)
+            scope._watch.inspector.set_group(dist.group.WORLD)
         optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
         for step in range(2):
             optimizer.zero_grad()
@@ -301,9 +301,9 @@ def stages(rank: int, folder: str, everyone: bool) -> Any:
                 out.square().mean().backward()
                 assert x.grad is not None
                 dist.send(x.grad, dst=0)
-            scope.inspector.last = []
+            scope._watch.inspector.last = []
             optimizer.step()
-            found.append({key: (one.row[0], one.ranks, one.writes) for key, one in reduced(scope.inspector.last).items()})
+            found.append({key: (one.row[0], one.ranks, one.writes) for key, one in reduced(scope._watch.inspector.last).items()})
     return found
 
 
@@ -333,11 +333,11 @@ def experts(rank: int, folder: str, wanted: Sequence[Sequence[int]]) -> Any:
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
     steps = []
     with numscope.watch(wrapper, config=config(("activation", "output", "gradient")), on_nonfinite=None, log_dir=folder) as scope:
-        assert scope.inspector is not None
+        assert scope._watch.inspector is not None
         for chosen, x in zip(wanted, batches(rank, count=len(wanted)), strict=True):
             wrapper(x, chosen[rank]).square().mean().backward()
             optimizer.step()
-            steps.append((reduced(scope.inspector.last), oracle.whole))
+            steps.append((reduced(scope._watch.inspector.last), oracle.whole))
             oracle.whole = {}
     return steps
 
@@ -406,14 +406,14 @@ def failing(rank: int, folder: str, place: str, at_step: int) -> Any:
     wrapper = DDP(model)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
     scope = numscope.watch(wrapper, config=config(freq=2), on_nonfinite=None, log_dir=folder)
-    inspector = scope.inspector
+    inspector = scope._watch.inspector
     assert inspector is not None
     owner, name = {
         "forward": (inspector._tally, "observe"),
         "weights": (inspector, "_see_weights"),
         "read": (inspector._tally, "read"),
         "write": (inspector.recorder, "write"),
-        "search": (scope._steps.optimizers, "search"),
+        "search": (scope._watch._steps.optimizers, "search"),
         "begin": (inspector._inspection, "active"),
     }[place]
     original = getattr(owner, name)
@@ -465,7 +465,7 @@ def without_on_rank_1(rank: int, folder: str) -> Any:
             for x in batches(rank):
                 wrapper(x).square().mean().backward()
                 optimizer.step()
-                found += [] if scope.inspector is None else [{(o.ranks, o.mine) for o in scope.inspector.last}]
+                found += [] if scope._watch.inspector is None else [{(o.ranks, o.mine) for o in scope._watch.inspector.last}]
         return found
     finally:
         agree.PATIENCE_S = patience

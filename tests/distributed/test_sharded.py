@@ -105,7 +105,9 @@ def caught(error: numscope.NonFiniteError) -> dict[str, Any]:
 def seen(scope: numscope.Scope) -> set[str]:
     """Module, class, phase and slot of all that the step's journal holds."""
     return {
-        f"{e.entry.name}|{e.entry.cls}|{e.phase.value}|{slot}" for e in scope._detection.evidence.journal.events for slot, _, _ in e.items
+        f"{e.entry.name}|{e.entry.cls}|{e.phase.value}|{slot}"
+        for e in scope._watch._detection.evidence.journal.events
+        for slot, _, _ in e.items
     }
 
 

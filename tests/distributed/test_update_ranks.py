@@ -33,13 +33,13 @@ def states(rank: int, folder: str, how: str) -> Any:
     model = MLP(6)
     wrapper, inputs = BUILDS[how](model)
     with numscope.watch(wrapper, config=config(("exp_avg", "exp_avg_sq")), on_nonfinite=None, log_dir=folder) as scope:
-        assert scope.inspector is not None
+        assert scope._watch.inspector is not None
         optimizer = torch.optim.AdamW(model.parameters(), lr=0.1)
         for x in inputs:
             optimizer.zero_grad()
             wrapper(x).square().mean().backward()
             optimizer.step()
-        found = reduced(scope.inspector.last)
+        found = reduced(scope._watch.inspector.last)
     layers = ("up", "down")
     kept = {f"{n}|{s}": [whole(optimizer.state[getattr(model, n).weight][s])] for n in layers for s in ("exp_avg", "exp_avg_sq")}
     return found, kept
@@ -61,7 +61,7 @@ def signs(rank: int, folder: str, how: str) -> Any:
     wrapper, inputs = BUILDS[how](model)
     what = config(("weight",), stats=["momentum_agreement_pct"])
     with numscope.watch(wrapper, config=what, on_nonfinite=None, log_dir=folder) as scope:
-        assert scope.inspector is not None
+        assert scope._watch.inspector is not None
         optimizer = torch.optim.AdamW(model.parameters(), lr=0.1)
         expected = {}
         for x in (*inputs, *inputs):
@@ -73,7 +73,7 @@ def signs(rank: int, folder: str, how: str) -> Any:
                 counted = (pair[0] * pair[1]) != 0
                 expected[name] = 100 * float((pair[0].sign() == pair[1].sign())[counted].double().mean())
             optimizer.step()
-        return {o.layer: o.values["momentum_agreement_pct"] for o in scope.inspector.last}, expected
+        return {o.layer: o.values["momentum_agreement_pct"] for o in scope._watch.inspector.last}, expected
 
 
 @pytest.mark.parametrize("how", BUILDS)
@@ -89,11 +89,11 @@ def stable_ranks(rank: int, folder: str, how: str) -> Any:
     spectra = {name: torch.linalg.svdvals(getattr(model, name).weight.detach().double()) for name in ("up", "down")}
     wrapper, inputs = BUILDS[how](model)
     with numscope.watch(wrapper, config=config(("weight",), "up|down", stats=["stable_rank"]), on_nonfinite=None, log_dir=folder) as scope:
-        assert scope.inspector is not None
+        assert scope._watch.inspector is not None
         optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
         wrapper(inputs[0]).square().mean().backward()
         optimizer.step()
-        found = {o.layer: o.values["stable_rank"] for o in scope.inspector.last}
+        found = {o.layer: o.values["stable_rank"] for o in scope._watch.inspector.last}
     return found, {name: float(s.square().sum() / s[0] ** 2) for name, s in spectra.items()}
 
 
@@ -115,10 +115,10 @@ def local_gradients(rank: int, folder: str, how: str) -> Any:
     wrapper, inputs = BUILDS[how](model)
     alone: dict[str, list[Tensor]] = {"up|local_wgrad": [], "down|local_wgrad": []}
     with numscope.watch(wrapper, config=config(("local_wgrad",), "up|down"), on_nonfinite=None, log_dir=folder) as scope:
-        assert scope.inspector is not None
+        assert scope._watch.inspector is not None
         optimizer = torch.optim.SGD(model.parameters(), lr=0.0)
         for _ in range(2):  # the second step's sites are those of the first, with other parameters under FSDP2
-            scope.inspector.last = []
+            scope._watch.inspector.last = []
             alone = {key: [] for key in alone}
             for x in inputs:
                 wrapper(x).square().mean().backward()
@@ -130,7 +130,7 @@ def local_gradients(rank: int, folder: str, how: str) -> Any:
                     alone[key].append(gradient.clone())
             optimizer.step()
             optimizer.zero_grad()
-        return reduced(scope.inspector.last), alone
+        return reduced(scope._watch.inspector.last), alone
 
 
 @pytest.mark.parametrize("how", ["ddp", "fsdp"])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import re
@@ -9,17 +10,18 @@ import signal
 import socket
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from numscope.doctor.records import Settings, to_json
+from numscope.doctor.records import Phase, Settings, to_json
 
 SRC = Path(__file__).resolve().parents[2] / "src"
 # Silence after 2.5 s, 7 s for the rendezvous, 0.8 s for phase 2, and no torch.
-BRISK = Settings(phases=(0, 1, 2, 3), quick=True, deadline_s=60.0, timeout_scale=0.5)
+BRISK = Settings(phases=tuple(Phase)[:4], quick=True, deadline_s=60.0, timeout_scale=0.5)
 OVERHEAD_S = 15.0  # for processes to start and end on a machine that does other things too; a hang is longer than that
 STOP = "os.kill(os.getpid(), signal.SIGSTOP)"
 DIE = "os.kill(os.getpid(), signal.SIGKILL)"
@@ -43,6 +45,17 @@ def environment(**more: str) -> dict[str, str]:
     """This process's, without what a launcher may have left in it."""
     kept = {name: value for name, value in VARIABLES.items() if not _OF_LAUNCHERS.search(name)}
     return {**kept, "PYTHONPATH": os.pathsep.join(filter(None, (str(SRC), VARIABLES.get("PYTHONPATH", "")))), **more}
+
+
+_FILES = tempfile.TemporaryDirectory(prefix="numscope-settings-")
+
+
+def asked(**settings: object) -> tuple[str, str]:
+    """The words that ask for these settings."""
+    text = json.dumps(settings)  # which is YAML
+    path = Path(_FILES.name) / f"{hashlib.sha256(text.encode()).hexdigest()[:16]}.yaml"
+    path.write_text(text)
+    return "--settings", str(path)
 
 
 def free_port() -> int:

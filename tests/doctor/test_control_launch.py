@@ -17,12 +17,13 @@ from pathlib import Path
 import pytest
 import torch
 
-from tests.doctor.fleet import OVERHEAD_S, environment, free_port
+from tests.doctor.fleet import OVERHEAD_S, asked, environment, free_port
 from tests.warm import COLD
 
 DOCTOR = [sys.executable, "-m", "numscope", "doctor"]
 OWN_PROCESSES = [COLD, *DOCTOR[1:]]  # for tests that look for the ranks among the launcher's children
-BRISKLY = ["--phases", "3", "--quick", "--deadline", "60", "--timeout-scale", "0.5"]
+BRISK = {"phases": [3], "deadline_s": 60, "timeout_scale": 0.5}
+BRISKLY = ["--quick", *asked(**BRISK)]
 
 
 @contextlib.contextmanager
@@ -126,14 +127,15 @@ def test_ranks_end_when_their_launcher_is_killed() -> None:
         assert not left
 
 
-def node(*more: str, port: int) -> list[str]:
-    return [*DOCTOR, *BRISKLY, "--nnodes", "2", "--nproc", "2", "--endpoint", f"localhost:{port}", *more]
+def node(number: int | None, port: int) -> list[str]:
+    settings = BRISK if number is None else {**BRISK, "node_rank": number}
+    return [*DOCTOR, "--quick", *asked(**settings), "--nnodes", "2", "--nproc", "2", "--endpoint", f"localhost:{port}"]
 
 
-@pytest.mark.parametrize("numbers", [(None, None), ("0", "1")])
-def test_nodes_meet_at_an_endpoint_without_torchrun(numbers: tuple[str | None, str | None]) -> None:
+@pytest.mark.parametrize("numbers", [(None, None), (0, 1)])
+def test_nodes_meet_at_an_endpoint_without_torchrun(numbers: tuple[int | None, int | None]) -> None:
     port = free_port()
-    first, second = (node(*(("--node-rank", number) if number else ()), port=port) for number in numbers)
+    first, second = (node(number, port) for number in numbers)
     with started(first) as one, started(second, after=port) as other:
         outs = [process.communicate(timeout=90) for process in (one, other)]
         assert [one.returncode, other.returncode] == [0, 0], outs
@@ -143,7 +145,7 @@ def test_nodes_meet_at_an_endpoint_without_torchrun(numbers: tuple[str | None, s
 
 def test_second_node_with_one_number_is_turned_away_and_all_are_told() -> None:
     port = free_port()
-    commands = [node("--node-rank", number, port=port) for number in ("0", "1", "1")]
+    commands = [node(number, port) for number in (0, 1, 1)]
     for command in commands:
         command[command.index("--nnodes") + 1] = "3"  # so that the others wait for the third, and for it alone
     with started(commands[0]) as zero, started(commands[1], port) as one, started(commands[2], port) as again:
@@ -155,8 +157,8 @@ def test_second_node_with_one_number_is_turned_away_and_all_are_told() -> None:
 
 def test_nodes_told_different_numbers_of_nodes_say_so() -> None:
     port = free_port()
-    with started(node("--node-rank", "0", port=port)) as zero:
-        command = node("--node-rank", "1", port=port)
+    with started(node(0, port)) as zero:
+        command = node(1, port)
         command[command.index("--nnodes") + 1] = "3"
         with started(command) as one:
             outs = [process.communicate(timeout=90) for process in (zero, one)]
@@ -166,7 +168,7 @@ def test_nodes_told_different_numbers_of_nodes_say_so() -> None:
 
 
 def test_node_that_never_comes_is_named() -> None:
-    with started(node("--node-rank", "0", port=free_port())) as zero:
+    with started(node(0, free_port())) as zero:
         out, _ = zero.communicate(timeout=90)
     assert zero.returncode == 1
     assert "Ranks 2, 3 never joined: all of node number 1, counted from 0." in out
@@ -243,25 +245,24 @@ def test_lines_of_ranks_do_not_mix() -> None:
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="NCCL can be had here")
 def test_nccl_where_it_cannot_be_had_is_a_fault_with_a_name() -> None:
-    with started(
-        [*DOCTOR, "--phases", "backend", "--quick", "--deadline", "180", "--timeout-scale", "5", "--nproc", "2", "--backend", "nccl"]
-    ) as process:
+    with started([*DOCTOR, "--quick", "--nproc", "2", *asked(phases=["backend"], timeout_scale=5, backend="nccl")]) as process:
         out, err = process.communicate(timeout=90)
     assert process.returncode == 1, (out, err)
-    assert "backend-unavailable, certain" in out and "numscope doctor --backend gloo" in out
+    assert "backend-unavailable, certain" in out and "without backend: nccl in its --settings" in out
 
 
 def test_report_serves_as_the_baseline_of_the_next_run(tmp_path: Path) -> None:
     path = tmp_path / "good.json"
-    compute = [*DOCTOR, "--phases", "compute", "--deadline", "180", "--timeout-scale", "10", "--nproc", "1"]
-    with started([*compute, "--json", str(path)]) as process:
+    settings = {"phases": ["compute"], "timeout_scale": 10}
+    compute = [*DOCTOR, "--nproc", "1"]
+    with started([*compute, *asked(**settings), "--json", str(path)]) as process:
         out, err = process.communicate(timeout=90)
     report = json.loads(path.read_text())
     assert process.returncode == 0, (out, err)
     assert {name.partition(".")[0] for name in report["measured"]} == {"gemm", "copy"}
     fast = {name: 100 * value for name, value in report["measured"].items()}  # so that no load of this machine decides
     path.write_text(json.dumps(report | {"measured": fast}))
-    with started([*compute, "--baseline", str(path), "--strict"]) as process:
+    with started([*compute, *asked(**settings, strict=True), "--baseline", str(path)]) as process:
         out, err = process.communicate(timeout=90)
     assert process.returncode == 4, (out, err)
     assert "slower-than-baseline" in out

@@ -20,8 +20,8 @@ from numscope.doctor.course import shares
 from numscope.doctor.meet import wire
 from numscope.doctor.meet.hub import Hub, HubTaken
 from numscope.doctor.meet.meeting import Meeting
+from numscope.doctor.meet.messages import Refused, ToHub
 from numscope.doctor.meet.reach import Road, Unreached
-from numscope.doctor.meet.shapes import TO_HUB
 from tests.doctor.fleet import BRISK, OVERHEAD_S, STOP, fleet, free_port
 
 HASTY = replace(BRISK, deadline_s=20.0, timeout_scale=0.1)  # 0.4 s for the rendezvous
@@ -273,17 +273,17 @@ def test_compressed_bomb_is_refused() -> None:
     ours, theirs = socket.socketpair()
     with ours, theirs, pytest.raises(wire.WireError, match="unpacks to more than"):
         theirs.sendall(struct.pack(">I", len(packed) | 1 << 31) + packed)
-        wire.receive(ours, Deadline(2), TO_HUB, limit=1 << 20)
+        wire.receive(ours, Deadline(2), ToHub, limit=1 << 20)
 
 
 def test_frames_come_out_whole_in_whatever_pieces_they_came() -> None:
-    messages = [{"kind": "refused", "why": str(number), "reason": "x" * (number * 997)} for number in range(12)]
+    messages = [{"kind": "refused", "why": str(number), "reason": "x" * (number * 997), "stay": False} for number in range(12)]
     stream = b"".join(map(wire.pack, messages))
     for size in (7, 1000, len(stream)):
         ours, theirs = socket.socketpair()
         pieces = (stream[start : start + size] for start in range(0, len(stream), size))
         threading.Thread(target=lambda to, what: [to.send(piece) for piece in what], args=(theirs, pieces), daemon=True).start()
-        assert [wire.receive(ours, Deadline(5), ["refused"]) for _ in messages] == messages
+        assert [wire.receive(ours, Deadline(5), Refused) for _ in messages] == messages
         ours.close()
         theirs.close()
 

@@ -13,8 +13,7 @@ from hypothesis import strategies as st
 from numscope.doctor.diagnose import diagnose
 from numscope.doctor.diagnose.speed import _steady_loss
 from numscope.doctor.findings import CATALOG
-from numscope.doctor.phases.cell import Cell
-from numscope.doctor.records import Examined, Finding, PhaseResult, Settings, Verdict
+from numscope.doctor.records import Cell, Examined, Finding, Phase, PhaseResult, Settings, Verdict
 from tests.doctor.examples import examination, failed, without_rank
 from tests.doctor.expected import FAULTS
 
@@ -220,7 +219,7 @@ def test_nccl_that_cannot_be_had_is_named_with_the_ranks_that_lack_what_it_needs
     assert found.summary == (
         "NCCL was requested but can't start: rank 1 has no GPU of its own, and torch on ranks 2, 3 was built without NCCL."
     )
-    assert "numscope doctor --backend gloo" in found.remedy
+    assert "numscope doctor  # without backend: nccl in its --settings" in found.remedy
 
 
 def test_nccl_that_nobody_asked_for_may_be_impossible() -> None:
@@ -246,7 +245,7 @@ def test_name_that_means_loopback_is_degraded_until_torch_fails_by_it() -> None:
 
 def test_node_that_never_came_is_told_from_a_host_of_that_name() -> None:
     examined = examination(3, 2)
-    missing = [PhaseResult(1, rank, "silent", error="it did not come within 9.0 s", data={"how": "missing"}) for rank in (2, 3)]
+    missing = [PhaseResult(Phase(1), rank, "silent", error="it did not come within 9.0 s", data={"how": "missing"}) for rank in (2, 3)]
     came = {rank: entry for rank, entry in examined.roster.items() if rank not in (2, 3)}
     slurm = {rank: {**entry, "identity": {**entry["identity"], "launcher": "slurm"}} for rank, entry in came.items()}
     for roster, lines in (
@@ -435,7 +434,8 @@ def test_clock_that_is_off_is_told_with_its_offset() -> None:
 def test_incomplete_is_never_healthy() -> None:
     examined = examination(2, phases=(0, 1))
     skipped = [
-        replace(result, phase=3, status="skipped", error="the examination was ended early by SIGTERM") for result in examined.results[:2]
+        replace(result, phase=Phase.LINKS, status="skipped", error="the examination was ended early by SIGTERM")
+        for result in examined.results[:2]
     ]
     verdict = diagnose(replace(examined, results=[*examined.results, *skipped], hub={"reached": True, "interrupted": "SIGTERM"}))
     assert (verdict.exit_code, only(verdict).id, verdict.ok) == (5, "incomplete", ())

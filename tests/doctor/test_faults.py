@@ -21,6 +21,7 @@ import pytest
 from tests.doctor import netns
 from tests.doctor.crew import planted
 from tests.doctor.expected import DEADLINE_S, FAULTS, PORT, Fault
+from tests.doctor.fleet import asked
 
 ROOT = Path(__file__).resolve().parents[2]
 TABLE = ROOT / "docs" / "doctor-faults.md"
@@ -86,9 +87,8 @@ def examine(fault: Fault, folder: Path) -> Seen:
             if number in fault.absent:
                 continue
             report = ("--json", str(folder / f"node{number}.json"))
-            limits = ("--deadline", f"{fault.deadline_s:g}", "--timeout-scale", f"{fault.scale:g}")
-            words = ("--quick", *limits, "--phases", fault.phases, *report)
-            words = tuple(word for word in words if not (word == "--quick" and "compute" in fault.phases))
+            settings: dict[str, object] = {"deadline_s": fault.deadline_s, "timeout_scale": fault.scale, "phases": fault.phases.split(",")}
+            words = report if "compute" in fault.phases else ("--quick", *report)
             paths = [str(site)] if number in fault.during else []
             for package, version in fault.installed.get(number, {}).items():
                 about = folder / "installed" / f"{package}-{version}.dist-info"
@@ -103,8 +103,9 @@ def examine(fault: Fault, folder: Path) -> Seen:
                 environment |= {name: str(value) for name, value in numbers.items()}
                 environment |= {"MASTER_ADDR": "node0", "MASTER_PORT": str(PORT)}
             else:
-                words += ("--nnodes", str(fault.num_hosts), "--nproc", "1", "--endpoint", f"node0:{PORT}", "--node-rank", str(number))
-            words += fault.words.get(number, ())
+                words += ("--nnodes", str(fault.num_hosts), "--nproc", "1", "--endpoint", f"node0:{PORT}")
+                settings["node_rank"] = number
+            words += (*asked(**settings), *fault.words.get(number, ()))
             environment |= planted(fault.in_child, environment["PYTHONPATH"])
             environment |= fault.environment.get(number, {})
             started[number] = network.start(host, sys.executable, "-m", "numscope", "doctor", *words, environment=environment)
@@ -178,8 +179,8 @@ def table(seen: dict[str, Seen]) -> str:
         "",
         "For each fault: what `numscope doctor` reports, whom it names, how long it takes, and what torch reports for the same fault. The",
         "hosts are network namespaces of one machine, where the whole command ran. Seconds are those of one run with "
-        f"`--quick --deadline {DEADLINE_S:g}`.",
-        "Missing ranks are waited for 14 s (7 s here: `--timeout-scale 0.5`), links have 8 s. tests/doctor/test_faults.py writes this",
+        f"`--quick` and `deadline_s: {DEADLINE_S:g}`.",
+        "Missing ranks are waited for 14 s (7 s here: `timeout_scale: 0.5`), links have 8 s. tests/doctor/test_faults.py writes this",
         "page.",
         "",
         *([torch["about"], ""] if torch["about"] else []),

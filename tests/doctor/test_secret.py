@@ -8,6 +8,7 @@ import socket
 import subprocess
 import sys
 from collections.abc import Mapping
+from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 
@@ -21,10 +22,10 @@ from numscope.doctor.meet.identity import identify
 from numscope.doctor.meet.listener import Listener
 from numscope.doctor.meet.meeting import Meeting, meet, meet_at_endpoint
 from numscope.doctor.meet.secret import NoSecret, read_secret, shared
-from numscope.doctor.records import Phase, Settings
+from numscope.doctor.records import Settings
 from numscope.records.errors import UsageError
 from tests.doctor import netns
-from tests.doctor.fleet import BRISK, environment, free_port
+from tests.doctor.fleet import BRISK, asked, environment, free_port
 from tests.doctor.test_control_identity import OPEN_MPI, SLURM, TORCHRUN
 from tests.doctor.test_control_launch import BRISKLY, DOCTOR, OWN_PROCESSES, started
 
@@ -154,32 +155,32 @@ def test_secret_file_that_others_may_read_is_refused_in_one_sentence(tmp_path: P
     path = tmp_path / "token"
     path.write_text("secret")
     path.chmod(0o644)
-    done = subprocess.run([*DOCTOR, "--token-file", str(path)], env=environment(), capture_output=True, text=True, timeout=60)
+    done = subprocess.run([*DOCTOR, *asked(token_file=str(path))], env=environment(), capture_output=True, text=True, timeout=60)
     assert done.returncode == 2 and len(done.stderr.splitlines()) == 1
-    assert "--token-file: got" in done.stderr and "expected a file that only you can read, but its mode is 644." in done.stderr
+    assert "--settings: got" in done.stderr and "expected a file that only you can read, but its mode is 644." in done.stderr
 
 
 # ---- a line to paste ---------------------------------------------------------------------------------------------------------
 
 
 def test_line_to_paste_has_the_secret_the_real_hosts_name_and_the_same_options() -> None:
-    settings = Settings(endpoint="0.0.0.0:29400", quick=True, phases=(Phase.FACTS, Phase.LINKS), deadline_s=60.0, ifname="eth 0")
-    meeting = meet_at_endpoint(settings, 0, {})
+    settings = Settings(endpoint="0.0.0.0:29400", quick=True, file="a b.yaml", node_rank=0, ifname="eth 0")
+    meeting = meet_at_endpoint(settings, {})
     explanation, line = _to_paste(meeting, settings, 3, 8)
     assert explanation == "numscope doctor: on each of the 2 other nodes, paste"
     variable, *command = shlex.split(line)
     assert variable == f"NUMSCOPE_DOCTOR_TOKEN={meeting.token}" and len(meeting.token) == 64
     assert command[command.index("doctor") :] == [
         *("doctor", "--nnodes", "3", "--nproc", "8", "--endpoint", f"{socket.gethostname()}:29400"),
-        *("--quick", "--phases", "0,3", "--deadline", "60.0", "--ifname", "eth 0"),
+        *("--quick", "--ifname", "eth 0", "--settings", "a b.yaml"),
     ]
 
 
 def test_each_job_has_another_secret() -> None:
-    settings = Settings(endpoint=f"{socket.gethostname()}:29400")
-    assert meet_at_endpoint(settings, 0, {}).token != meet_at_endpoint(settings, 0, {}).token
+    settings = Settings(endpoint=f"{socket.gethostname()}:29400", node_rank=0)
+    assert meet_at_endpoint(settings, {}).token != meet_at_endpoint(settings, {}).token
     with pytest.raises(UsageError, match="Paste the line that numscope doctor printed on the endpoint's host"):
-        meet_at_endpoint(settings, 1, {})
+        meet_at_endpoint(replace(settings, node_rank=1), {})
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="127.0.0.2 is this host on Linux")

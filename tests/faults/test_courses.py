@@ -163,7 +163,7 @@ def test_scaler_s_skips_are_no_finding_until_there_are_too_many() -> None:
 
     scope = watched(plant)
     assert scope.findings == [] and len(scope.events) == 4
-    scope = watched(plant, max_scaler_skips=3)
+    scope = watched(plant, alerts={"scale falls": {"finding": 3}})
     assert len(scope.findings) == 1
 
 

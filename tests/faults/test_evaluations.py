@@ -21,7 +21,7 @@ import numscope
 from numscope.detect.evaluations import NEAR_STEPS
 from numscope.records.errors import NonFiniteError
 from numscope.records.finding import Finding, Reason
-from numscope.scope.scope import live
+from numscope.scope.open_scopes import live
 from tests.faults.planting import quiet
 from tests.tape import line_of
 

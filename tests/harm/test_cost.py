@@ -202,14 +202,14 @@ def test_nothing_grows(course: Callable[[nn.Module], Callable[[], None]]) -> Non
         for _ in range(80):
             run()
         count, live = tensors()
-        ledgers, resident = scope.nbytes, resident_bytes()
+        ledgers, resident = scope._watch.nbytes, resident_bytes()
         for _ in range(130):
             run()
         assert not scope.closed and not scope.findings
         later_count, later_live = tensors()
         assert later_count <= count + 2 and later_live <= live + 256, "tensors pile up"
-        assert scope.nbytes == ledgers
-        state = scope._detection.evidence
+        assert scope._watch.nbytes == ledgers
+        state = scope._watch._detection.evidence
         assert len(state.calls) <= 2 and len(state.journal.events) < 200 and len(state.outside.tape.records) <= 5120
         assert len(state.journal.weights.ledger) < 100
         assert len(scope.events) == len(scope.contained) == 0
@@ -236,7 +236,7 @@ def test_many_micro_batches_keep_little_and_nothing_after_their_step() -> None:
         _, (few, few_bytes), (_, many_bytes), _, (few_again, few_again_bytes) = kept
         assert many_bytes - few_bytes < 4 << 20
         assert few_again <= few + 2 and few_again_bytes <= few_bytes + 256
-        assert not scope.closed and len(scope._detection.evidence.journal.events) < 100
+        assert not scope.closed and len(scope._watch._detection.evidence.journal.events) < 100
 
 
 def test_an_agents_step_leaves_nothing_to_the_collector() -> None:

@@ -70,7 +70,7 @@ def watched(model: nn.Module, config: dict[str, Any], **options: Any) -> Any:
 
 
 def found(scope: Any) -> dict[tuple[str, str], Any]:
-    return {(o.layer, o.tensor): o for o in scope.inspector.last}
+    return {(o.layer, o.tensor): o for o in scope._watch.inspector.last}
 
 
 @pytest.fixture(autouse=True)
@@ -132,7 +132,7 @@ def test_scripted_parts_show_their_weights() -> None:
     with watched(model, everything()) as scope:
         model(torch.randn(2, 6)).sum().backward()
         optimizer.step()
-        assert not scope.inspector.closed
+        assert not scope._watch.inspector.closed
         assert {("1", "weight"), ("1", "wgrad"), ("0", "gradient")} <= set(found(scope))
 
 
@@ -168,7 +168,7 @@ def test_what_is_traced_or_exported_knows_nothing_of_the_watch() -> None:
         traced = torch.jit.trace(net, x)
         exported = torch.export.export(net, (x,))
         assert torch.equal(traced(x), net(x))
-        assert not scope.inspector.closed
+        assert not scope._watch.inspector.closed
     assert str(exported.graph) == bare
     assert_no_hooks(net)
 
@@ -182,7 +182,7 @@ def test_a_default_device_is_not_where_rows_are_made(device: str) -> None:
         with watched(net, everything()) as scope:
             net(torch.randn(2, 6, device="cpu")).sum().backward()
             optimizer.step()
-            assert not scope.inspector.closed
+            assert not scope._watch.inspector.closed
             assert found(scope)["fc1", "weight"].fields["numel"] == 48
     finally:
         torch.set_default_device(None)
@@ -196,7 +196,7 @@ def test_inference_mode_in_between_spoils_no_rows() -> None:
             net(torch.randn(3, 6))
         net(torch.randn(4, 6)).sum().backward()
         optimizer.step()
-        assert not scope.inspector.closed
+        assert not scope._watch.inspector.closed
         assert {o.calls for (_, tensor), o in found(scope).items() if tensor in ("activation", "output")} == {2}
 
 

@@ -345,8 +345,8 @@ WATCHES: dict[str, dict[str, Any]] = {
     "detection": {},
     "sentinel": {"level": "sentinel"},
     "statistics": {"config": STATISTICS, "on_nonfinite": None},
-    "a finding": {"on_nonfinite": "warn", "max_scaler_skips": 1},
-    "a finding and statistics": {"config": STATISTICS, "on_nonfinite": "warn", "max_scaler_skips": 1},
+    "a finding": {"on_nonfinite": "warn", "alerts": {"scale falls": {"finding": 1}}},
+    "a finding and statistics": {"config": STATISTICS, "on_nonfinite": "warn", "alerts": {"scale falls": {"finding": 1}}},
 }
 
 

@@ -242,7 +242,11 @@ def test_it_reaches_the_script_from_statistics(kind: str, caplog: Any) -> None:
         striker, notes = Striker(1 + number * 7919 % counted.num, KINDS[kind]()), Notes()
         scope, reached = training(watch, striker, notes, bad=False)
         assert [type(error) for error in reached] == [Late], striker.where
-        assert not scope.fault and not scope.inspector.fault and not scope.findings, (striker.where, scope.fault, scope.inspector.fault)
+        assert not scope.fault and not scope._watch.inspector.fault and not scope.findings, (
+            striker.where,
+            scope.fault,
+            scope._watch.inspector.fault,
+        )
         assert notes.values == expected.values, striker.where
     assert not [record for record in caplog.records if record.levelno >= logging.ERROR]
 

@@ -84,7 +84,7 @@ def test_a_faulty_edit_is_said_in_one_sentence_and_changes_nothing(tmp_path: Pat
         assert said in line and line.endswith("The run goes on with the configuration from before this edit.") and "\n" not in line
         write(path, config("fc1", ["weight"], ["min"]))
         train(net, optimizer, 3)
-        assert not scope.inspector.fault
+        assert not scope._watch.inspector.fault
     assert kept.steps("fc1_weight_max") == list(range(8)) and kept.steps("fc1_weight_min") == [8]
 
 
@@ -92,7 +92,7 @@ def test_without_the_key_the_file_is_not_looked_at(tmp_path: Path, monkeypatch: 
     path, net, kept = tmp_path / "stats.yaml", Net(), Kept()
     write(path, config("fc1", ["weight"], ["max"]), reload=False)
     with numscope.watch(net, config=path, on_nonfinite=None, loggers=[kept]) as scope:
-        assert scope.inspector.recorder.follower is None
+        assert scope._watch.inspector.recorder.follower is None
         write(path, config("fc1", ["weight"], ["min"]))
         train(net, torch.optim.SGD(net.parameters(), lr=0.1), 4)
     assert {name for name, _, _ in kept.lines} == {"fc1_weight_max"}
@@ -104,7 +104,7 @@ def test_between_looks_nothing_is_asked_of_the_file_system(tmp_path: Path, monke
     write(path, config("fc1", ["weight"], ["max"]))
     looks: list[Any] = []
     with numscope.watch(net, config=path, on_nonfinite=None, loggers=[Kept()]) as scope:
-        monkeypatch.setattr(scope.inspector.recorder.follower, "_edited", lambda: looks.append(1))
+        monkeypatch.setattr(scope._watch.inspector.recorder.follower, "_edited", lambda: looks.append(1))
         train(net, torch.optim.SGD(net.parameters(), lr=0.1), 5)
     assert looks == []
 
@@ -135,7 +135,7 @@ def test_edits_leave_the_training_bitwise_as_it_is(tmp_path: Path) -> None:
                 write(path, config("fc", ["activation", "dgrad", "weight"], ["kurtosis", "stable_rank"]) if step == 2 else off())
             losses += train(net, optimizer, 1, micro_batches=2)
         if scope is not None:
-            assert not scope.fault and not scope.inspector.fault
+            assert not scope.fault and not scope._watch.inspector.fault
             scope.close()
         return losses, [*map(Tensor.detach, net.parameters())]
 

@@ -27,7 +27,7 @@ def run(config: dict[str, Any], steps: int = 4, **options: Any) -> list[list[Obs
             model(torch.randn(3, 4)).square().mean().backward()
             optimizer.step()
             optimizer.zero_grad()
-            found.append(scope.inspector.last)
+            found.append(scope._watch.inspector.last)
     return found
 
 

@@ -98,7 +98,7 @@ def test_without_config_and_detection_nothing_is_hooked(net: Net) -> None:
     with numscope.watch(net, on_nonfinite=None) as scope:
         assert num_hooks(net) == 0
         assert torch.autograd.backward is backward
-        assert scope.inspector is None
+        assert scope._watch.inspector is None
         scope.step()
 
 
@@ -110,7 +110,7 @@ def test_micro_batches_merge_to_what_one_pass_gives(net: Net) -> None:
     with numscope.watch(net, config=config("fc2", ["activation"], stats), on_nonfinite=None, loggers=[Kept()]) as scope:
         train(net, optimizer, 1, micro_batches=3)
     handle.remove()
-    (found,) = scope.inspector.last
+    (found,) = scope._watch.inspector.last
     x = torch.cat(seen).numpy().ravel()
     assert (found.calls, found.fields["numel"]) == (3, x.size)
     expected = {
@@ -127,7 +127,7 @@ def test_weights_and_their_gradients_are_those_the_optimizer_takes(net: Net) -> 
         train(net, optimizer, 1, micro_batches=2)
         gradient = net.fc1.weight.grad
         assert gradient is not None
-        found = by_tensor(scope.inspector.last)
+        found = by_tensor(scope._watch.inspector.last)
     assert found["fc1", "weight"].values["max"] == before.max().item()
     assert found["fc1", "wgrad"].values["l2_norm"] == pytest.approx(gradient.double().norm().item(), rel=1e-12)
 
@@ -147,7 +147,7 @@ def test_gradient_is_of_the_output_and_dgrad_is_the_layers_own_part(net: Net) ->
     with numscope.watch(model, config=config("fc1", ["gradient", "dgrad"], ["l2_norm"]), on_nonfinite=None, loggers=[Kept()]) as scope:
         train(model, optimizer, 1)
     handle.remove()
-    found = by_tensor(scope.inspector.last)
+    found = by_tensor(scope._watch.inspector.last)
     assert found["fc1", "gradient"].values["l2_norm"] == pytest.approx(gradients[0].double().norm().item(), rel=1e-12)
     assert found["fc1", "dgrad"].values["l2_norm"] == pytest.approx((gradients[0] @ weight).double().norm().item(), rel=1e-12)
 
@@ -237,7 +237,7 @@ def test_evaluation_in_between_is_not_mixed_in(net: Net) -> None:
             net(torch.full((4, 6), 1e9))
         net.train()
         train(net, optimizer, 1)
-        assert by_tensor(scope.inspector.last)["fc1", "activation"].calls == 1
+        assert by_tensor(scope._watch.inspector.last)["fc1", "activation"].calls == 1
 
 
 @pytest.mark.parametrize("reentrant", [False, True])
@@ -249,7 +249,7 @@ def test_checkpointed_layers_count_once(net: Net, reentrant: bool) -> None:
         x = torch.randn(4, 6, requires_grad=True)
         checkpoint(net, x, use_reentrant=reentrant).sum().backward()
         optimizer.step()
-        found = by_tensor(scope.inspector.last)
+        found = by_tensor(scope._watch.inspector.last)
     assert {key: o.calls for key, o in found.items()} == {
         (layer, tensor): 1 for layer in ("fc1", "fc2") for tensor in ("activation", "output", "gradient", "dgrad")
     }
@@ -289,7 +289,7 @@ def test_a_layer_called_twice_merges_both_calls(net: Net) -> None:
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
     with numscope.watch(model, config=config(tensors=["activation", "gradient"]), on_nonfinite=None, loggers=[Kept()]) as scope:
         train(model, optimizer, 1)
-        assert {o.calls for o in scope.inspector.last} == {2}
+        assert {o.calls for o in scope._watch.inspector.last} == {2}
 
 
 def test_the_step_that_detection_stops_is_written_at_the_close(net: Net) -> None:
@@ -309,7 +309,7 @@ def test_an_error_of_ours_ends_statistics_and_nothing_else(
     optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
     with numscope.watch(net, config=config(), on_nonfinite=None, loggers=[Kept()]) as scope:
         train(net, optimizer, 1)
-        monkeypatch.setattr(type(scope.inspector._tally), "observe", lambda *_: 1 / 0)
+        monkeypatch.setattr(type(scope._watch.inspector._tally), "observe", lambda *_: 1 / 0)
         losses = train(net, optimizer, 2)
         assert num_hooks(net) == 0
     assert all(np.isfinite(losses))
@@ -327,7 +327,7 @@ def test_close_leaves_nothing_behind(net: Net, tmp_path: Path) -> None:
     assert num_hooks(net) == 0
     copied(torch.randn(2, 6)).sum().backward()
     watched = weakref.ref(net.fc1)
-    model = weakref.ref(scope.inspector)
+    model = weakref.ref(scope._watch.inspector)
     del scope, net, optimizer, copied
     gc.collect()
     assert model() is None
@@ -341,7 +341,7 @@ def test_groups_of_sites_merge_as_one_pass_over_the_joined_tensors(net: Net) -> 
         net, config=config(tensors=["weight"], stats=["std", "max"], merge="all"), on_nonfinite=None, loggers=[Kept()]
     ) as scope:
         train(net, optimizer, 1)
-    (merged,) = [o for o in scope.inspector.last if o.layer == "all"]
+    (merged,) = [o for o in scope._watch.inspector.last if o.layer == "all"]
     assert (merged.fields["numel"], merged.values["max"], merged.cls) == (joined.size, joined.max(), "")
     assert merged.values["std"] == pytest.approx(joined.std(), rel=1e-12)
 

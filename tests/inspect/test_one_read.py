@@ -94,8 +94,8 @@ def observations(model: nn.Module, run: Callable[[Any], None], **options: Any) -
     """What each step showed."""
     found: list[list[Observation]] = []
     with numscope.watch(model, config=config(), **options) as scope:
-        assert scope.inspector is not None
-        run(lambda: found.append(scope.inspector.last))
+        assert scope._watch.inspector is not None
+        run(lambda: found.append(scope._watch.inspector.last))
     return found
 
 
@@ -183,11 +183,11 @@ def test_statistics_go_on_after_detection_has_failed(monkeypatch: pytest.MonkeyP
 def test_detection_goes_on_after_statistics_have_failed(reads: list[tuple[Tensor, int]]) -> None:
     model = build()
     with numscope.watch(model, config=config()) as scope:
-        assert scope.inspector is not None
+        assert scope._watch.inspector is not None
 
         def after(step: int) -> None:
             if step == 1:
-                scope.inspector.failed(ValueError("planted"))
+                scope._watch.inspector.failed(ValueError("planted"))
                 reads.clear()
 
         steps(model, 3, after)

@@ -49,7 +49,7 @@ def test_local_wgrad_is_that_of_each_backward_before_it_is_added() -> None:
                 alone.append(now - total)
                 total = now
             optimizer.step()
-            seen = by_tensor(scope.inspector.last)
+            seen = by_tensor(scope._watch.inspector.last)
             found, parts = seen["fc1", "local_wgrad"], np.stack(alone)
             assert (found.calls, found.fields["numel"], set(seen)) == (
                 3,
@@ -66,7 +66,7 @@ def test_local_wgrad_of_a_tied_weight_is_the_whole_gradient() -> None:
     net.fc2.weight = net.fc1.weight
     with watched(net, config("fc", ["local_wgrad", "wgrad"], ["kurtosis"])) as scope:
         train(net, torch.optim.SGD(net.parameters(), lr=0.1), 2, width=8)
-    seen = by_tensor(scope.inspector.last)
+    seen = by_tensor(scope._watch.inspector.last)
     assert seen["fc1", "local_wgrad"].fields == seen["fc1", "wgrad"].fields == seen["fc2", "local_wgrad"].fields
 
 
@@ -75,7 +75,7 @@ def test_what_no_backward_reaches_is_said_once(caplog: Any) -> None:
     net.fc1.weight.requires_grad_(False)
     with watched(net, config("fc", ["local_wgrad", "attention"], ["max"])) as scope:
         train(net, torch.optim.SGD([p for p in net.parameters() if p.requires_grad], lr=0.1), 3)
-    assert {(o.layer, o.tensor) for o in scope.inspector.last} == {("fc2", "local_wgrad")}
+    assert {(o.layer, o.tensor) for o in scope._watch.inspector.last} == {("fc2", "local_wgrad")}
     assert caplog.text.count("no local_wgrad of fc1: autograd gave these weights none") == 1
     assert caplog.text.count("no attention of fc1, fc2: these modules return no probabilities") == 1
 
@@ -85,7 +85,7 @@ def test_a_placeholder_of_a_fused_kernel_is_not_taken_for_a_gradient(caplog: Any
     net.fc1.weight.grad_added_to_main_grad = True  # type: ignore[attr-defined]
     with watched(net, config("fc1", ["local_wgrad"], ["max"])) as scope:
         train(net, torch.optim.SGD(net.parameters(), lr=0.1), 2)
-    assert scope.inspector.last == [] and caplog.text.count("no local_wgrad of fc1") == 1
+    assert scope._watch.inspector.last == [] and caplog.text.count("no local_wgrad of fc1") == 1
 
 
 def test_off_schedule_nothing_is_hooked_and_a_dropped_model_is_collected() -> None:
@@ -163,7 +163,7 @@ def test_multihead_attention_that_gives_its_weights(heads: bool) -> None:
         for _ in range(2):
             net(torch.randn(3, 5, 8)).square().mean().backward()
         optimizer.step()
-    found = by_tensor(scope.inspector.last)
+    found = by_tensor(scope._watch.inspector.last)
     mean, largest = entropy(np.stack([exact(weights) for weights in net.kept]))
     expected = {"attention_entropy": mean, "attention_max": largest, "max": max(float(w.max()) for w in net.kept)}
     assert found["attention", "attention"].values == pytest.approx(expected, rel=1e-6)
@@ -191,7 +191,7 @@ def test_transformers_attention(implementation: str, caplog: Any) -> None:
         out = model(tokens, labels=tokens, output_attentions=implementation == "eager")
         out.loss.backward()
         torch.optim.SGD(model.parameters(), lr=0.1).step()
-    found = {o.layer: o.values for o in scope.inspector.last}
+    found = {o.layer: o.values for o in scope._watch.inspector.last}
     if implementation == "sdpa":
         assert found == {} and "no attention of model.layers.0.self_attn, model.layers.1.self_attn" in caplog.text
         return
@@ -227,7 +227,7 @@ def test_the_training_is_bitwise_as_it_is_without(detect: bool) -> None:
             optimizer.step()
             optimizer.zero_grad()
         if scope is not None:
-            assert {o.tensor for o in scope.inspector.last} >= {"local_wgrad", "attention"} and not scope.inspector.fault
+            assert {o.tensor for o in scope._watch.inspector.last} >= {"local_wgrad", "attention"} and not scope._watch.inspector.fault
             scope.close()
         return [*map(Tensor.detach, net.parameters()), torch.rand(())]
 

@@ -204,11 +204,11 @@ def test_what_fails_as_something_is_shown_ends_the_statistics_and_not_the_run(mo
     model = mlp()
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
     with numscope.watch(model, config=NO_DGRAD, loggers=(Kept(),), on_nonfinite=None) as scope:
-        assert scope.inspector is not None
-        scope.inspector._tally.plain = b""  # so that Python observes
+        assert scope._watch.inspector is not None
+        scope._watch.inspector._tally.plain = b""  # so that Python observes
         monkeypatch.setattr(Tally, "_observe_any", fail)
         plain(model, torch.randn(3, 4), optimizer.step)
-        assert scope.inspector.fault == "ValueError: planted"
+        assert scope._watch.inspector.fault == "ValueError: planted"
 
 
 def test_threads_that_share_a_tally_lose_nothing() -> None:

@@ -52,7 +52,7 @@ def test_adams_moments_are_read_as_the_step_has_left_them(net: Net) -> None:
     with numscope.watch(net, config=of_weights(["exp_avg", "exp_avg_sq"], ["mean", "l2_norm", "min"]), loggers=[Kept()]) as scope:
         for step, gradient in enumerate(course(net, optimizer, 3)):
             first, second = 0.9 * first + 0.1 * gradient, 0.99 * second + 0.01 * gradient**2
-            seen = by_tensor(scope.inspector.last)
+            seen = by_tensor(scope._watch.inspector.last)
             for name, moment in (("exp_avg", first), ("exp_avg_sq", second)):
                 expected = {"mean": moment.mean(), "l2_norm": np.linalg.norm(moment), "min": moment.min()}
                 assert seen["fc1", name].values == pytest.approx(expected, rel=1e-5, abs=1e-9), (step, name)
@@ -73,7 +73,7 @@ def test_any_state_is_read_by_the_optimizers_name_for_it(net: Net, name: str) ->
     optimizer = make(net.parameters())
     with numscope.watch(net, config=of_weights([name], ["max", "l2_norm"]), on_nonfinite=None, loggers=[Kept()]) as scope:
         train(net, optimizer, 2)
-    [found] = scope.inspector.last
+    [found] = scope._watch.inspector.last
     state = exact(optimizer.state[net.fc1.weight][key])
     assert (found.name, found.fields["numel"]) == (f"fc1_{name}", state.size)
     assert found.values == pytest.approx({"max": state.max(), "l2_norm": np.linalg.norm(state)}, rel=1e-12)
@@ -86,14 +86,14 @@ def test_a_states_name_is_that_of_its_parameter() -> None:
         x = torch.randn(3, 2, 8)
         attention(x, x, x)[0].square().mean().backward()
         optimizer.step()
-    assert {o.tensor for o in scope.inspector.last} == {"exp_avg[in_proj_weight]", "exp_avg"}
+    assert {o.tensor for o in scope._watch.inspector.last} == {"exp_avg[in_proj_weight]", "exp_avg"}
 
 
 def test_a_state_that_the_optimizer_does_not_keep_is_said_once(net: Net, caplog: Any) -> None:
     optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
     with numscope.watch(net, config=of_weights(["exp_avg", "weight"], ["max"], "fc"), on_nonfinite=None, loggers=[Kept()]) as scope:
         train(net, optimizer, 3)
-    assert {o.tensor for o in scope.inspector.last} == {"weight"}
+    assert {o.tensor for o in scope._watch.inspector.last} == {"weight"}
     said = "SGD keeps no state exp_avg on this rank for the weights of fc1, fc2"
     assert caplog.text.count(said) == 1
 
@@ -116,7 +116,7 @@ def test_reading_states_leaves_the_training_bitwise_as_it_is(detect: bool) -> No
             scope = numscope.watch(net, config=of_weights(tensors, ["mean", "kurtosis"], "fc"), loggers=[Kept()], **options)
         losses = train(net, optimizer, 4, micro_batches=2)
         if scope is not None:
-            assert len(scope.inspector.last) == 8 and not scope.inspector.fault
+            assert len(scope._watch.inspector.last) == 8 and not scope._watch.inspector.fault
             scope.close()
         states = [optimizer.state[p][name] for p in net.parameters() for name in ("exp_avg", "exp_avg_sq")]
         return [*losses, torch.rand(()).item()], [*map(Tensor.detach, net.parameters()), *states]
@@ -152,7 +152,7 @@ def test_agreement_is_of_the_gradient_with_the_momentum_before_the_step(net: Net
     with numscope.watch(net, config=of_weights(["weight"], ["momentum_agreement_pct"]), on_nonfinite=None, loggers=[Kept()]) as scope:
         for gradient in course(net, optimizer, 5):
             expected = None if before is None else agreement(-gradient if maximize else gradient, before)
-            values.append(scope.inspector.last[0].values["momentum_agreement_pct"])
+            values.append(scope._watch.inspector.last[0].values["momentum_agreement_pct"])
             assert values[-1] == (None if expected is None else pytest.approx(expected, rel=1e-12))
             before = exact(optimizer.state[net.fc1.weight][key])
     assert values[0] is None and any(value not in (None, 0.0, 100.0) for value in values)
@@ -189,7 +189,7 @@ def test_merged_agreement_counts_elements_alike(net: Net) -> None:
     what = of_weights(["weight"], ["momentum_agreement_pct"], "fc", merge="all")
     with numscope.watch(net, config=what, on_nonfinite=None, loggers=[Kept()]) as scope:
         train(net, optimizer, 3)
-    one, two, merged = scope.inspector.last
+    one, two, merged = scope._watch.inspector.last
     both = [o.extras["num_signs_agreeing"] for o in (one, two)], [o.extras["num_signs"] for o in (one, two)]
     assert merged.values["momentum_agreement_pct"] == pytest.approx(100 * sum(both[0]) / sum(both[1]), rel=1e-12)
 
@@ -203,7 +203,7 @@ def test_stable_rank_is_that_of_the_singular_values(net: Net) -> None:
     weights = [exact(net.fc1.weight), exact(net.fc2.weight)]
     with numscope.watch(net, config=what, on_nonfinite=None, loggers=[Kept()]) as scope:
         train(net, optimizer, 1)
-    seen = by_tensor(scope.inspector.last)
+    seen = by_tensor(scope._watch.inspector.last)
     spectra = [np.linalg.svd(weight, compute_uv=False) for weight in weights]
     for name, spectrum in zip(("fc1", "fc2"), spectra, strict=True):
         expected = {"stable_rank": (spectrum**2).sum() / spectrum[0] ** 2, "spectral_norm": spectrum[0]}
@@ -220,4 +220,4 @@ def test_stable_rank_of_zeros_or_with_a_nan_is_absent(net: Net) -> None:
     net.fc2.weight.data[0, 0] = float("nan")
     with numscope.watch(net, config=of_weights(["weight"], ["stable_rank"], "fc"), on_nonfinite=None, loggers=[Kept()]) as scope:
         train(net, torch.optim.SGD(net.parameters(), lr=0.1), 1)
-    assert [o.values for o in scope.inspector.last] == [{"stable_rank": None}] * 2
+    assert [o.values for o in scope._watch.inspector.last] == [{"stable_rank": None}] * 2

@@ -18,7 +18,7 @@ from numscope.integrations.megatron import attach, convert
 from numscope.precision import DelayedScaling
 from numscope.records.errors import NonFiniteError, UsageError
 from numscope.records.observation import Observation
-from numscope.scope.scope import live
+from numscope.scope.open_scopes import live
 from tests.distributed.ranks import RankPool
 from tests.integrations.gpt import LENGTH, SequenceParallel, batch, config, gpt, loss_of, megatron, reduce_gradients, sequence
 
@@ -60,8 +60,8 @@ def observed(tensor: int, folder: str, steps: int = 2) -> Told:
                 reduce_gradients(model, state.get_data_parallel_group())
                 optimizer.step()
             (scope,) = watch.scopes
-            assert scope.inspector is not None
-            return {one.name: one for one in scope.inspector.last}
+            assert scope._watch.inspector is not None
+            return {one.name: one for one in scope._watch.inspector.last}
 
 
 def on_ranks(rank: int, tensor: int, folder: str) -> Told:
@@ -129,7 +129,7 @@ def sequence_parallel(rank: int, folder: str, world: int, low: bool) -> tuple[To
             for parameter in (model.norm.weight, model.norm.bias):  # as Megatron does when gradients are final
                 dist.all_reduce(parameter.grad)
             watch.step()
-            inspector = watch.scopes[0].inspector
+            inspector = watch.scopes[0]._watch.inspector
             assert inspector is not None
             assert x.grad is not None
             return {one.name: one for one in inspector.last}, x.grad
@@ -172,7 +172,7 @@ def stage(rank: int, folder: str) -> tuple[list[str], str, bool]:
                 mask = torch.ones(1, 1, LENGTH, LENGTH).tril() < 0.5
                 model(batch(), torch.arange(LENGTH).expand(4, LENGTH), mask).sum().backward()
             watch.step()
-            names = [one.name for one in watch.scopes[0].inspector.last]  # type: ignore[union-attr]
+            names = [one.name for one in watch.scopes[0]._watch.inspector.last]  # type: ignore[union-attr]
         return names, refused, bool(live())
 
 
@@ -250,7 +250,7 @@ def test_gradients_in_megatrons_buffers_and_copies_of_weights_are_found(alone: N
     optimizer = torch.optim.SGD([copy for _, copy in copies], lr=0.01)
     what = statistics(r"decoder\.layers\.1\.mlp\.linear_fc1$", ("weight", "wgrad", "activation"))
     with attach([model], config=what, log_dir=tmp_path) as watch:
-        inspector = watch.scopes[0].inspector
+        inspector = watch.scopes[0]._watch.inspector
         assert inspector is not None
         for _ in range(2):
             model.zero_grad_buffer()
@@ -320,7 +320,7 @@ def test_the_environment_switches_statistics_on(alone: None, environment: Any, t
     model = gpt(config())
     optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
     with attach([model]) as watch:
-        assert watch.scopes[0].options.on_nonfinite is None
+        assert watch.scopes[0]._watch.options.on_nonfinite is None
         loss_of(model, batch()).backward()
         optimizer.step()
     text = (tmp_path / "logs" / "debug_statistics_logs").iterdir().__next__().read_text()

@@ -121,7 +121,7 @@ def test_lines_under_the_magic_keep_their_numbers(tmp_path: Path) -> None:
 
 
 def test_cells_that_run_again_pile_up_nothing(tmp_path: Path) -> None:
-    count = "import numscope.scope.scope as s; print(len(s.live()), len(torch.nn.modules.module._global_forward_pre_hooks))"
+    count = "import numscope.scope.open_scopes as s; print(len(s.live()), len(torch.nn.modules.module._global_forward_pre_hooks))"
     watching = (
         "import numscope\nnet = train(1) if 'net' not in globals() else net\nscope = numscope.watch(net, on_nonfinite='warn', alerts='off')"
     )

@@ -141,7 +141,7 @@ def test_callback_collects_statistics_by_trainers_own_steps_also_after_a_checkpo
         watched = trainer(tmp_path, callbacks=[callback], **often)
         watched.train(resume_from_checkpoint=resumed)
         seen.append(steps.seen)
-        calls.append(callback.scope.inspector.last[0].calls)
+        calls.append(callback.scope._watch.inspector.last[0].calls)
         states.append(weights(watched.model))
     bare = trainer(tmp_path / "bare", **often)
     bare.train()

@@ -141,8 +141,8 @@ def test_statistics_name_the_layer_that_overflows_and_its_switch_cures_the_loss(
                 worst[seen.layer] = max(worst.get(seen.layer, 0.0), overflows)
 
     with numscope.watch(model, config=config(stats, BODY), on_nonfinite=None, log_dir=tmp_path) as scope:
-        assert scope.inspector is not None
-        inspector = scope.inspector
+        assert scope._watch.inspector is not None
+        inspector = scope._watch.inspector
         losses = train(model, after_step=note)
     assert end(losses) > end(bare) + 5 * BAND, "the fault does no harm"
     assert worst.pop("mix") > 50

@@ -17,8 +17,7 @@ from numscope.precision import modules
 from numscope.precision.gemm.autocasting import autocast
 from numscope.precision.gemm.conversion import convert, revert
 from numscope.precision.gemm.recipes import CurrentScaling, DelayedScaling
-from numscope.precision.gemm.state import state_of
-from numscope.precision.gemm.states import states
+from numscope.precision.gemm.state import state_of, states
 from numscope.records.observation import Observation
 from tests.precision.block import Block
 
@@ -70,7 +69,7 @@ def test_statistics_of_fc1_are_those_of_its_gemm(x: Tensor) -> None:
     with watched(mlp, list(seen), layer_name_regex_pattern=r"\.fc1$") as scope:
         mlp(x).square().sum().backward()
         optimizer.step()
-        found = by_site(scope.inspector.last)
+        found = by_site(scope._watch.inspector.last)
     assert found.keys() == {("mlp.fc1", tensor) for tensor in seen}
     for tensor, values in seen.items():
         observed = found["mlp.fc1", tensor].values
@@ -82,7 +81,7 @@ def test_all_layers_of_a_selection_are_the_gemms_by_their_names(layer: Block, x:
     with watched(layer, ["activation", "weight"], layer_types=["qkv", "proj", "fc1", "fc2"], layer_numbers=[2]) as scope:
         layer(x).sum().backward()
         torch.optim.SGD(layer.parameters(), lr=0.1).step()
-        found = by_site(scope.inspector.last)
+        found = by_site(scope._watch.inspector.last)
     expected = {(f"decoder.layers.2.{name}", tensor) for name in GEMMS for tensor in ("activation", "weight")}
     assert found.keys() == expected | {("decoder.layers.2.layernorm_qkv.layer_norm", t) for t in ("activation", "weight")}
 
@@ -92,7 +91,7 @@ def test_weights_of_a_projection_in_three_parts_are_seen_as_three(x: Tensor) -> 
     with watched(projection, ["weight", "wgrad"], layer_name_regex_pattern="qkv") as scope:
         projection(x).square().sum().backward()
         torch.optim.SGD(projection.parameters(), lr=0.1).step()
-        found = by_site(scope.inspector.last)
+        found = by_site(scope._watch.inspector.last)
     parts = [f"{tensor}[{part}_weight]" for tensor in ("weight", "wgrad") for part in ("query", "key", "value")]
     assert found.keys() == {("attention.qkv", part) for part in parts}
 
@@ -112,7 +111,7 @@ def test_watching_changes_nothing(x: Tensor) -> None:
             layer(x).square().sum().backward()
             optimizer.step()
         if scope is not None:
-            assert len(scope.inspector.last) > 20
+            assert len(scope._watch.inspector.last) > 20
             scope.close()
         return [p.detach() for p in layer.parameters()]
 
@@ -288,7 +287,7 @@ def test_own_gradients_of_gemms_are_seen_in_a_compiled_layer(x: Tensor) -> None:
             run = torch.compile(mlp, fullgraph=True, backend="aot_eager") if compile else mlp
             run(x).square().sum().backward()
             torch.optim.SGD(mlp.parameters(), lr=0.1).step()
-            return by_site(scope.inspector.last)
+            return by_site(scope._watch.inspector.last)
 
     eager, compiled = observed(False), observed(True)
     assert (

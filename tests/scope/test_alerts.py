@@ -48,8 +48,8 @@ def model() -> nn.Sequential:
 
 
 def onlooker(scope: Scope) -> Outlook:
-    assert scope._detection is not None
-    found = scope._detection.judge.onlooker
+    assert scope._watch._detection is not None
+    found = scope._watch._detection.judge.onlooker
     assert isinstance(found, Outlook)
     return found
 
@@ -116,8 +116,8 @@ def test_engines_own_error_ends_the_engine_and_nothing_else(caplog: pytest.LogCa
 def test_off_means_off() -> None:
     net = model()
     with numscope.watch(net, alerts="off") as scope:
-        assert scope._detection is not None
-        assert scope._detection.judge.onlooker is None
+        assert scope._watch._detection is not None
+        assert scope._watch._detection.judge.onlooker is None
         train(net, 2)
     assert scope.alerts == []
 
@@ -176,7 +176,7 @@ from numscope.records.alert import Alert
 net = torch.nn.Linear(4, 1)
 scope = numscope.watch(net, log_dir=sys.argv[1])
 for layer in map(str, range(30)):
-    scope.alerting.desk.post([Alert(0, "eval mode", layer, "", None, None, "It is.")])
+    scope._watch.alerting.desk.post([Alert(0, "eval mode", layer, "", None, None, "It is.")])
 os.kill(os.getpid(), getattr(signal, sys.argv[2]))
 """
 

@@ -103,7 +103,7 @@ class Model(nn.Module):
 
 
 def events(scope: Any) -> list[Any]:
-    return list(scope._detection.evidence.journal.events)
+    return list(scope._watch._detection.evidence.journal.events)
 
 
 @pytest.mark.parametrize("level", ["modules", "sentinel"])

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import dataclasses
+import inspect
 import json
 import pickle
+import typing
 from typing import Any
 
 import pytest
@@ -11,6 +14,7 @@ import torch
 from torch import Tensor, nn
 
 import numscope
+from numscope.config.options import WatchOptions
 from numscope.records.errors import AbortAfter, NonFiniteError, UsageError
 from numscope.records.finding import Kind
 from numscope.records.site import Phase
@@ -185,7 +189,7 @@ def test_skips_of_gradscaler_are_events_and_many_in_a_row_a_finding(capfd: Any) 
     model = small()
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
     scaler = torch.amp.GradScaler("cpu", init_scale=2.0, growth_interval=1000)
-    with numscope.watch(model, on_nonfinite="warn", max_scaler_skips=3) as scope:
+    with numscope.watch(model, on_nonfinite="warn", alerts={"scale falls": {"finding": 3}}) as scope:
         for i in range(6):
             optimizer.zero_grad()
             scaler.scale((model(X) * (1.0 if i == 0 else torch.inf)).sum()).backward()
@@ -337,7 +341,7 @@ def test_detection_is_off_while_tracing_and_where_it_is_not_asked_for(capsys: An
 def test_gradients_that_are_all_zero_many_steps_in_a_row_are_told_once(capfd: Any) -> None:
     model = small()
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
-    with numscope.watch(model, dead_steps=3) as scope:
+    with numscope.watch(model, alerts={"dead gradients": {"finding": 3}}) as scope:
         for i in range(8):
             optimizer.zero_grad()
             backward(model, 0.0 if i else 1.0)
@@ -389,7 +393,7 @@ def test_weight_that_was_bad_before_the_watch_is_no_news(capfd: Any) -> None:
     [
         ({"level": "module"}, "level: got 'module', expected one of 'modules', 'sentinel'. Did you mean 'modules'?"),
         ({"level": "xyz"}, "level: got 'xyz', expected one of 'modules', 'sentinel'."),
-        ({"on_nonfinite": "rise"}, "on_nonfinite: got 'rise', expected one of 'raise', 'warn'. Did you mean 'raise'?"),
+        ({"on_nonfinite": "rise"}, "on_nonfinite: got 'rise', expected one of 'raise', 'warn', 'note', 'off'. Did you mean 'raise'?"),
         ({"frames": 0}, "frames: got 0, expected a whole number of at least 1."),
         ({"frames": True}, "frames: got True, expected a whole number of at least 1."),
         ({"frames": 2.5}, "frames: got 2.5, expected a whole number of at least 1."),
@@ -397,14 +401,11 @@ def test_weight_that_was_bad_before_the_watch_is_no_news(capfd: Any) -> None:
         ({"trace": 3}, "trace: got 3, expected batch numbers from 0, as in trace=(149, 150)."),
         ({"trace": [1, -2]}, "trace: got -2, expected a whole number of at least 0."),
         ({"abort_after": -1}, "abort_after: got -1, expected a whole number of at least 0."),
-        ({"max_scaler_skips": 0}, "max_scaler_skips: got 0, expected a whole number of at least 1."),
-        ({"dead_steps": "3"}, "dead_steps: got '3', expected a whole number of at least 1."),
         (
-            {"levl": "modules"},
-            "watch: got the argument 'levl', expected one of level, on_nonfinite, alerts, gradients, replay, frames, trace, abort_after, "
-            "max_scaler_skips, dead_steps, json, sarif, log_dir, config, tb_writer, loggers, features, default_logging, first_step, "
-            "debugger. Did you mean 'level'?",
+            {"alerts": {"scale falls": {"finding": 0}}},
+            "alerts: scale falls.finding: got 0, expected a whole number above 0 and below 1e+18.",
         ),
+        ({"alerts": {"dead gradients": {"finding": "3"}}}, 'alerts: dead gradients.finding: got "3", expected a whole number.'),
     ],
     ids=str,
 )
@@ -414,6 +415,23 @@ def test_wrong_option_is_refused_with_what_it_may_be(options: dict[str, Any], me
         numscope.watch(model, **options)
     assert str(caught.value) == message
     assert_no_hooks(model)
+
+
+def test_watch_shows_all_its_options_with_their_defaults() -> None:
+    shown = inspect.signature(numscope.watch).parameters
+    options = {field.name: field.default for field in dataclasses.fields(WatchOptions) if field.name != "tb_writer"}
+    assert {name: one.default for name, one in shown.items() if name not in ("model", "optimizer")} == options
+    assert all(f"\n        {name}: " in str(numscope.watch.__doc__) for name in shown if name != "kwargs")
+    hints = typing.get_type_hints(numscope.watch)
+    assert all(hints[name] is not Any for name in shown)
+    assert len([name for name in dir(numscope.Scope) if not name.startswith("_")]) <= 14
+
+
+def test_words_of_one_meaning() -> None:
+    assert WatchOptions(on_nonfinite="note") == WatchOptions(on_nonfinite="warn")
+    assert WatchOptions(on_nonfinite="off") == WatchOptions(on_nonfinite=None)
+    assert WatchOptions(alerts="warn").alert_plan() == WatchOptions(alerts="note").alert_plan()
+    assert WatchOptions(alerts={"mode": "warn"}).alert_plan().mode == "note"
 
 
 @pytest.mark.parametrize("what", [None, "model", nn.Linear, lambda x: x], ids=["None", "str", "class", "function"])
@@ -436,4 +454,4 @@ def test_ledgers_bytes_are_told() -> None:
     model = small()
     with numscope.watch(model) as scope:
         backward(model)
-        assert scope.nbytes == scope._detection.evidence.journal.nbytes > 0
+        assert scope._watch.nbytes == scope._watch._detection.evidence.journal.nbytes > 0

@@ -282,9 +282,9 @@ def a_sentinel_waits_at_most_once_a_step_and_finds_the_step() -> None:
 def checks_of_data_and_precision_work_on_the_device_and_make_nobody_wait() -> None:
     from numscope.alerts.checks import batches as again
     from numscope.alerts.checks import checker, dead_units, lost_updates
-    from numscope.scope import scope as scopes
+    from numscope.scope import model_watch
 
-    scopes.CHECKS = (dead_units.DeadUnits, lost_updates.UpdatesLost, again.SameBatchAgain, again.EpochsInSameOrder)
+    model_watch.CHECKS = (dead_units.DeadUnits, lost_updates.UpdatesLost, again.SameBatchAgain, again.EpochsInSameOrder)
     checker.EVERY, lost_updates.SPAN = 2, 3
     torch.manual_seed(0)
     model = Blocks().to(torch.bfloat16)

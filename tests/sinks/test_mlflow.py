@@ -108,6 +108,6 @@ def test_alert_is_a_tag_of_its_rule_with_the_latest_and_how_many() -> None:
 
 def test_watch_without_statistics_tags_the_run_that_the_script_has() -> None:
     with mlflow.start_run() as run, numscope.watch(torch.nn.Linear(2, 2)) as scope:
-        scope.alerting.desk.post([ALERT])
+        scope._watch.alerting.desk.post([ALERT])
         scope.close()
     assert mlflow.get_run(run.info.run_id).data.tags["numscope/alert.loss spike"] == ALERT_LINE

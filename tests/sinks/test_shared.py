@@ -46,7 +46,7 @@ def diverge(model: torch.nn.Module) -> None:
 def test_logger_gets_findings_with_their_reports_and_alerts() -> None:
     kept, model = Kept(), torch.nn.Linear(2, 1)
     with pytest.raises(NonFiniteError) as caught, numscope.watch(model, loggers=[kept]) as scope:
-        scope.alerting.desk.post([ALERT])
+        scope._watch.alerting.desk.post([ALERT])
         diverge(model)
     ((finding, report),) = kept.findings
     assert finding == caught.value.finding

@@ -160,10 +160,10 @@ def test_alerts_are_the_runs_own(tmp_path: Path) -> None:
 def test_watch_without_statistics_alerts_the_run_that_the_script_has(tmp_path: Path) -> None:
     run = wandb.init(dir=tmp_path)
     with numscope.watch(torch.nn.Linear(2, 2)) as scope:
-        scope.alerting.desk.post([ALERT])
+        scope._watch.alerting.desk.post([ALERT])
     run.finish()
     with numscope.watch(torch.nn.Linear(2, 2)) as scope:  # there is none
-        scope.alerting.desk.post([ALERT])
+        scope._watch.alerting.desk.post([ALERT])
     assert alerts(tmp_path) == [("numscope: loss spike", ALERT_LINE, "WARN")]
     assert wandb.run is None
 
@@ -174,6 +174,6 @@ def test_run_that_gets_statistics_gets_each_alert_once(tmp_path: Path) -> None:
         "enabled": True, "tensors": ["activation"], "stats": ["max"]}}}  # fmt: skip
     model = torch.nn.Sequential(torch.nn.Linear(2, 2))
     with numscope.watch(model, config=config, loggers="wandb", log_dir=str(tmp_path / "logs")) as scope:
-        scope.alerting.desk.post([ALERT])
+        scope._watch.alerting.desk.post([ALERT])
     run.finish()
     assert len(alerts(tmp_path)) == 1

@@ -1,4 +1,4 @@
-"""What C derives from a row equals what Python does in exact arithmetic, to the last bit."""
+"""What C derives from a row equals what Python does, to the last bit."""
 
 import itertools
 import math

@@ -97,7 +97,8 @@ def test_nested_tensors_are_noted_without_a_shape() -> None:
     nested = torch.nested.nested_tensor([torch.ones(2), torch.ones(3)])
     with probe:
         doubled = nested * 2.0
-    log.popleft()()
+    put, *given = log.popleft()
+    put(*given)
     assert probe.error is None and not log
     (record,) = probe.tape.records
     assert [operand.shape for operand in (*record.inputs, *record.outputs)] == [(), (), ()], doubled

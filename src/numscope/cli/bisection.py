@@ -8,10 +8,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from numscope.precision.search.bisect import Found, OutOfBudget, Unit, search
-from numscope.precision.search.drift import drift, noise
-from numscope.precision.search.kept import SECTION, section, sections, text_of
-from numscope.precision.search.trials import AUTOCAST, STATE, Book, Outcome, Script, Spec, TrialFailed, run_trial
+from numscope.precision.search.bisect import OutOfBudget, SmallestSet, Unit, search
+from numscope.precision.search.sections import SECTION, section, sections, text_of
+from numscope.precision.search.trials import AUTOCAST, STATE, Book, Script, Spec, TrialFailed, TrialOutcome, drift, noise, run_trial
 from numscope.records.errors import UsageError
 from numscope.records.files import write_atomically
 
@@ -78,7 +77,7 @@ class Bisection:
     say: Callable[[str], None]
     _now: str = ""
     _reference: tuple[float, ...] = ()
-    _low: Outcome = field(default_factory=lambda: Outcome(()))
+    _low: TrialOutcome = field(default_factory=lambda: TrialOutcome(()))
     _tolerance: float = 0.0
     _drifts: dict[frozenset[Unit], float] = field(default_factory=dict)
     _told: list[Mapping[str, Any]] = field(default_factory=list)
@@ -122,7 +121,7 @@ class Bisection:
             self._now = text
             self.say(f"now: {text}")
 
-    def _verdict(self, outcome: str, found: Found | None = None, references: Sequence[Sequence[float]] = ()) -> BisectionVerdict:
+    def _verdict(self, outcome: str, found: SmallestSet | None = None, references: Sequence[Sequence[float]] = ()) -> BisectionVerdict:
         units = found.units if found is not None else ()
         everything = frozenset((layer, gemm) for layer, gemms in self._low.layers.items() for gemm in gemms)
         return BisectionVerdict(
@@ -159,17 +158,17 @@ class Bisection:
         self.say(f"run {len(self._used)} of {self.task.runs}: {what}: loss {percent(away)}: {'within' if good else 'not within'} ({took})")
         return good
 
-    def _trial(self, key: str, spec: Callable[[Path], Spec], *, may_fail: bool = False) -> Outcome:
+    def _trial(self, key: str, spec: Callable[[Path], Spec], *, may_fail: bool = False) -> TrialOutcome:
         """The outcome of a trial, which runs unless the book has it; empty if it ``may_fail`` before its first step: when it diverges."""
 
-        def run(place: Path) -> Outcome:
+        def run(place: Path) -> TrialOutcome:
             if len(self._used) >= self.task.runs:
                 raise OutOfBudget
             try:
                 return run_trial(self.task.script, spec(place), place)
             except TrialFailed:
                 if may_fail:
-                    return Outcome(())
+                    return TrialOutcome(())
                 raise
 
         outcome = self.book.get(key, run)

@@ -13,8 +13,8 @@ from numscope.cli.printing import say, show
 from numscope.cli.subject import subject_of
 from numscope.cli.values import whole_number
 from numscope.config import resolve
-from numscope.config.plan import PLAN_SWITCHES
-from numscope.config.planning import plan_of
+from numscope.config.features import PLAN_SWITCHES
+from numscope.config.loading import plan_of
 from numscope.records.errors import UsageError
 
 WRONG = 2

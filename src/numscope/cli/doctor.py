@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 import sys
 from collections.abc import Callable, Mapping
 from functools import partial
@@ -12,45 +11,17 @@ from typing import Any, NoReturn
 import click
 
 from numscope.cli.printing import say
-from numscope.cli.values import Expected, Value, listed, output_file, real, whole_number
+from numscope.cli.values import Expected, Value, output_file, whole_number
 from numscope.doctor.explain.command import run
 from numscope.doctor.launch import num_gpus, run_local, run_node
 from numscope.doctor.meet.identity import identify, in_batch_script
-from numscope.doctor.meet.secret import NoSecret, read_secret
+from numscope.doctor.meet.secret import NoSecret
 from numscope.doctor.output import Output
 from numscope.doctor.rank import examine
-from numscope.doctor.records import Phase, Settings
+from numscope.doctor.records import Settings
+from numscope.doctor.settings import read_settings
 from numscope.records.errors import UsageError
 from numscope.records.files import read_json
-from numscope.records.words import nearest
-
-BACKENDS = ("gloo", "nccl")
-DEFAULT = Settings()
-LEAST_DEADLINE_S = 10.0
-LABELS = [phase.label for phase in Phase]
-_UNITS = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30}
-
-
-def _phase(word: str) -> Phase:
-    names = {name: phase for phase in Phase for name in (phase.label, str(phase.value))}
-    if word not in names:
-        known = ", ".join(f"{phase.value} ({phase.label})" for phase in Phase)
-        raise Expected(f"one of {known}.{nearest(word, LABELS)}")
-    return names[word]
-
-
-def _size(word: str) -> int:
-    """Bytes, with units of 1024."""
-    match = re.fullmatch(r"(\d+)\s*([kmg]?)(?:i?b)?", word.lower())
-    if match is None or not 8 <= int(match[1]) * _UNITS[match[2]] <= 4 << 30:
-        raise ValueError
-    return int(match[1]) * _UNITS[match[2]]
-
-
-def _backends(text: str) -> str:
-    if not {*text.split(",")} <= {*BACKENDS}:
-        raise ValueError
-    return text
 
 
 def _report(path: str) -> Mapping[str, Any]:
@@ -69,19 +40,16 @@ def _report(path: str) -> Mapping[str, Any]:
     return report
 
 
-def _secret(path: str) -> str:
-    """The job's secret in a file."""
+def _settings(path: str) -> tuple[str, dict[str, Any]]:
+    """The path, and what the file asks for."""
     try:
-        return read_secret(path)
+        return path, read_settings(path)
     except OSError as error:
         raise Expected(f"a file that can be read. {error.strerror}.") from None
     except ValueError as error:
-        raise Expected(f"{error}.") from None
+        raise Expected(f"a file of settings. {error}") from None
 
 
-_PHASES = Value("N,N…", lambda text: tuple(sorted({_phase(word.strip()) for word in text.split(",")})))
-_SIZES = listed("BYTES,…", _size, "comma-separated sizes from 8 bytes to 4G, such as 8,1M,64M")
-_BACKENDS = Value("|".join((*BACKENDS, ",".join(BACKENDS))), _backends, f"{', '.join(BACKENDS)} or both, comma-separated")
 _JSON = Value("FILE", lambda text: text if text == "-" else output_file(text))
 
 
@@ -91,31 +59,14 @@ _JSON = Value("FILE", lambda text: text if text == "-" else output_file(text))
     subcommand_metavar="[explain PATH…]",
 )
 @click.option("--quick", is_flag=True, help="Use the smallest sizes, fewer links and no compute phase.")
-@click.option("--phases", type=_PHASES, help=f"Run only these, by number or name, and the phases they need: {', '.join(LABELS)}.")
-@click.option(
-    "--deadline",
-    "deadline_s",
-    type=real(f"seconds, at least {LEAST_DEADLINE_S:g}", LEAST_DEADLINE_S),
-    help=f"Seconds for the whole examination ({DEFAULT.deadline_s:g}).",
-)
-@click.option("--timeout-scale", type=real("a factor, at least 0.01", 0.01), help="Factor on every time limit: 2 for a slow network.")
 @click.option("--ifname", metavar="NAME", help="The network interface to use, such as eth0.")
-@click.option("--backend", type=_BACKENDS, help="Backends of torch.distributed (gloo, and nccl if there are GPUs).")
-@click.option("--sizes", type=_SIZES, help="Payload sizes between ranks (8,1M,64M).")
 @click.option("--json", "json_path", type=_JSON, help="Write the report to this file as JSON; - for standard output.")
 @click.option("--baseline", type=Value("FILE", _report), help="Compare with this earlier report (--json).")
-@click.option("--strict", is_flag=True, help="Exit with 4 if something is degraded.")
 @click.option("--redact", is_flag=True, help="Replace host names and addresses.")
 @click.option("--nproc", type=whole_number(1), help="Ranks to start on this node (one per GPU, else 2).")
 @click.option("--nnodes", type=whole_number(1), help="Number of nodes. The one on the endpoint's host prints the others' line.")
 @click.option("--endpoint", metavar="HOST:PORT", help="Where nodes or ranks meet: one of the hosts, and a free port.")
-@click.option("--node-rank", type=whole_number(0), help="This node's number, 0 on the endpoint's host; assigned if omitted.")
-@click.option(
-    "--token-file",
-    "token",
-    type=Value("FILE", _secret),
-    help="A file with the job's secret, which only you can read; or set NUMSCOPE_DOCTOR_TOKEN. Made where the launcher can hand it on.",
-)
+@click.option("--settings", "file", type=Value("FILE", _settings), help="A YAML file with what is seldom asked for, see docs/doctor.md.")
 @click.pass_context
 def doctor(
     ctx: click.Context,
@@ -124,7 +75,7 @@ def doctor(
     baseline: Mapping[str, Any] | None,
     nproc: int | None,
     nnodes: int | None,
-    node_rank: int | None,
+    file: tuple[str, dict[str, Any]] | None,
     **options: Any,
 ) -> Callable[[], NoReturn] | None:
     """Find the rank, host or link that is broken, in seconds, without ever hanging.
@@ -138,33 +89,30 @@ def doctor(
     mpirun … numscope doctor --endpoint HOST:PORT
     numscope doctor --nnodes 2 --endpoint HOST:PORT     on HOST, which prints the other nodes' line
 
-    Exit status: 0 healthy; 1 a fault was found; 2 wrong usage; 3 something failed, and the cause is unknown; 4 degraded (with --strict);
+    Exit status: 0 healthy; 1 a fault was found; 2 wrong usage; 3 something failed, and the cause is unknown; 4 degraded (with strict);
     5 incomplete; 70 an internal error.
     """
     if ctx.invoked_subcommand is not None:
         return None
-    settings = Settings(**{name: value for name, value in options.items() if value is not None})
-    if node_rank is not None and nnodes is None:
-        raise UsageError(f"--node-rank: got {node_rank} without --nnodes, expected both. Add --nnodes N.")
-    if node_rank is not None and nnodes is not None and node_rank >= nnodes:
-        raise UsageError(f"--node-rank: got {node_rank}, expected 0 to {nnodes - 1}, since --nnodes is {nnodes}.")
-    return partial(_examine, settings, json_path or "", baseline or {}, nproc, nnodes, node_rank)
+    path, asked = file or ("", {})
+    if "node_rank" in asked and (nnodes is None or asked["node_rank"] >= nnodes):
+        expected = "--nnodes N beside it" if nnodes is None else f"0 to {nnodes - 1}, since --nnodes is {nnodes}"
+        raise UsageError(f"--settings: node_rank: got {asked['node_rank']}, expected {expected}.")
+    given = {**asked, "file": path, **{name: value for name, value in options.items() if value is not None}}
+    return partial(_examine, given, json_path or "", baseline or {}, nproc, nnodes)
 
 
 @doctor.command(short_help="Explain logs of NCCL and torchrun, and flight-recorder dumps.")
 @click.argument("paths", nargs=-1, required=True, metavar="PATH…")
 @click.option("--json", "json_path", type=_JSON, help="Write the findings to this file as JSON; - for standard output.")
-@click.option("--strict", is_flag=True, help="Exit with 4 if something is degraded.")
 @click.option("--redact", is_flag=True, help="Replace host names and addresses.")
-def explain(paths: tuple[str, ...], json_path: str | None, strict: bool, redact: bool) -> Callable[[], NoReturn]:
+def explain(paths: tuple[str, ...], json_path: str | None, redact: bool) -> Callable[[], NoReturn]:
     """Explain NCCL's logs (NCCL_DEBUG=INFO), flight-recorder dumps and torchrun's output. PATH: files or folders."""
-    return partial(_explain, paths, json_path or "", strict, redact)
+    return partial(_explain, paths, json_path or "", redact)
 
 
-def _examine(
-    settings: Settings, json_path: str, baseline: Mapping[str, Any], nproc: int | None, nnodes: int | None, node_rank: int | None
-) -> NoReturn:
-    output = Output(json_path, baseline)
+def _examine(given: Mapping[str, Any], json_path: str, baseline: Mapping[str, Any], nproc: int | None, nnodes: int | None) -> NoReturn:
+    settings, output = Settings(**given), Output(json_path, baseline)
     identity = None
     try:
         identity = identify(os.environ) if nnodes is None else None
@@ -176,7 +124,7 @@ def _examine(
                 )
             code = examine(identity, settings, os.environ, output)
         elif nnodes is not None:
-            code = run_node(settings, nnodes, nproc or num_gpus(os.environ) or 2, node_rank, os.environ, output)
+            code = run_node(settings, nnodes, nproc or num_gpus(os.environ) or 2, os.environ, output)
         else:
             reason = "" if nproc else in_batch_script(os.environ)
             if reason:
@@ -189,8 +137,8 @@ def _examine(
     _end(code)
 
 
-def _explain(paths: tuple[str, ...], json_path: str, strict: bool, redact: bool) -> NoReturn:
-    _end(run(paths, json_path, redact=redact, strict=strict))
+def _explain(paths: tuple[str, ...], json_path: str, redact: bool) -> NoReturn:
+    _end(run(paths, json_path, redact=redact))
 
 
 def _end(code: int) -> NoReturn:

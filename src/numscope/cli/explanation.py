@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from numscope.cli.printing import add_row, plain_table
 from numscope.cli.subject import ModelOrRun
-from numscope.config.plan import Collect, Plan, PluginFeature, Schedule, Switch
+from numscope.config.plan import Collect, Plan, PluginFeature, Schedule, Selection, Switch
 from numscope.records.layer import GEMMS, Layer
 from numscope.records.observation import STATES, TENSORS
 from numscope.records.words import in_bytes
@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from rich.table import Table
 
     from numscope.config import Resolved
-    from numscope.config.selection import Selection
     from numscope.precision.casting.scaling import How
     from numscope.precision.gemm.plan import LayerPlan
     from numscope.precision.gemm.switching import Phase

@@ -8,9 +8,8 @@ from numscope.cli.config import FEATURES, refusing
 from numscope.cli.printing import add_row, plain_table, say, show
 from numscope.cli.subject import subject_of
 from numscope.config import resolve
-from numscope.config.plan import Plan
-from numscope.config.planning import plan_of
-from numscope.config.selection import number_of
+from numscope.config.loading import plan_of
+from numscope.config.plan import Plan, number_of
 from numscope.records.layer import Layer
 
 

@@ -19,11 +19,11 @@ from numscope.cli.script import Target
 from numscope.cli.trial import trial
 from numscope.cli.values import OUTPUT_FILE, Value, real, whole_number
 from numscope.config.dialects import translate
-from numscope.config.planning import plan_of
+from numscope.config.loading import plan_of
 from numscope.config.reading import read
 from numscope.config.wording import Errors
 from numscope.precision.search.advise import Limits, advice_of, merged
-from numscope.precision.search.kept import sections, text_of
+from numscope.precision.search.sections import sections, text_of
 from numscope.precision.search.trials import AUTOCAST, Book, Script, Spec, TrialFailed, run_trial
 from numscope.records.files import write_atomically
 
@@ -167,7 +167,7 @@ def _base(config: str | None, features: tuple[str, ...]) -> Mapping[str, Any]:
     """The configuration as sections by name. A section without a name gets its file's, and selects all layers if it selected none."""
     if config is None:
         return {}
-    plugged = plan_of(config, features)[1].customs
+    plugged = plan_of(config, features)[1].features
     errors = Errors(config)
     tree = read(config, errors)[0] or {}
     stem = Path(config).stem or "config"

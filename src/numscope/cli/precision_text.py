@@ -13,7 +13,7 @@ from rich.table import Table
 from numscope.cli.bisection import BisectionTask, BisectionVerdict, percent
 from numscope.cli.printing import add_row, plain_table
 from numscope.precision.search.advise import Advice, Limits, rows
-from numscope.precision.search.kept import WHOLE
+from numscope.precision.search.sections import WHOLE
 from numscope.precision.search.trials import AUTOCAST, Script
 from numscope.records.finding import plain
 from numscope.records.words import count, escape

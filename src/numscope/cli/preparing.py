@@ -11,7 +11,7 @@ import click
 
 from numscope.cli.script import Target
 from numscope.cli.values import one_of
-from numscope.config.planning import plan_of
+from numscope.config.loading import plan_of
 from numscope.precision.search.trials import AUTOCAST
 from numscope.records.errors import UsageError
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from torch import nn
 
     from numscope.config.plan import Plan
-    from numscope.plugins.guarded import Paths
+    from numscope.plugins.loading import Paths
 
 RECIPES = ("delayed", "current", "rowwise", "block", "mxfp8", "nvfp4")  # also here: torch must not be loaded before the script
 

@@ -14,9 +14,8 @@ from numscope.cli.script import Target, launch
 from numscope.cli.torchwatch import TorchWatch
 from numscope.cli.values import OUTPUT_FILE, OUTPUT_FOLDER, listed, one_of, whole_number
 from numscope.config.alerting import MODES
-from numscope.config.environment import switched_on
-from numscope.config.options import LEVELS, ON_NONFINITE, WatchOptions
-from numscope.config.planning import plan_of
+from numscope.config.loading import plan_of
+from numscope.config.options import LEVELS, ON_NONFINITE, WatchOptions, switched_on
 from numscope.records.errors import UsageError
 from numscope.sinks.destinations import destination
 from numscope.storage.address import is_address
@@ -24,7 +23,6 @@ from numscope.storage.address import is_address
 USAGE = "numscope run [options] train.py ARGS…  or  numscope run [options] -m module ARGS…"
 DEFAULT = WatchOptions()
 BATCHES = listed("N,N…", int, "batch numbers from 0 with commas in between, such as 149,150")
-OFF = "off"  # of --on-nonfinite, which WatchOptions calls None
 
 
 @click.command(
@@ -37,13 +35,13 @@ OFF = "off"  # of --on-nonfinite, which WatchOptions calls None
 @recipe_option("Convert the models' linear layers to fp8 or fp4, by this recipe; autocast: keep the layers that --config names out of it.")
 @click.option(
     "--on-nonfinite",
-    type=one_of(*ON_NONFINITE, OFF),
-    metavar="|".join((*ON_NONFINITE, OFF)),
-    help="Stop at a nan or inf that escapes (raise, the default), note it (warn), or collect statistics alone (off).",
+    type=one_of(*ON_NONFINITE),
+    metavar="|".join(ON_NONFINITE),
+    help="Stop at a nan or inf that escapes (raise, the default), note it (warn or note), or collect statistics alone (off).",
 )
 @click.option(
     "--alerts",
-    type=one_of(*MODES),
+    type=one_of(*MODES, "warn"),
     metavar="|".join(MODES),
     help="Say early what is about to go wrong, and what goes wrong in silence (note, the default), stop at it (raise), or neither (off).",
 )
@@ -52,7 +50,6 @@ OFF = "off"  # of --on-nonfinite, which WatchOptions calls None
 @click.option("--abort-after", type=whole_number(), help="Stop after this batch, counted from 0.")
 @click.option("--no-replay", "replay", flag_value=False, type=bool, default=None, help="Don't do a bad call again to find its operation.")
 @click.option("--frames", type=whole_number(), help=f"Module calls that the report shows, the last ones ({DEFAULT.frames}).")
-@click.option("--max-scaler-skips", type=whole_number(), help=f"Steps in a row that a GradScaler may skip ({DEFAULT.max_scaler_skips}).")
 @click.option("--json", type=OUTPUT_FILE, help="Write the findings to this file, for other programs.")
 @click.option("--sarif", type=OUTPUT_FILE, help="Write findings and alerts to this file as SARIF, for a CI to show them at their lines.")
 @click.option(
@@ -85,12 +82,10 @@ def run(target: Target, **options: Any) -> Callable[[], None]:
 
         debugger_class(debugger)  # refused before the script's first line
         given["debugger"] = debugger
-    if given.get("on_nonfinite") == OFF:
-        if "config" not in given and recipe is None:
-            raise click.UsageError(
-                "--on-nonfinite: got 'off' without --config or --recipe, expected something to do. Add one of them, or leave it out."
-            )
-        given["on_nonfinite"] = None
+    if given.get("on_nonfinite") == "off" and "config" not in given and recipe is None:
+        raise click.UsageError(
+            "--on-nonfinite: got 'off' without --config or --recipe, expected something to do. Add one of them, or leave it out."
+        )
     config, features = given.get("config"), given.get("features", ())  # as the user has named them
     for name in {"config", "log_dir"} & given.keys():  # a script may change its folder
         given[name] = given[name] if is_address(given[name]) else os.path.abspath(given[name])

@@ -10,12 +10,9 @@ from typing import TYPE_CHECKING
 
 from numscope.cli.child_processes import Children, Told
 from numscope.cli.import_hook import when_imported
-from numscope.cli.preparing import preparation
 from numscope.cli.script import Watch
 from numscope.cli.stops import Stop, Stops
-from numscope.config.environment import serve
-from numscope.config.options import WatchOptions
-from numscope.config.planning import plan_of
+from numscope.config.options import WatchOptions, serve
 from numscope.records.errors import UsageError
 from numscope.records.finding import Finding, Kind
 from numscope.records.words import count
@@ -56,6 +53,7 @@ class TorchWatch(Watch):
     def _enter(self) -> None:
         if os.getpid() != self._owner:  # a process that the script forked: a data loader's worker, say
             return
+        from numscope.cli.preparing import preparation  # loads click and YAML, which a child process of the script does without
         from numscope.scope.autowatch import AutoWatch
 
         self._prepare = preparation(self._recipe, self._options.config, self._options.features)
@@ -156,6 +154,7 @@ class TorchWatch(Watch):
 
 def _apart(options: WatchOptions) -> WatchOptions:
     """For a child process that trains by itself, as rank 0: its files have names of their own."""
+    from numscope.config.loading import plan_of
     from numscope.distributed.agree import spread
 
     if spread():

@@ -8,7 +8,7 @@ from typing import Any, Literal, get_args
 
 from numscope.config.rules import RULES
 from numscope.config.wording import KINDS, listed, one_of, shown
-from numscope.plugins.registry import Setting
+from numscope.plugins.parts import Setting
 
 Mode = Literal["off", "note", "raise"]
 MODES: tuple[Mode, ...] = get_args(Mode)
@@ -50,6 +50,10 @@ class AlertPlan:
         said = self.rules.get(rule)
         return {**RULES[rule].settings, **(said if isinstance(said, Mapping) else {})}
 
+    def finding_after(self, rule: str) -> int | None:
+        """How many steps in a row detection takes for a finding; None where the rule is off."""
+        return None if self.rules.get(rule) is False else self.settings(rule)["finding"]
+
 
 def read_alerts(given: object, add: Add, customs: Collection[str] | None = ()) -> AlertPlan:
     """A plan from what a user wrote.
@@ -82,7 +86,7 @@ def read_alerts(given: object, add: Add, customs: Collection[str] | None = ()) -
 
 
 def _mode(given: object, place: str, add: Add) -> Mode | None:
-    word = "off" if given is False else given
+    word = {False: "off", "warn": "note"}.get(given, given) if isinstance(given, str | bool) else given
     for mode in MODES:
         if word == mode:
             return mode

@@ -34,7 +34,12 @@ _SPECS = (
     RuleSpec("loss spike", "the loss stands above its band", {"band": 8.0}),
     RuleSpec("gradients vanish", "gradients sink through depth", {"bits": 20.0}),
     RuleSpec("gradients explode", "gradients grow by many bits within some steps", {"bits": 10.0}),
-    RuleSpec("scale falls", "GradScaler leaves out steps again and again", {"skips": 4}),
+    RuleSpec(
+        "scale falls",
+        "GradScaler leaves out steps again and again; as many in a row as ``finding`` says are a finding",
+        {"skips": 4, "finding": 10},
+    ),
+    RuleSpec("dead gradients", "all gradients are exactly zero; as many steps in a row as ``finding`` says are a finding", {"finding": 10}),
     RuleSpec(
         "fp8 out of range",
         "too many elements of an operand underflow or saturate",

@@ -15,11 +15,14 @@ class DeadGradients:
 
     Args:
         evidence: the step at work.
-        most: how many in a row are a finding.
+
+    Attributes:
+        most: how many in a row are a finding; None: no number.
     """
 
-    def __init__(self, evidence: Evidence, most: int) -> None:
-        self._evidence, self._most = evidence, most
+    def __init__(self, evidence: Evidence) -> None:
+        self._evidence = evidence
+        self.most: int | None = None
         self._num = 0  # in a row
 
     def look(self, handles: Sequence[int], made: Made | None) -> Finding | None:
@@ -36,7 +39,7 @@ class DeadGradients:
         if are_zero is None:
             return None
         self._num = self._num + 1 if are_zero else 0
-        if self._num != self._most:
+        if self._num != self.most:
             return None
         note = f"every gradient was exactly zero in {self._num} steps in a row"
         gone = "not replayed: nothing is non-finite"

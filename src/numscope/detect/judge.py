@@ -9,6 +9,7 @@ from threading import get_ident
 from torch.nn import Parameter
 from torch.optim import Optimizer
 
+from numscope.config.alerting import AlertPlan
 from numscope.config.options import WatchOptions
 from numscope.detect import evaluations
 from numscope.detect.copies import left_bad
@@ -77,13 +78,17 @@ class Judge:
         self.onlooker: Onlooker | None = None  # is shown each step's rows, and has news for all ranks
         self._skips = Skips()
         self._foresight = Foresight(evidence)
-        self._dead = DeadGradients(evidence, options.dead_steps)
+        self._dead = DeadGradients(evidence)
         self._contained_sites, self._left_out_sites = set[Site](), set[Site]()
         self.evaluations = evaluations.Evaluations(evidence)
         self._never_in: Finding | None = None  # the first bad forward of a step that GradScaler left out
         self._left: Finding | None = None  # what the script's own code has left bad, until all ranks are together
         self._speaks = True  # of all ranks that know the last finding, this one tells it to sinks
         living.add(self)
+
+    def go_by(self, plan: AlertPlan) -> None:
+        """What was asked of alerts, some of which are findings in the end."""
+        self._skips.most, self._dead.most = plan.finding_after("scale falls"), plan.finding_after("dead gradients")
 
     def close(self) -> None:
         """Remove this model from the judgment of other models' steps, and of other ranks'."""
@@ -119,7 +124,7 @@ class Judge:
         in_result = [leaf for call in self._evidence.calls for leaf in result_of(self._evidence, call, bad)]
         in_forward = any(journal.event(index).phase is Phase.FORWARD for index, _ in reached)
         num, num_counted = self._skips.skipped(optimizer, bool(in_result) or in_forward)
-        too_many = num_counted == self._options.max_scaler_skips
+        too_many = num_counted == self._skips.most
         stays = [(i, slot) for i, slot in reached if journal.event(i).entry.parameter(slot) in self._evidence.saved.bad]
         if self.onlooker is not None:
             self.onlooker.skipped(self._evidence.step, optimizer_probe.scale())

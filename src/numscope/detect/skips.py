@@ -30,11 +30,15 @@ class Skips:
 
     Before the first step that it does not skip, a scaler searches for its scale: the skips that lead from its first scale to one below 1 do
     not count then. Neither does a scale that stays where it is explain more: a scaler that is made anew in each step, or given its scale.
+
+    Attributes:
+        most: how many that count are a finding; None: no number.
+        num_first: steps that were skipped, as long as none was not.
     """
 
-    num_first: int = 0  # steps that were skipped, as long as none was not
-
     def __init__(self) -> None:
+        self.most: int | None = None
+        self.num_first = 0
         self._rows: Beside[Optimizer, _Row] = Beside()
         self._have_stepped: Beside[Optimizer, bool] = Beside()
 

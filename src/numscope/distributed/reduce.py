@@ -315,12 +315,9 @@ class _Exchange:
         rows = vector[self._starts.unsqueeze(1) + torch.arange(_NUM_FIELDS)]
         n = rows[:, 0] - rows[:, 1:4].sum(1)
         distance = rows[:, _CENTER] - largest[self._starts + _CENTER]
-        for slot in ((n > 0) & (distance != 0)).nonzero().flatten().tolist():
-            start = int(self._starts[slot])
-            places = [start + k for k in _DEVS]
-            sums = vector[places].tolist()
-            center, to = vector[start + _CENTER].item(), largest[start + _CENTER].item()
-            vector[places] = torch.tensor(moved(int(n[slot]), tuple(sums), center, to), dtype=torch.float64)
+        moves = (n > 0) & (distance != 0)
+        places = self._starts[moves] + torch.tensor(_DEVS).unsqueeze(1)
+        vector[places] = torch.stack(moved(n[moves], [*vector[places]], distance[moves]))
 
 
 def empty_vector(is_max: str) -> Vector:

@@ -25,7 +25,7 @@ from numscope.doctor.meet.sockets import address_of
 from numscope.doctor.meet.uplink import Event, Uplink
 from numscope.doctor.phases.children import Child, run_in_child
 from numscope.doctor.phases.context import Context, PhaseFailed
-from numscope.doctor.records import Identity, Phase, PhaseResult, Settings, Verdict, from_json, to_json
+from numscope.doctor.records import Identity, Phase, PhaseResult, Settings, Verdict, to_json
 
 _GRACE_S = 0.4  # after a phase's time limit, before the phase is given up
 _AFTER_SIGNAL_S = 2.0  # to wait for a verdict although a signal ends this rank
@@ -103,7 +103,7 @@ class Agent:
                 self._finish_arrival()
             elif kind == "message":
                 if value["kind"] == "verdict":
-                    return self._outcome(verdict=from_json(Verdict, value["verdict"]))
+                    return self._outcome(verdict=value["verdict"])
                 if not interrupted:
                     self._obey(value)
         return self._outcome(interrupted=interrupted or "the deadline")
@@ -151,7 +151,7 @@ class Agent:
         offset_s, round_trip_s = self._uplink.clock
         return {
             "kind": "join",
-            "identity": to_json(self._identity),
+            "identity": self._identity,
             "pid": os.getpid(),
             "listen": listen,
             "offset_s": offset_s,
@@ -179,15 +179,16 @@ class Agent:
         seconds = self._deadline.seconds - self._deadline.left
         self._results[Phase.RENDEZVOUS] = PhaseResult(Phase.RENDEZVOUS, self._identity.rank, "ok", seconds=seconds, data=data)
         for result in self._results.values():
-            self._uplink.send({"kind": "result", "result": to_json(result)})
+            self._uplink.send({"kind": "result", "result": result})
 
     def _obey(self, message: Mapping[str, Any]) -> None:
         if message["kind"] == "roster":
-            self._roster = {int(rank): entry for rank, entry in message["roster"].items()}
-            if self._identity.rank in self._roster:  # the hub numbers nodes where the launcher does not
-                self._identity = from_json(Identity, self._roster[self._identity.rank]["identity"])
+            entries = {int(rank): entry for rank, entry in message["roster"].items()}
+            if self._identity.rank in entries:  # the hub numbers nodes where the launcher does not
+                self._identity = entries[self._identity.rank]["identity"]
+            self._roster = {rank: {**entry, "identity": to_json(entry["identity"])} for rank, entry in entries.items()}
         elif message["kind"] == "phase":
-            self._announced = Phase(message["phase"])
+            self._announced = message["phase"]
             if self._identity.rank in message["alive"]:
                 self._start(self._announced, message["budget_s"], tuple(message["alive"]))
 
@@ -229,7 +230,7 @@ class Agent:
         self._results[result.phase] = result
         self._say(result.phase, f"wait for the other ranks after {result.phase.label}")
         if self._uplink.joined and not self._refused:
-            self._uplink.send({"kind": "result", "result": to_json(result)})
+            self._uplink.send({"kind": "result", "result": result})
 
     def _give_up_late_phases(self) -> None:
         for phase in [phase for phase, limit in self._running.items() if limit.over]:

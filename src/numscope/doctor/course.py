@@ -13,12 +13,11 @@ from dataclasses import replace
 from typing import Any
 
 from numscope.doctor.budget import VERDICT_S, Deadline, chosen, share
-from numscope.doctor.meet.hub import Hub
+from numscope.doctor.meet.hub import Hub, Places
 from numscope.doctor.meet.meeting import Meeting
-from numscope.doctor.meet.member import Member
-from numscope.doctor.meet.places import Places
+from numscope.doctor.meet.server import Member
 from numscope.doctor.output import INCOMPLETE, Output, for_ranks, judge, show, write_lines
-from numscope.doctor.records import Examined, Phase, PhaseResult, Settings, Status, Verdict, to_json
+from numscope.doctor.records import Examined, Phase, PhaseResult, Settings, Status, Verdict
 
 INTERNAL = 70
 _GRACE_S = 1.0  # after a phase's time limit, for the ranks' own reports that they were not done
@@ -104,12 +103,12 @@ class Course:
             verdict = judge(examined, self._output.baseline)
             verdict = replace(verdict, seconds=round(time.monotonic() - self.hub.started, 3))
             self._reached = verdict, examined
-            self.hub.send_to_all({"kind": "verdict", "verdict": to_json(for_ranks(verdict, examined))})
+            self.hub.send_to_all({"kind": "verdict", "verdict": for_ranks(verdict, examined)})
             self.hub.hurry = ""
             self.hub.wait(self._all_said_bye, Deadline(_BYES_S))
         except BaseException as error:  # the hub's process prints it and exits with 70
             self._error = error
-            self.hub.send_to_all({"kind": "verdict", "verdict": to_json(Verdict(INTERNAL))})
+            self.hub.send_to_all({"kind": "verdict", "verdict": Verdict(INTERNAL)})
 
     def _meet(self) -> None:
         hub, deadline = self.hub, Deadline(min(share(self._settings, Phase.RENDEZVOUS), self._left()))

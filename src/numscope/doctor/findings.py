@@ -1,7 +1,6 @@
-"""Findings: their ids with usual severities and confidences, how they are made, and how they spell ranks, hosts and lists.
+"""Makes findings from the table of them in findings.yaml, and spells ranks, hosts and lists.
 
-docs/doctor-json.md and docs/doctor-explain.md say what each id means. Something degraded becomes a fault if it made a phase fail, or if a
-log mentions it, since logs do so only once it has caused harm.
+Something degraded becomes a fault if it made a phase fail, or if a log mentions it, since logs do so only once it has caused harm.
 """
 
 from __future__ import annotations
@@ -9,81 +8,63 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Iterable
+from pathlib import Path
 from typing import Any, get_args
+
+import yaml
 
 from numscope.doctor.records import Confidence, Finding, Severity
 from numscope.records.words import escape, spans
 
 _MOST_EVIDENCE = 12
-_IDS: dict[Severity, str] = {
-    # Training does not start, or not correctly.
-    "fault": """
-        hub-unresolved hub-loopback hub-refused hub-dropped hub-unreachable hub-port-silent hub-port-http hub-port-foreign hub-wrong-job
-        hub-port-in-use hub-died hub-silent
-        rank-missing rank-died rank-silent rank-stuck rank-duplicate rank-out-of-range world-size-differs
-        interface-missing gpu-query-failed gpu-query-hung version-mismatch
-        node-unreachable node-inbound-blocked node-outbound-blocked link-broken one-way-link links-failing network-split network-blocked
-        ephemeral-ports-blocked mtu-mismatch wrong-address process-unresponsive loopback-blocked
-        child-died child-hung backend-rank-missing store-unreachable backend-unavailable gloo-start-failed nccl-start-failed
-        payload-corrupted rank-transfers-failing pair-failed pairs-failing collective-wrong collective-failed memory-unavailable
-        cause-unknown
-        nccl-wrong-interface nccl-missing-ranks nccl-connect-failed nccl-peer-closed nccl-system-error nccl-cuda-error nccl-duplicate-gpu
-        gpu-out-of-memory gpu-fabric-manager gpu-xid ib-gid ib-timeout ib-transfer-failed
-        collective-mismatch collective-stuck rank-behind rank-killed rank-crashed rank-aborted rank-failed job-terminated host-out-of-memory
-        port-in-use rendezvous-timeout rendezvous-unreachable gloo-connect-failed gloo-timeout gloo-peer-closed
-    """,
-    # It runs, but worse than it could.
-    "degraded": """
-        name-resolves-to-loopback name-unresolved shm-too-small memlock-too-small nofile-too-small ranks-exceed-gpus
-        environment-differs gpus-differ mtu-differs clock-skew address-translated
-        link-slow link-lossy link-high-latency pair-slow rank-slow slower-than-baseline
-        nccl-socket-fallback gpu-p2p-disabled
-    """,
-    # Worth knowing.
-    "note": """
-        hub-unauthenticated wrong-interface limits-differ hosts-differ collective-nondeterministic host-busy incomplete
-        nccl-warning flight-recorder-rank-missing
-    """,
-}
-_CONFIDENCES: dict[Confidence, str] = {  # of those that are not likely, but usually
-    "certain": """
-        hub-unresolved hub-loopback hub-refused hub-dropped hub-unreachable hub-port-silent hub-port-http hub-port-foreign hub-wrong-job
-        hub-port-in-use hub-died hub-silent hub-unauthenticated rank-died rank-silent rank-duplicate rank-out-of-range world-size-differs
-        interface-missing name-unresolved shm-too-small child-died backend-unavailable memory-unavailable collective-nondeterministic
-        incomplete flight-recorder-rank-missing host-out-of-memory nccl-duplicate-gpu port-in-use rendezvous-unreachable
-    """,
-    "possible": "cause-unknown collective-stuck gloo-timeout links-failing pairs-failing nccl-system-error nccl-warning",
-}
-CATALOG: dict[str, Severity] = {id: severity for severity, ids in _IDS.items() for id in ids.split()}
-_CONFIDENCE = {id: confidence for confidence, ids in _CONFIDENCES.items() for id in ids.split()}
+_READER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+_ROWS: dict[str, dict[str, Any]] = yaml.load(Path(__file__).with_suffix(".yaml").read_text(encoding="utf-8"), _READER)
+# By id or id/case, with what a case takes from its id.
+TABLE = {id: {"is": "fault", **_ROWS.get(id.partition("/")[0], {}), **row} for id, row in _ROWS.items()}
+CATALOG: dict[str, Severity] = {id: row["is"] for id, row in TABLE.items() if "/" not in id}
 # Usually caused by another fault: next to a cause, these are notes.
-CONSEQUENCES = frozenset(
-    "cause-unknown nccl-peer-closed nccl-system-error collective-stuck rank-aborted gloo-timeout gloo-peer-closed".split()
-)
+CONSEQUENCES = frozenset(id for id, row in TABLE.items() if row.get("follows"))
 
 
 def finding(
     id: str,
-    summary: str,
-    *remedy: str,
+    *,
     ranks: Iterable[int] = (),
     hosts: Iterable[str] = (),
     links: Iterable[tuple[str, str]] = (),
     evidence: Iterable[str] = (),
     confidence: Confidence | None = None,
     severity: Severity | None = None,
+    remedy: Iterable[str] = (),
+    **words: object,
 ) -> Finding:
-    """A finding with its id's usual severity and confidence, unless others are given. Unknown ranks (-1) and hosts ("") are left out."""
+    """A finding as the table has it, unless otherwise said; ``id`` may name a case, ``words`` are what stands in braces there.
+
+    Unknown ranks (-1) and hosts ("") are left out. ``remedy`` comes after the table's.
+    """
+    row = TABLE[id]
+    ranks, hosts = sorted({rank for rank in ranks if rank >= 0}), sorted({host for host in hosts if host})
+    host = hosts[0] if hosts else ""
+    about: dict[str, object] = {"rank": ranks[0] if ranks else "", "ranks": named(ranks), "Ranks": capital(named(ranks))}
+    about |= {
+        "host": host,
+        "hosts": listed(hosts),
+        "Hosts": capital(listed(hosts)),
+        "pasted": pasted(host),
+        "without": without(host),
+        **words,
+    }
+    lines = [line.format_map(about) for line in row.get("try", "").splitlines()]
     return Finding(
-        id=id,
-        severity=severity or CATALOG[id],
-        summary=summary,
-        ranks=tuple(sorted({rank for rank in ranks if rank >= 0})),
-        hosts=tuple(sorted({host for host in hosts if host})),
+        id=id.partition("/")[0],
+        severity=severity or row["is"],
+        summary=row["says"].format_map(about),
+        ranks=tuple(ranks),
+        hosts=tuple(hosts),
         links=tuple(dict.fromkeys(links)),
         evidence=tuple(dict.fromkeys(evidence))[:_MOST_EVIDENCE],
-        confidence=confidence or _CONFIDENCE.get(id, "likely"),
-        remedy=tuple(dict.fromkeys(remedy)),
+        confidence=confidence or row.get("sure", "likely"),
+        remedy=tuple(dict.fromkeys(line for line in (*lines, *remedy) if line)),
     )
 
 
@@ -116,9 +97,9 @@ def capital(text: str) -> str:
     return text[:1].upper() + text[1:]
 
 
-def without(host: str) -> str:
-    """The remedy that leaves a host out of the job, in SLURM's words."""
-    return f"srun --exclude={pasted(host)} …"
+def without(host: str = "") -> str:
+    """The remedy that leaves a host out of the job, in SLURM's words; "" for no host."""
+    return f"srun --exclude={pasted(host)} …" if host else ""
 
 
 def pasted(host: str) -> str:

@@ -20,17 +20,17 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import IO
 
 from numscope.doctor.budget import Deadline, share
 from numscope.doctor.course import Course
 from numscope.doctor.meet import wire
-from numscope.doctor.meet.hub import HubTaken
+from numscope.doctor.meet.hub import HubTaken, Places
 from numscope.doctor.meet.identity import LAUNCHER
 from numscope.doctor.meet.meeting import ENDPOINT, Meeting, is_here, meet_at_endpoint, split_endpoint
-from numscope.doctor.meet.places import Places
+from numscope.doctor.meet.messages import Place, Refused
 from numscope.doctor.meet.reach import Road, Unreached, look
 from numscope.doctor.meet.secret import TOKEN, NoSecret, given_secret
 from numscope.doctor.output import INCOMPLETE, Output, alone, show, write_lines
@@ -44,27 +44,13 @@ _POLL_S = 0.02
 _PARTING_S = 1.0
 
 
-@dataclass(frozen=True, slots=True)
-class Node:
-    """One node's share of the ranks."""
+def _node(number: int, num_nodes: int, nproc: int, launcher: Launcher) -> Identity:
+    """A node's first rank, which stands for the node."""
+    return Identity(number * nproc, num_nodes * nproc, 0, nproc, number, num_nodes, socket.gethostname(), launcher)
 
-    number: int
-    num_nodes: int
-    nproc: int
-    launcher: Launcher
 
-    @property
-    def world_size(self) -> int:
-        return self.num_nodes * self.nproc
-
-    @property
-    def ranks(self) -> range:
-        return range(self.number * self.nproc, (self.number + 1) * self.nproc)
-
-    def identity(self) -> Identity:
-        """Of the node's first rank, which stands for the node in reports."""
-        first = self.ranks[0]
-        return Identity(first, self.world_size, 0, self.nproc, self.number, self.num_nodes, socket.gethostname(), self.launcher)
+def _ranks(node: Identity) -> tuple[int, ...]:
+    return tuple(range(node.rank, node.rank + node.local_world_size))
 
 
 def run_local(settings: Settings, nproc: int, output: Output) -> int:
@@ -73,20 +59,20 @@ def run_local(settings: Settings, nproc: int, output: Output) -> int:
     guard(deadline, "numscope doctor", output.lines)
     meeting = Meeting("127.0.0.1", (0,), secrets.token_hex(32), True, "this launcher", local=True)
     settings = replace(settings, endpoint="", token="")
-    node = Node(0, 1, nproc, "local")
+    node = _node(0, 1, nproc, "local")
     course = Course(meeting, settings, nproc, deadline, output)
     return _run(node, settings, f"127.0.0.1:{course.hub.port}", meeting.token, deadline, output, course)
 
 
-def run_node(settings: Settings, num_nodes: int, nproc: int, node_rank: int | None, environ: Mapping[str, str], output: Output) -> int:
+def run_node(settings: Settings, num_nodes: int, nproc: int, environ: Mapping[str, str], output: Output) -> int:
     """Runs this node's ranks; the nodes meet at ``settings.endpoint``. Returns the exit code.
 
     Raises: UsageError for an invalid endpoint, or if there is no secret and another host hosts the hub.
     """
     deadline = Deadline(settings.deadline_s)
     given = given_secret(settings, environ)
-    meeting = meet_at_endpoint(settings, node_rank, environ)
-    node = Node(node_rank or 0, num_nodes, nproc, "nnodes")
+    meeting, numbered = meet_at_endpoint(settings, environ), settings.node_rank >= 0
+    node = _node(max(settings.node_rank, 0), num_nodes, nproc, "nnodes")
     guard(deadline, "numscope doctor", output.lines)
     if meeting.hosted:
         try:
@@ -95,32 +81,38 @@ def run_node(settings: Settings, num_nodes: int, nproc: int, node_rank: int | No
                 write_lines(_to_paste(meeting, settings, num_nodes, nproc), 2)
             return _run(node, settings, meeting.at_home(course.hub.port).name, meeting.token, deadline, output, course)
         except HubTaken as taken:
-            there = look(meeting, settings, 2.0 if given or meeting.local else 0.4) if node_rank is None else None
+            there = look(meeting, settings, 2.0 if given or meeting.local else 0.4) if not numbered else None
             if there is not None and there.kind == "token" and not given:
                 raise NoSecret("nnodes") from None
-            if node_rank is not None or there is not None:
-                return show(*alone(node.identity(), settings, taken_about(meeting, settings, taken, tuple(node.ranks))), output)
+            if numbered or there is not None:
+                return show(*alone(node, settings, taken_about(meeting, settings, taken, _ranks(node))), output)
             # Another launcher of this job hosts the hub on this very host: this one is another "node".
-    elsewhere = (node_rank or 0) > 0 or not is_here(meeting.host)
+    elsewhere = settings.node_rank > 0 or not is_here(meeting.host)
     road = Road(meeting, elsewhere=elsewhere, scale=settings.timeout_scale)
     with on_signals(_end_at_once):  # no rank is running yet
         found = road.open(deadline.within(share(settings, Phase.RENDEZVOUS)))
         if isinstance(found, Unreached):
-            return show(*alone(node.identity(), settings, {"reached": False, **to_json(found)}), output)
+            return show(*alone(node, settings, {"reached": False, **to_json(found)}), output)
         with found:
-            request = {"kind": "node", "hostname": socket.gethostname(), "nnodes": num_nodes, "nproc": nproc}
+            request = {
+                "kind": "node",
+                "hostname": socket.gethostname(),
+                "nnodes": num_nodes,
+                "nproc": nproc,
+                "node_rank": settings.node_rank,
+            }
             patience = deadline.within(5.0)
             try:
-                wire.send(found, {**request, "node_rank": -1 if node_rank is None else node_rank}, patience)
-                place = wire.receive(found, patience, ("place", "refused"))
+                wire.send(found, request, patience)
+                place = wire.receive(found, patience, Place | Refused)
             except wire.WireError as error:
                 lost = {"reached": True, "lost": error.kind, "sentence": str(error), "endpoint": meeting.name}
-                return show(*alone(node.identity(), settings, lost), output)
+                return show(*alone(node, settings, lost), output)
     if place["kind"] == "refused":
         hub = {"reached": True, "endpoint": meeting.name}
         case = {"address": "this node", "kind": place["why"], "reason": place["reason"], "rank": -1, "hostname": socket.gethostname()}
-        return show(*alone(node.identity(), settings, hub, refused=(case,)), output)
-    return _run(replace(node, number=place["node"]), settings, settings.endpoint, meeting.token, deadline, output, None)
+        return show(*alone(node, settings, hub, refused=(case,)), output)
+    return _run(_node(place["node"], num_nodes, nproc, "nnodes"), settings, settings.endpoint, meeting.token, deadline, output, None)
 
 
 def _to_paste(meeting: Meeting, settings: Settings, num_nodes: int, nproc: int) -> list[str]:
@@ -128,13 +120,10 @@ def _to_paste(meeting: Meeting, settings: Settings, num_nodes: int, nproc: int) 
     host, port = split_endpoint(settings.endpoint)
     host = socket.gethostname() if host in ("0.0.0.0", "::") else host  # which mean another host elsewhere
     options: dict[str, object] = {"--nnodes": num_nodes, "--nproc": nproc, "--endpoint": replace(meeting, host=host, ports=(port,)).name}
-    for field, default in to_json(Settings()).items():
-        value = getattr(settings, field)
-        if value != default and field not in ("endpoint", "token"):
-            words = [str(getattr(each, "value", each)) for each in value] if isinstance(value, tuple) else [str(value)]
-            options[f"--{field.removesuffix('_s').replace('_', '-')}"] = "" if value is True else ",".join(words)
+    options |= {f"--{name}": value for name in ("quick", "redact", "ifname") if (value := getattr(settings, name))}
+    options |= {"--settings": settings.file} if settings.file else {}
     command = ["numscope"] if Path(sys.argv[0]).name == "numscope" else ["python", "-m", "numscope"]
-    line = shlex.join([*command, "doctor", *(str(word) for option in options.items() for word in option if word != "")])
+    line = shlex.join([*command, "doctor", *(str(word) for option in options.items() for word in option if word is not True)])
     others = "the other" if num_nodes == 2 else f"each of the {num_nodes - 1} other"
     if meeting.local:
         return [f"numscope doctor: in {others} shell{'s' * (num_nodes > 2)} of this host, run", f"  {line}"]
@@ -180,7 +169,7 @@ class _Rank:
             reader.join(max(deadline.left, 1e-3))
 
 
-def _run(node: Node, settings: Settings, endpoint: str, token: str, deadline: Deadline, output: Output, course: Course | None) -> int:
+def _run(node: Identity, settings: Settings, endpoint: str, token: str, deadline: Deadline, output: Output, course: Course | None) -> int:
     """Starts the node's ranks and returns the verdict's exit code."""
     lock = threading.Lock()
     stopped: list[str] = []
@@ -195,7 +184,7 @@ def _run(node: Node, settings: Settings, endpoint: str, token: str, deadline: De
 
     ranks: list[_Rank] = []
     with on_signals(stop):
-        for rank in node.ranks:
+        for rank in _ranks(node):
             environ = _environ(node, rank, settings, endpoint, token)
             ranks.append(_Rank(rank, [sys.executable, "-m", "numscope.doctor.rank"], environ, lock, output.lines))
         try:
@@ -263,13 +252,13 @@ def _see_off(ranks: list[_Rank], course: Course) -> None:
         time.sleep(_POLL_S)
 
 
-def _environ(node: Node, rank: int, settings: Settings, endpoint: str, token: str) -> dict[str, str]:
+def _environ(node: Identity, rank: int, settings: Settings, endpoint: str, token: str) -> dict[str, str]:
     numbers = {
         "RANK": rank,
         "WORLD_SIZE": node.world_size,
-        "LOCAL_RANK": rank - node.ranks[0],
-        "LOCAL_WORLD_SIZE": node.nproc,
-        "GROUP_RANK": node.number,
+        "LOCAL_RANK": rank - node.rank,
+        "LOCAL_WORLD_SIZE": node.local_world_size,
+        "GROUP_RANK": node.node,
         "GROUP_WORLD_SIZE": node.num_nodes,
     }
     return {

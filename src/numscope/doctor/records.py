@@ -2,22 +2,31 @@
 
 from __future__ import annotations
 
-import re
+import functools
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import asdict, dataclass, field
 from enum import IntEnum
 from typing import Annotated, Any, Literal, TypeVar
+
+from pydantic import Field, TypeAdapter
 
 Launcher = Literal["torchrun", "slurm", "mpi", "local", "nnodes"]
 Status = Literal["ok", "failed", "skipped", "timeout", "silent"]
 Severity = Literal["fault", "degraded", "note"]
 Confidence = Literal["certain", "likely", "possible"]
+Word = Literal[
+    "ok", "refused", "dropped", "unreachable", "reset", "silent", "stranger", "denied", "stalled", "skipped", "failed"
+]  # of a link, see ``Cell``
 
-# What a message may have in such a field, as ``meet/shapes.py`` checks it.
-Rank = Annotated[int, range(1 << 24)]
-Count = Annotated[int, range(1, 1 << 24)]
-Port = Annotated[int, range(1 << 16)]
-Name = Annotated[str, re.compile(r"(?!-)[^\x00-\x1f\x7f]{0,255}")]
+# What a record and a message may have in such a field.
+Text = Annotated[str, Field(max_length=64 << 10)]
+Int = Annotated[int, Field(ge=-(1 << 63), lt=1 << 63)]
+Number = Annotated[float, Field(ge=-(2.0**63), le=2.0**63, allow_inf_nan=False)]
+Rank = Annotated[int, Field(ge=0, lt=1 << 24)]
+Count = Annotated[int, Field(ge=1, lt=1 << 24)]
+Port = Annotated[int, Field(ge=0, lt=1 << 16)]
+Name = Annotated[str, Field(pattern=r"^([^\x00-\x1f\x7f-][^\x00-\x1f\x7f]{0,254})?$")]  # a shell takes what begins with - for an option
+Address = Annotated[str, Field(pattern=r"^[0-9A-Za-z.:%_-]{0,100}$")]
 
 _T = TypeVar("_T")
 
@@ -62,22 +71,15 @@ def to_json(record: Any) -> dict[str, Any]:
     return asdict(record)
 
 
+@functools.cache
+def adapter(kind: Any) -> TypeAdapter[Any]:
+    """Checks values of a type. *Cost:* some milliseconds for a type's first one."""
+    return TypeAdapter(kind)
+
+
 def from_json(kind: type[_T], values: Mapping[str, Any]) -> _T:
-    """A record from JSON values. Unknown keys are ignored, so that versions may differ by a field.
-
-    Raises: ValueError for values that do not make such a record.
-    """
-    known = {f.name for f in fields(kind)}  # type: ignore[arg-type]
-    try:
-        return kind(**{key: _read(key, value) for key, value in values.items() if key in known})
-    except TypeError as error:
-        raise ValueError(f"not a {kind.__name__}: {error}") from None
-
-
-def _read(key: str, value: Any) -> Any:
-    if not isinstance(value, list | tuple):
-        return value
-    return tuple(from_json(Finding, each) if key == "findings" else tuple(each) if isinstance(each, list) else each for each in value)
+    """A record from JSON values. Unknown keys are ignored. Raises: ValueError for values that do not make such a record."""
+    return adapter(kind).validate_python(values)  # type: ignore[no-any-return, arg-type]
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,11 +109,10 @@ class Settings:
     sizes: tuple[int, ...] = (8, 1 << 20, 64 << 20)  # payload sizes of the pairs and collectives phases, in bytes
     endpoint: str = ""  # host:port of the hub; "" derives it from the launcher
     token: str = ""  # the job's secret, which every connection must prove to hold; "" derives it from the launcher
+    node_rank: int = -1  # this node's number among those of ``--nnodes``; -1: the hub assigns it
+    file: str = ""  # of ``--settings``
     strict: bool = False
     redact: bool = False
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "phases", tuple(map(Phase, self.phases)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,29 +122,92 @@ class PhaseResult:
     phase: Phase
     rank: Rank
     status: Status
-    started: float = 0.0  # seconds on the hub's clock since the hub started
-    seconds: float = 0.0
-    doing: str = ""  # the step it was about to take when it failed or was lost
-    error: str = ""
-    data: Mapping[str, Any] = field(default_factory=dict)  # as described in meet/shapes.py
+    started: Number = 0.0  # seconds on the hub's clock since the hub started
+    seconds: Number = 0.0
+    doing: Text = ""  # the step it was about to take when it failed or was lost
+    error: Text = ""
+    data: Mapping[str, Any] = field(default_factory=dict)  # as described in meet/messages.py
 
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "phase", Phase(self.phase))
+
+@dataclass(slots=True)
+class Cell:
+    """One direction of a link, as its sending side measured it. Numbers are 0 where they were not measured.
+
+    Args:
+        from_node, to_node, from_rank, to_rank, from_host, to_host: its ends.
+        status: ok
+            refused: nothing listens there, or a firewall rejects the connection
+            dropped: no answer at all
+            unreachable: there is no route, or no host has the address
+            reset: the connection was reset
+            silent: the kernel of the other side accepted the connection, but its process sends nothing
+            stranger: something else, or another rank, listens there: a wrong address
+            denied: the other side has another token
+            stalled: small messages pass, 64 KiB do not: the MTU on the way is smaller than both ends assume
+            skipped: no time was left
+            failed: anything else
+        error: a sentence; "" if ok.
+        known: the status of the hub's port number at that address, if the link is dropped, refused or unreachable. With ok or refused,
+            packets arrive there, so a firewall treats the two port numbers differently.
+        ephemeral: the status of a port that the other side opened on request, as gloo and NCCL do.
+        rtt_s, rtt_min_s: median and smallest round trip.
+        payload_s: 64 KiB and an acknowledgment.
+        bytes: of all bursts.
+        bytes_per_s: of the fastest burst, including its acknowledgment; 0 if either node was too busy.
+        segments, retransmitted, loss, mss, pmtu: from the kernel, on Linux; ``retransmitted`` excludes needless ones, ``loss`` is its ratio
+            to ``segments``. A full queue loses packets too, so a slow link is reported as slow, not as lossy.
+        burst_losses: of each burst its segments and how many were retransmitted (negative if earlier ones turn out to be needless).
+    """
+
+    from_node: Rank
+    to_node: Rank
+    from_rank: Rank
+    to_rank: Rank
+    from_host: Text
+    to_host: Text
+    address: Text
+    port: Port
+    round: Int = 0
+    status: Word = "ok"
+    error: Text = ""
+    known: Word | Literal[""] = ""
+    ephemeral: Word | Literal[""] = ""
+    connect_s: Number = 0.0
+    rtt_s: Number = 0.0
+    rtt_min_s: Number = 0.0
+    payload_s: Number = 0.0
+    bytes: Int = 0
+    bytes_per_s: Number = 0.0
+    segments: Int = 0
+    retransmitted: Int = 0
+    loss: Number = 0.0
+    mss: Int = 0
+    pmtu: Int = 0
+    burst_losses: tuple[tuple[Int, Int], ...] = ()
+
+    @property
+    def works(self) -> bool:
+        return self.status == "ok" and self.ephemeral in ("ok", "")
+
+
+def cells_of(result: PhaseResult) -> list[Cell]:
+    """The links that a rank examined."""
+    return [from_json(Cell, cell) for cell in result.data.get("cells", ())]
 
 
 @dataclass(frozen=True, slots=True)
 class Finding:
     """Something that is wrong or worth knowing."""
 
-    id: str  # stable, from a catalog
+    id: Text  # stable, from a catalog
     severity: Severity
-    summary: str  # one sentence
+    summary: Text  # one sentence
     ranks: tuple[Rank, ...] = ()  # whom it concerns
-    hosts: tuple[str, ...] = ()  # whom it concerns
-    links: tuple[tuple[str, str], ...] = ()  # (from, to) pairs of host names
-    evidence: tuple[str, ...] = ()  # what was observed, one line each
+    hosts: tuple[Text, ...] = ()  # whom it concerns
+    links: tuple[tuple[Text, Text], ...] = ()  # (from, to) pairs of host names
+    evidence: tuple[Text, ...] = ()  # what was observed, one line each
     confidence: Confidence = "likely"
-    remedy: tuple[str, ...] = ()  # what to do, one line to paste each
+    remedy: tuple[Text, ...] = ()  # what to do, one line to paste each
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,10 +220,10 @@ class Verdict:
         ok: healthy ranks.
     """
 
-    exit_code: int
+    exit_code: Annotated[int, Field(ge=0, lt=256)]
     findings: tuple[Finding, ...] = ()
-    ok: tuple[int, ...] = ()
-    seconds: float = 0.0
+    ok: tuple[Rank, ...] = ()
+    seconds: Number = 0.0
 
 
 @dataclass(frozen=True, slots=True)

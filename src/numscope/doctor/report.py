@@ -17,8 +17,7 @@ from numscope.doctor.diagnose.baseline import measured
 from numscope.doctor.diagnose.blame import hosts_of
 from numscope.doctor.diagnose.transfers import pair_cells
 from numscope.doctor.findings import named
-from numscope.doctor.phases.cell import cells_of
-from numscope.doctor.records import Examined, Finding, Phase, PhaseResult, Verdict
+from numscope.doctor.records import Examined, Finding, Phase, PhaseResult, Verdict, cells_of
 from numscope.doctor.records import to_json as as_json
 from numscope.doctor.redact import redacted
 from numscope.records.words import count, escape
@@ -78,7 +77,7 @@ def print_verdict(verdict: Verdict, examined: Examined, file: TextIO, width: int
 def to_json(verdict: Verdict, examined: Examined) -> dict[str, Any]:
     """The report as JSON values, documented in docs/doctor-json.md. It never contains the token."""
     verdict, examined = redacted(verdict, examined) if examined.settings.redact else (verdict, examined)
-    settings = {key: value for key, value in as_json(examined.settings).items() if key != "token"}
+    settings = {key: value for key, value in as_json(examined.settings).items() if key not in ("token", "file")}
     return {
         "schema": SCHEMA,
         "numscope": __version__,

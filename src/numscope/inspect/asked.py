@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 
 from numscope.config.plan import Collect, StatRequest
-from numscope.plugins.guarded import Plugins
+from numscope.plugins.loading import Plugins
 from numscope.records.observation import Histogram, Value
 from numscope.summary.derived import KNOWN, Derived
 from numscope.summary.state import Summary

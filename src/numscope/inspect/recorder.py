@@ -12,13 +12,13 @@ from importlib.util import find_spec
 from typing import Any
 
 from numscope.config.alerting import AlertPlan
+from numscope.config.loading import load, plan_of
 from numscope.config.options import WatchOptions
 from numscope.config.plan import Plan
-from numscope.config.planning import plan_of, plan_with
 from numscope.distributed.agree import rank as current_rank
 from numscope.inspect.following import Follower
 from numscope.inspect.rules import Rules
-from numscope.plugins.guarded import Plugins
+from numscope.plugins.loading import Plugins
 from numscope.records.alert import Alert
 from numscope.records.layer import Layer
 from numscope.records.observation import Observation
@@ -89,7 +89,7 @@ class Recorder(Sinks):
         )
         self.say(f"configuration {plan.source}:\n{plan.text}")
         path = os.path.abspath(plan.source)  # the script may change its folder
-        parse = partial(plan_with, plugins, plan.source)
+        parse = partial(load, plan.source, plugins)
         self.follower = Follower(path, plan, parse, self.say) if plan.reload else None
         _open.add(self)
         plugins.say = self.say

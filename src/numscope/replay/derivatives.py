@@ -23,7 +23,7 @@ from numscope.probe.nodes import graph, suspects
 from numscope.probe.optimizer import guarded
 from numscope.records.site import Phase
 from numscope.replay import stack as stacks
-from numscope.replay.function_probe import SMALL
+from numscope.replay.function_probe import SMALL, Note
 from numscope.replay.modes import DISPATCH_MODES, taken_off
 from numscope.replay.op import OpProbe, shape_of
 from numscope.replay.tape import UNOBSERVED, OperandRecord, OpRecord, Rows, State
@@ -65,7 +65,7 @@ class Derivatives:
     """The backwards of one thread, as far as they run through nodes made outside the models' calls.
 
     Args:
-        note: gets a function that puts a record on the tape, once that is asked for.
+        note: gets a function and its arguments, which put a record on the tape once that is asked for.
         flush: calls what was noted.
         failed: is called with an internal error of the tool; it must not raise.
 
@@ -77,7 +77,7 @@ class Derivatives:
 
     closed = False
 
-    def __init__(self, note: Callable[[Callable[[], None]], None], flush: Callable[[], None], failed: Callable[[Exception], None]) -> None:
+    def __init__(self, note: Callable[[Note], None], flush: Callable[[], None], failed: Callable[[Exception], None]) -> None:
         self._note, self._flush, self.failed = note, flush, failed
         self._probe: OpProbe | None = None  # of the backward at work
         self._hooks: list[Callable[[], None]] = []  # of the backward at work, each a function that removes it
@@ -235,7 +235,7 @@ class Derivatives:
             return
         slot = "grad_output" if source is None else "grad_grad_input"
         came, went = _noted(slot, coming), _noted("grad_input", going)
-        self._note(partial(self._put, self._probe, self._run, record, number, source, came, went))
+        self._note((self._put, self._probe, self._run, record, number, source, came, went))
         if any(g.numel() > SMALL for _, g, _ in (*came, *went)):
             self._flush()
 

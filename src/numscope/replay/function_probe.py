@@ -9,7 +9,7 @@ from __future__ import annotations
 import sys
 import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from functools import lru_cache, partial
+from functools import lru_cache
 from typing import Any
 
 import torch
@@ -23,6 +23,8 @@ from numscope.replay import stack as stacks
 from numscope.replay.op import nonfinite_number, shape_of
 from numscope.replay.tape import UNOBSERVED, OperandRecord, OpRecord, OpTape, Rows, State
 from numscope.summary import native
+
+Note = tuple[Any, ...]  # a function and its arguments
 
 SMALL = 1 << 12  # elements of a tensor that is kept until the step is over; larger ones are read at once
 _COMING, _FILLING = (-1,), (-2,)  # the writers of states whose records are in the log: of results, of buffers
@@ -40,8 +42,8 @@ class FunctionProbe(TorchFunctionMode):
         rows: gets each tensor once.
         phase: of the records.
         names: known names of tensors, by id.
-        note: gets a function for each record, which creates it; it keeps small results alive.
-        flush: calls the functions that were noted.
+        note: gets for each record a function that creates it, and its arguments, in one tuple; they keep small results alive.
+        flush: calls what was noted.
 
     *Cost:* 1 µs a function of torch, 5 more for one that makes a floating-point tensor. An error of its own disables it; training goes on.
     """
@@ -52,7 +54,7 @@ class FunctionProbe(TorchFunctionMode):
         rows: Rows,
         phase: Phase,
         names: Mapping[int, str],
-        note: Callable[[Callable[[], None]], None],
+        note: Callable[[Note], None],
         flush: Callable[[], None],
     ) -> None:
         super().__init__()
@@ -60,7 +62,7 @@ class FunctionProbe(TorchFunctionMode):
         self.error: Exception | None = None
         self.is_on = True
         self._log, self._flush = note, flush
-        self._share(note, State, _COMING, Tensor.__setitem__, Tensor.__getitem__, partial, SMALL)
+        self._share(note, State, _COMING, Tensor.__setitem__, Tensor.__getitem__, type(self)._put, SMALL)
         vars(self)["__torch_function__"] = self.call  # torch looks here first, dynamo at the class
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
@@ -99,7 +101,7 @@ class FunctionProbe(TorchFunctionMode):
             for item in value if isinstance(value, list | tuple) else (value,):
                 if isinstance(item, Tensor):
                     written = any(item is t for t in results)  # in place: what it holds now was not what went in
-                    given += (place, self._known(item) if written else self._state_of(item), item.dtype, shape_of(item))
+                    given += (place, self._known(item) if written else self._state_of(item), item.dtype, tuple(shape_of(item)))
                 elif isinstance(item, int | float):
                     given += (place, item, None, ())
         made: list[Any] = []  # of each result itself, its version, its state
@@ -114,7 +116,8 @@ class FunctionProbe(TorchFunctionMode):
                 if tensor._base is not None and args and tensor is args[0]:
                     parts += self._begin_part(tensor._base)
         last, stack = torch._C._autograd._get_sequence_nr(), stacks.walk(sys._getframe(1))
-        self._log(partial(self._put, func, len(args), list(kwargs), given, made, parts, first, last, stack))
+        put = type(self)._put
+        self._log((put, self, func, len(args), tuple(kwargs), first, last, stack, len(given), len(made), *given, *made, *parts))
         if at_once:
             self._flush()
 
@@ -125,7 +128,7 @@ class FunctionProbe(TorchFunctionMode):
             state = State(UNOBSERVED, _COMING, self.names.get(id(tensor), ""))
             self.tape.odd[id(tensor)] = (weakref.ref(tensor), state)
             made += (tensor.detach(), -1 if tensor.numel() > SMALL else tensor._version, state)
-        self._log(partial(self._put_followed, made, writers))
+        self._log((self._put_followed, made, writers))
         if -1 in made[1::3]:
             self._flush()
 
@@ -147,7 +150,7 @@ class FunctionProbe(TorchFunctionMode):
         given = State(self.rows.observe(tensor)) if fills else self._state_of(value)
         parts = [*self._begin_part(tensor), *(self._begin_part(tensor._base) if tensor._base is not None else ())]
         number = value if fills else None
-        self._log(partial(self._put_part, given, number, tensor.dtype, tensor.shape, parts, stacks.walk(sys._getframe(1))))
+        self._log((self._put_part, given, number, tensor.dtype, tensor.shape, parts, stacks.walk(sys._getframe(1))))
 
     def _begin_part(self, tensor: Tensor) -> tuple[State, State]:
         """The states of a tensor before and after a part of it is written."""
@@ -189,15 +192,16 @@ class FunctionProbe(TorchFunctionMode):
         self,
         func: Any,
         num_args: int,
-        keywords: list[str],
-        given: list[Any],
-        made: list[Any],
-        parts: list[State],
+        keywords: Sequence[str],
         first: int,
         last: int,
-        walked: list[Any],
+        walked: Sequence[Any],
+        num_given: int,
+        num_made: int,
+        *flat: Any,
     ) -> None:
-        """Put a record on the tape."""
+        """Put a record on the tape. ``flat``: what went in, what was made, and the parts of it."""
+        given, made, parts = flat[:num_given], flat[num_given : num_given + num_made], flat[num_given + num_made :]
         name, arguments = _described(func)
         record = OpRecord(-1, name, self.phase, "", stacks.of_walk(walked))
         slots = (*arguments[:num_args], *(f"arg{i}" for i in range(len(arguments), num_args)), *keywords)
@@ -216,7 +220,7 @@ class FunctionProbe(TorchFunctionMode):
             self.tape.add_node(node, record)
 
     def _put_part(
-        self, given: State, number: float | None, dtype: torch.dtype, shape: tuple[int, ...], parts: list[State], walked: list[Any]
+        self, given: State, number: float | None, dtype: torch.dtype, shape: tuple[int, ...], parts: Sequence[Any], walked: Sequence[Any]
     ) -> None:
         """Put a record of a part that was written on the tape."""
         record = OpRecord(-1, "aten.copy" if number is None else "aten.fill", self.phase, "", stacks.of_walk(walked))
@@ -225,7 +229,7 @@ class FunctionProbe(TorchFunctionMode):
         record.outputs.append(OperandRecord("output", State(given.row, (record.index,)), None, dtype, tuple(shape)))
         self._end_parts(record, parts)
 
-    def _end_parts(self, record: OpRecord, parts: list[State]) -> None:
+    def _end_parts(self, record: OpRecord, parts: Sequence[Any]) -> None:
         for before, after in _groups(parts, 2):
             after.writers = (record.index, *before.writers)[: self.tape.limit]
 
@@ -235,8 +239,8 @@ def _version_of(args: tuple[Any, ...]) -> int:
     return args[0]._version if args and isinstance(args[0], Tensor) and not args[0].is_inference() else -1
 
 
-def _groups(flat: list[Any], size: int) -> Iterator[tuple[Any, ...]]:
-    """Flat lists are one object each for the garbage collector, however many there are."""
+def _groups(flat: Sequence[Any], size: int) -> Iterator[tuple[Any, ...]]:
+    """Flat ones are one object each for the garbage collector, however many there are."""
     return zip(*[iter(flat)] * size, strict=True)
 
 

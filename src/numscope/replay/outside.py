@@ -29,7 +29,7 @@ from numscope.records.finding import Culprit
 from numscope.records.site import Phase
 from numscope.replay import fork
 from numscope.replay.derivatives import Derivatives
-from numscope.replay.function_probe import FunctionProbe
+from numscope.replay.function_probe import FunctionProbe, Note
 from numscope.replay.modes import DISPATCH_MODES, FUNCTION_MODES, taken_off
 from numscope.replay.named import Named
 from numscope.replay.op import OpProbe
@@ -69,7 +69,7 @@ class Outside:
     def __init__(self) -> None:
         self._ledger = Ledger(capacity=_CAPACITY)
         self._tape = OpTape(limit=_LIMIT)
-        self._log: deque[Callable[[], None]] = deque(maxlen=_LIMIT)  # creates the records once they are needed
+        self._log: deque[Note] = deque(maxlen=_LIMIT)  # creates the records once they are needed
         self._derivatives = Derivatives(self._log.append, self._write_up, self.failed)
         self._users: dict[Hashable, weakref.WeakMethod[Callable[[Exception], None]]] = {}
         self._done: set[Hashable] = set()  # users whose step has ended
@@ -136,7 +136,8 @@ class Outside:
         if self._log:
             with self.asleep():
                 while self._log:
-                    self._log.popleft()()
+                    put, *given = self._log.popleft()
+                    put(*given)
 
     def call_begins(self, user: Hashable, failed: Callable[[Exception], None], *, is_step: bool = False) -> None:
         """An outermost call begins; what it does is recorded by a replay, not here.
@@ -239,9 +240,9 @@ class Outside:
         vars(mode)["__torch_function__"] = MethodType(first, mode)  # torch asks whose method it is
         push_function_mode(mode)  # type: ignore[no-untyped-call]
 
-    def _note_function(self, later: Callable[[], None]) -> None:
+    def _note_function(self, note: Note) -> None:
         """The function probe has noted a function."""
-        self._log.append(later)
+        self._log.append(note)
         self._num_written += 1
         if self._num_written == _FEW_OPERATIONS:
             self._num_times = max(self._num_times, _FEW_TIMES + 1)

@@ -142,7 +142,7 @@ def user_frames(frame: FrameType | None) -> list[tuple[FrameType, int]]:
     return found[::-1]
 
 
-def walk(frame: FrameType | None) -> list[Any]:
+def walk(frame: FrameType | None) -> tuple[Any, ...]:
     """Code and offset of each frame from ``frame`` out to a script's outermost: for a stack that mostly nobody asks for."""
     found: list[Any] = []
     while frame is not None:
@@ -151,7 +151,7 @@ def walk(frame: FrameType | None) -> list[Any]:
         if code.co_name == "<module>" and not code.co_filename.startswith("<"):  # a notebook's cells have callers, a script has none
             break
         frame = frame.f_back
-    return found
+    return tuple(found)
 
 
 def of_walk(walked: Sequence[Any]) -> Stack:

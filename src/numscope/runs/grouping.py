@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from numscope.config.selection import group_of
+from numscope.config.plan import group_of
 from numscope.records.checks import check_whole
 from numscope.records.errors import UsageError
 from numscope.records.observation import FIELDS

@@ -53,6 +53,8 @@ class Alerting:
         if recorder is not None:
             self.plan = self.plan.over(recorder.plan.alerts)
             recorder.go_by(self.plan if detection is not None or self.plan.mode or self.plan.rules else AlertPlan("off"))
+        if detection is not None:
+            detection.judge.go_by(self.plan)
         self.desk = Desk(self, self.plan, agree.rank())
         if self.plan.mode == "off":
             return

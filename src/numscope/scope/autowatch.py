@@ -30,8 +30,8 @@ from numscope.records.errors import STOPS, AbortAfter, UsageError
 from numscope.records.faults import ours
 from numscope.replay import fork, outside
 from numscope.scope import open_scopes
-from numscope.scope import scope as scopes
 from numscope.scope.coverage import Coverage
+from numscope.scope.model_watch import ModelWatch
 from numscope.scope.tensors import TensorWatch
 from numscope.sinks.opening import SharedSinks
 
@@ -57,7 +57,7 @@ class AutoWatch(optimizer_probe.StepListener):
     Args:
         options: for every model.
         recorder: for statistics; None: one of the watch's own, where the options have a configuration.
-        explicit: steps end with ``Scope.step`` alone.
+        explicit: steps end with ``step`` alone.
         prepare: called with each model before it is watched, and before its first forward.
 
     Raises: UsageError for a wrong configuration.
@@ -83,7 +83,7 @@ class AutoWatch(optimizer_probe.StepListener):
         self._known: Beside[Optimizer, tuple[int, int]] = Beside()
         self._strange: Beside[Optimizer, int] = Beside()  # and how often
         self._tensors: TensorWatch | None = None
-        self.scopes: Living[scopes.Scope] = Living()
+        self.scopes: Living[ModelWatch] = Living()
         self.num_calls = 0  # of any module, as far as torch tells of them
         self.coverage = Coverage()
         self._seen: weakref.WeakSet[nn.Module] = weakref.WeakSet()  # of what was looked at and left alone
@@ -227,9 +227,9 @@ class AutoWatch(optimizer_probe.StepListener):
             self.coverage.not_watched(type(module).__name__, f"{type(error).__name__}: {error}")
             log.error("numscope can't watch %s: %s: %s", type(module).__name__, type(error).__name__, error)
 
-    def _watch_tensors(self, model: nn.Module) -> scopes.Scope | None:
+    def _watch_tensors(self, model: nn.Module) -> ModelWatch | None:
         try:
-            scope = scopes.Scope(model, self.options, called=False)
+            scope = ModelWatch(model, self.options, called=False)
         except ours() as error:
             self.coverage.not_watched("an optimizer's tensors", f"{type(error).__name__}: {error}")
             return None
@@ -293,7 +293,7 @@ class AutoWatch(optimizer_probe.StepListener):
         if self._recorder is None and self._sinks is None:  # all models' findings go to one run
             options = self.options
             self._sinks = SharedSinks.take(options.loggers, options.tb_writer, options.log_dir, agree.rank())
-        scope = scopes.Scope(module, self.options, recorder=self._recorder, strict=False, explicit=self.explicit)
+        scope = ModelWatch(module, self.options, recorder=self._recorder, strict=False, explicit=self.explicit)
         self.scopes.add(scope)
         self.coverage.add(scope)
         self._seen.add(module)

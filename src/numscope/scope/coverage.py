@@ -12,7 +12,7 @@ from numscope.records.words import escape
 
 if TYPE_CHECKING:
     from numscope.records.finding import Finding
-    from numscope.scope.scope import Scope
+    from numscope.scope.model_watch import ModelWatch
 
 
 @dataclass
@@ -58,7 +58,7 @@ class Coverage:
     """
 
     def __init__(self) -> None:
-        self._scopes: Living[Scope] = Living()
+        self._scopes: Living[ModelWatch] = Living()
         self._gone = Watched()  # of those that have gone with their models
         self._findings: list[Finding] = []  # theirs
         self._gone_steps = 0  # theirs together
@@ -66,7 +66,7 @@ class Coverage:
         self._gaps: dict[str, None] = {}
         self._place = (0, 1)  # rank, world size
 
-    def add(self, scope: Scope) -> None:
+    def add(self, scope: ModelWatch) -> None:
         """Count a watch, also one that the script itself opened."""
         from numscope.distributed import agree
 
@@ -100,13 +100,13 @@ class Coverage:
         found.rank, found.world_size = self._place
         return found
 
-    def _inherit(self, scope: Scope) -> None:
+    def _inherit(self, scope: ModelWatch) -> None:
         _count(scope, self._gone, self._skipped)
         self._findings += scope.findings
         self._gone_steps += scope.num_steps
 
 
-def _count(scope: Scope, into: Watched, skipped: set[int]) -> None:
+def _count(scope: ModelWatch, into: Watched, skipped: set[int]) -> None:
     name, inspector = scope.numbering.name, scope.inspector
     detecting = scope.options.on_nonfinite is not None and not scope.options.trace
     into.models += [name] if name not in into.models else []

@@ -18,7 +18,7 @@ _live: Living[Any] = Living()
 
 
 def live() -> tuple[Any, ...]:
-    """The open ``Scope``s of this process, in the order of their start."""
+    """The open ``ModelWatch``es of this process, in the order of their start."""
     return tuple(_live)
 
 

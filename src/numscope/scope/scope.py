@@ -1,285 +1,105 @@
-"""A scope watches one model: probes show its tensors to detection and to statistics."""
+"""What ``numscope.watch`` returns."""
 
 from __future__ import annotations
 
-import logging
-import sys
-import threading
-import traceback
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-import torch
-from torch import Tensor, nn
-from torch.optim import Optimizer
-
-from numscope.alerts.checks.checker import Checker
-from numscope.alerts.checks.known import CHECKS
-from numscope.alerts.checks.protocol import Subject
-from numscope.config.options import WatchOptions
-from numscope.config.rules import RULES
-from numscope.detect.detection import Detection
-from numscope.detect.history import History
-from numscope.detect.journal import Journal
-from numscope.distributed.agree import rank
-from numscope.probe import optimizer as optimizer_probe
-from numscope.probe.dynamo import drop_graphs, prepare_dynamo, release_dynamo
-from numscope.probe.entry import Entry, Leaves
-from numscope.probe.hook import owned_by
-from numscope.probe.module import ModuleProbe
-from numscope.probe.naming import class_name, peel
-from numscope.probe.step import Step
-from numscope.probe.swapping import allow_swaps
 from numscope.records.alert import Alert
-from numscope.records.errors import STOPS, AbortAfter
-from numscope.records.faults import ours, suppress
 from numscope.records.finding import Finding
 from numscope.records.markup import BAD, Markup, element
-from numscope.records.words import count, without_passwords
-from numscope.report.delivery import Delivery
-from numscope.report.ending import at_end
-from numscope.scope import signals
-from numscope.scope.alerting import Alerting
-from numscope.scope.numbering import Numbering
-from numscope.scope.open_scopes import closed, end_all, live, opened, write_all
-from numscope.storage.spool import spooled
-
-if TYPE_CHECKING:
-    from numscope.inspect.inspector import Inspector
-    from numscope.inspect.recorder import Recorder
+from numscope.records.words import count
+from numscope.scope.model_watch import ModelWatch
 
 MOST_SHOWN = 3  # findings and alerts in a notebook
 
-log = logging.getLogger("numscope")
-
-_ASKED_FOR = (*STOPS, AbortAfter)
-
 
 class Scope:
-    """What ``watch`` returns: the watch on one model, until ``close``. The model keeps it alive, and it ends with the model.
+    """The watch on one model, until ``close``; also a context manager. It ends with the model, whoever holds the scope."""
 
-    Attributes:
-        numbering: tells the model's name.
-        batch: outermost calls so far.
-        closed: nothing is watched any more.
-        ends_by_itself: with the process, if nobody closes it before.
-        heirs: called with the scope when it is deleted; they take over what it has found.
-        fault: the internal error that ended the watch early, or "".
-        inspector: collects the statistics that ``config`` asks for; None without.
-        alerting: has the alerts, and takes them to people.
-    """
-
-    def __init__(
-        self,
-        model: nn.Module,
-        options: WatchOptions,
-        *,
-        optimizer: Optimizer | None = None,
-        recorder: Recorder | None = None,
-        strict: bool = True,
-        explicit: bool = False,
-        called: bool = True,
-    ) -> None:
-        self.options = options
-        self.batch = 0
-        self.closed = False
-        self.ends_by_itself = False
-        at_end(end_all)
-        self.heirs: list[Callable[[Scope], None]] = []
-        self.inspector: Inspector | None = None
-        self.fault = ""
-        self._model = peel(model)
-        self.numbering: Numbering = Numbering(class_name(self._model), [scope.numbering for scope in live()], self._renamed)
-        first = options.first_step if recorder is None else recorder.first_step
-        self._steps = Step(self._model, first, self._steps_failed, optimizer=optimizer, explicit=explicit)
-        detecting = options.detecting
-        calls_matter = detecting or bool(options.trace) or options.abort_after is not None
-        if calls_matter or recorder is not None or options.config is not None:
-            prepare_dynamo()
-            allow_swaps()
-        address = options.log_dir
-        if address is not None:
-            options = replace(options, log_dir=spooled(address, rank()))
-        self._delivery = Delivery(
-            options.json, options.log_dir, self.numbering.name, rank(),
-            sarif=options.sarif, meanings={name: rule.meaning for name, rule in RULES.items()}, detecting=calls_matter,
-            shown_as=None if address is None else without_passwords(address),
-        )  # fmt: skip
-        self._disown = owned_by(self._model, self)
-        self._probe = ModuleProbe(self._model, _ASKED_FOR)
-        self._trace = Journal() if options.trace else None
-        self._detection: Detection | None = None
-        self._checker: Checker | None = None
-        if detecting:
-            self._detection = Detection(self._probe, options, self._steps, self._delivery, model, self.failed, called)
-            self._steps.add(self._detection)
-            if options.log_dir is not None and recorder is None and options.config is None:
-                self._detection.evidence.history = History(options.log_dir, rank(), class_name(self._model))
-        if calls_matter:
-            self._probe.attach(self, deep=detecting and options.level == "modules", gradients=detecting and options.gradients)
-        if recorder is not None or options.config is not None:
-            from numscope.inspect.inspector import Inspector  # loads what reads configurations, which a watch without one does not need
-
-            try:
-                journal = None if self._detection is None else self._detection.evidence.journal
-                self.inspector = Inspector(self._probe, model, recorder or options, self._steps, journal, strict=strict)
-            except BaseException:
-                self._detach()
-                raise
-        try:
-            self.alerting = Alerting(options, self._delivery, self._detection, None if self.inspector is None else self.inspector.recorder)
-        except BaseException:
-            if self.inspector is not None:
-                self.inspector.close()
-            self._detach()
-            raise
-        if self.inspector is not None:
-            self.inspector.post = self.alerting.post
-        if self._detection is not None and self.alerting.plan.mode != "off":
-            subject = Subject(self._model, model, self._probe, self._steps, self._detection.ranks, self._detection.evidence.journal)
-            self._checker = Checker(subject, self.alerting.desk.post, CHECKS, self.alerting.plan.rules)
-        opened(self)
-        if self._delivery.has_files or self.inspector is not None or options.loggers:
-            signals.listen(write_all)
-
-    def __del__(self) -> None:
-        with suppress(Exception):  # it may be the interpreter's end, or a scope that was never made whole
-            if not self.closed:  # no step is at work
-                self._end()
-            elif self.inspector is not None:
-                self.inspector.close()
-            for heir in self.heirs:
-                heir(self)
-
-    # ---- what users call
+    def __init__(self, watch: ModelWatch) -> None:
+        self._watch = watch
 
     @property
     def findings(self) -> list[Finding]:
         """What escaped, in order; with ``on_nonfinite="raise"`` the same is raised."""
-        return [] if self._detection is None else self._detection.judge.findings
+        return self._watch.findings
 
     @property
     def contained(self) -> list[Finding]:
         """Non-finite values that did not spread, one note per site."""
-        return [] if self._detection is None else self._detection.judge.contained
-
-    @property
-    def without_gradients(self) -> list[Finding]:
-        """Bad results of calls without gradients, each slot's last one; among ``contained`` is each slot's first."""
-        return [] if self._detection is None else self._detection.judge.evaluations.notes
+        return self._watch.contained
 
     @property
     def alerts(self) -> list[Alert]:
         """What is about to go wrong, and what goes wrong in silence; of this rank, in order."""
-        return self.alerting.desk.alerts
+        return self._watch.alerts
 
     @property
     def events(self) -> list[tuple[int, str]]:
         """(step, text) of the steps that GradScaler skipped."""
-        return [] if self._detection is None else self._detection.events
+        return self._watch.events
+
+    @property
+    def batch(self) -> int:
+        """Outermost calls of the model so far."""
+        return self._watch.batch
 
     @property
     def step_number(self) -> int:
         """Number of the current step, counted from ``first_step``."""
-        return self._steps.number
+        return self._watch.step_number
 
     @property
     def num_steps(self) -> int:
         """Training steps that have ended."""
-        return self._steps.num_steps
-
-    @property
-    def had_backward(self) -> bool:
-        """Whether a backward of the model was seen in the current step."""
-        return self._steps.had_backward
-
-    @property
-    def has_trained(self) -> bool:
-        """Whether a backward or a step of the model was seen."""
-        return self._steps.num_steps > 0 or self._steps.had_backward
-
-    @property
-    def could_train(self) -> bool:
-        """Whether a call has returned something that backward can be called on."""
-        return self._detection is not None and self._detection.had_graph
-
-    @property
-    def gaps(self) -> list[str]:
-        """What was not watched of the model, and around it."""
-        return [] if self._detection is None else self._detection.gaps
+        return self._watch.num_steps
 
     @property
     def num_tensors(self) -> int:
         """Tensors that detection has observed."""
-        return 0 if self._detection is None else self._detection.evidence.journal.num_tensors
+        return self._watch.num_tensors
 
     @property
-    def nbytes(self) -> int:
-        """Bytes that the ledgers take."""
-        journal = self._trace if self._detection is None else self._detection.evidence.journal
-        return 0 if journal is None else journal.nbytes
+    def fault(self) -> str:
+        """The internal error that ended the watch early, or ""."""
+        return self._watch.fault
+
+    @property
+    def closed(self) -> bool:
+        """Whether nothing is watched any more."""
+        return self._watch.closed
 
     def step(self) -> None:
         """The training step is over, for the scales of converted layers too.
 
         From the first call on, this alone ends steps; without it optimizers do.
         """
-        if not self.closed:
-            self._steps.step()
-            converted = sys.modules.get("numscope.precision.gemm.states")  # not loaded where nobody has converted a layer
-            if converted is not None:
-                converted.end_step(self._model)
+        self._watch.step()
 
     def begin_at(self, step: int) -> None:
         """Number the step at work: a run goes on from a checkpoint."""
-        self._steps.begin_at(step)
+        self._watch.begin_at(step)
+
+    def set_group(self, group: Any, layer: str | None = None) -> None:
+        """Merge statistics over a process group instead of the one found: of all layers, or of one by name."""
+        if self._watch.inspector is not None:
+            self._watch.inspector.set_group(group, layer)
 
     def close(self, error: BaseException | None = None) -> None:
         """Judge what is left, remove every hook and patch, write the files. Safe to call twice.
 
         Args:
             error: with which the script is ending; without it, the exception at work, if there is one.
+
+        Raises: NonFiniteError or AlertError for what is found only now, as ``on_nonfinite`` and ``alerts`` say.
         """
-        if self.closed:
-            if self.inspector is not None:  # statistics go on where detection has failed
-                self.inspector.close()
-            return
-        error = error or sys.exc_info()[1]
-        try:
-            if self._checker is not None and error is None:
-                self._checker.last()
-            if self._detection is not None:
-                self._detection.close(error)
-            self.alerting.close(stops=error is None)
-        finally:
-            self._end()
-
-    def write(self) -> None:
-        """Write the files without a judgment: the process may be gone the next moment."""
-        self.alerting.close(stops=False)
-        self._delivery.close(self.findings, self.contained, self.events, self.num_steps, self.batch, ended=False)
-        self._write_history()
-        if self.inspector is not None:
-            self.inspector.recorder.close()
-        self.alerting.end()
-
-    @property
-    def is_in_other_thread(self) -> bool:
-        """Whether a thread that still runs has used the model last, and it is not this one."""
-        return self._steps.thread != threading.get_ident() and any(t.ident == self._steps.thread for t in threading.enumerate())
-
-    def abandon(self) -> None:
-        """Remove every hook without judging or writing: in a forked child, the watch belongs to the parent."""
-        if self.inspector is not None:
-            self.inspector.detach()
-        self._detach()
+        self._watch.close(error)
 
     def __enter__(self) -> Scope:
         return self
 
     def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
-        self.close(error)
+        self._watch.close(error)
 
     def _repr_html_(self) -> str:
         """For notebooks."""
@@ -288,147 +108,9 @@ class Scope:
         told += [count(len(self.contained), "contained note")] if self.contained else []
         told += [count(len(self.alerts), "alert")] if self.alerts else []
         told += [count(len(self.events), "skipped step")] if self.events else []
-        title = element("p", element("b", f"Scope of {self.numbering.name}"), f" ({state}): {', '.join(told)}")
+        title = element("p", element("b", f"Scope of {self._watch.numbering.name}"), f" ({state}): {', '.join(told)}")
         fault = [element("p", self.fault, style=BAD)] if self.fault else []
         shown = [Markup(finding._repr_html_()) for finding in self.findings[:MOST_SHOWN]]
         shown += [Markup(element("p", element("b", "⚑ "), alert.line())) for alert in self.alerts[:MOST_SHOWN]]
         more = len(self.findings) - min(len(self.findings), MOST_SHOWN)
         return element("div", title, *fault, *shown, *([element("p", f"and {count(more, 'finding')} more")] if more else []))
-
-    # ---- what an automatic watch needs
-
-    @property
-    def active(self) -> bool:
-        """Whether an outermost call of the model is running, or is done again by the tool."""
-        return self._probe.active or optimizer_probe.is_paused()
-
-    @property
-    def model(self) -> nn.Module:
-        return self._model
-
-    def owns(self, module: nn.Module) -> bool:
-        """Whether a module is part of the watched model."""
-        return module in self._probe.names
-
-    def trains(self, optimizer: Optimizer) -> bool:
-        """Whether an optimizer has parameters of the model."""
-        return self._steps.optimizers.owns(optimizer)
-
-    @property
-    def expects_backward(self) -> bool:
-        """Whether a backward that begins now may be the model's."""
-        return self._detection is None or self._detection.expects_backward
-
-    def settle(self) -> None:
-        """Judge calls whose backward can no longer come; until then a dropped model is kept alive."""
-        if self._detection is not None:
-            self._detection.settle()
-
-    def before_backward(self, roots: Sequence[Tensor]) -> None:
-        """A backward that began before the watch did."""
-        self._steps.before_backward(roots)
-
-    def before_step(self, optimizer: Optimizer) -> None:
-        """A step of an optimizer that began before the watch did."""
-        self._steps.before_step(optimizer)
-
-    def adopt(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
-        """Begin with the outermost call that is already running."""
-        self._probe.adopt(args, kwargs)
-
-    # ---- called by the module probe
-
-    def _renamed(self, name: str) -> None:
-        self._delivery.model = name
-        if self._detection is not None:
-            self._detection.evidence.model = name
-
-    def enter(self, module: nn.Module, entry: Entry, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
-        if self.numbering.younger:
-            self.numbering.goes_on()
-        if self._detection is not None:
-            self._detection.enter(module, entry, self.batch, args, kwargs)
-            if self._checker is not None:
-                self._checker.enter(module, args, kwargs)
-        elif self.batch in self.options.trace:
-            self._probe.deepen(True)
-
-    def leave(self, module: nn.Module, entry: Entry, output: Any, failed: bool) -> None:
-        batch, self.batch = self.batch, self.batch + 1
-        if self._detection is not None:
-            self._detection.leave(entry, output, sys.exc_info()[1] if failed else None)
-            if self._checker is not None and not failed:
-                self._checker.leave(module, output)
-        elif self._trace is not None and batch in self.options.trace:
-            self._probe.deepen(False)
-            self._delivery.trace(batch, self._trace.take_frames())
-        if self._detection is None or not self._detection.pending:
-            self._steps.rest()
-        if self.options.abort_after is not None and batch >= self.options.abort_after:
-            raise AbortAfter(batch)
-
-    @property
-    def tap(self) -> Callable[[Entry, Leaves], None]:
-        journal = self._trace if self._detection is None else self._detection.evidence.journal
-        assert journal is not None
-        return journal.tap
-
-    @property
-    def gradient(self) -> Callable[[Entry, str, Tensor, torch.Size | None], None]:
-        assert self._detection is not None
-        return self._detection.evidence.journal.add_gradient
-
-    def failed(self, error: Exception) -> None:
-        """The tool itself failed: it reports this once and stops; training continues."""
-        if self.fault:
-            return
-        self.fault = f"{type(error).__name__}: {error}"
-        self._detach()
-        if self.inspector is not None:
-            self.inspector.go_alone()
-        self.alerting.release()
-        self._write_files()
-        text = "".join(traceback.format_exception(error))
-        log.error("numscope is off for %s: %s\n%s", self.numbering.name, self.fault, text)
-
-    def _steps_failed(self, error: Exception) -> None:
-        self.failed(error)
-        if self.inspector is not None:
-            self.inspector.failed(error)
-
-    # ---- the end
-
-    def _end(self) -> None:
-        self.alerting.closed = True
-        if self.inspector is not None:
-            self.inspector.close()
-        self._detach()
-        self.alerting.close(stops=False)
-        self.alerting.release()
-        self._write_files()
-
-    def _detach(self) -> None:
-        self.closed = True
-        closed(self)
-        parts = [part for part in (self._checker, self._detection) if part is not None]
-        for undo in (self._disown, self._probe.detach, *(part.detach for part in parts)):
-            try:
-                undo()
-            except ours() as error:  # the rest must be undone all the same
-                log.debug("while numscope went: %s: %s", type(error).__name__, error)
-        if self._probe.in_graphs:
-            drop_graphs()
-        if not live():
-            release_dynamo()
-            signals.unlisten()
-
-    def _write_files(self) -> None:
-        try:
-            self._delivery.close(self.findings, self.contained, self.events, self.num_steps, self.batch)
-        except ours() as error:
-            log.error("numscope could not write its files: %s: %s", type(error).__name__, error)
-        self._write_history()
-
-    def _write_history(self) -> None:
-        if self._detection is not None and self._detection.evidence.history is not None:
-            self._detection.evidence.history.write()

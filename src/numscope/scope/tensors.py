@@ -12,7 +12,7 @@ from numscope.probe.calls import in_backward
 from numscope.probe.living import Beside
 from numscope.records.site import Phase
 from numscope.replay import outside
-from numscope.scope.scope import Scope
+from numscope.scope.model_watch import ModelWatch
 
 
 class Tensors(nn.Module):
@@ -30,17 +30,17 @@ class Tensors(nn.Module):
 
 
 class TensorWatch(optimizer_probe.StepListener):
-    """Opens a scope for each optimizer whose tensors belong to no watched model, and one for losses where there is no optimizer.
+    """Opens a watch for each optimizer whose tensors belong to no watched model, and one for losses where there is no optimizer.
 
     Code outside modules is recorded from here on, and anew from the creation of an optimizer on, so that lines are known of the first step,
     and of the data, weights and buffers that it gets.
 
     Args:
-        watch: opens a scope on a model, or returns None if that fails.
-        live: returns the open scopes.
+        watch: begins on a model, or returns None if that fails.
+        live: returns the open watches.
     """
 
-    def __init__(self, watch: Callable[[nn.Module], Scope | None], live: Callable[[], Sequence[Scope]]) -> None:
+    def __init__(self, watch: Callable[[nn.Module], ModelWatch | None], live: Callable[[], Sequence[ModelWatch]]) -> None:
         self._watch = watch
         self._live = live
         self._optimizers: Beside[Optimizer, Tensors | None] = Beside()  # and what stands for it
@@ -85,6 +85,6 @@ class TensorWatch(optimizer_probe.StepListener):
     def _is_unknown(self, optimizer: Optimizer) -> bool:
         return self._optimizers[optimizer] is None and not any(scope.trains(optimizer) for scope in self._live())
 
-    def _open(self, optimizer: Optimizer) -> Scope | None:
+    def _open(self, optimizer: Optimizer) -> ModelWatch | None:
         self._optimizers[optimizer] = tensors = Tensors(optimizer)
         return self._watch(tensors)

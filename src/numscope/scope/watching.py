@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import logging
 import os
-from typing import Any
+from collections.abc import Iterable, Mapping
+from typing import Any, Literal
 
 from torch import nn
 from torch.optim import Optimizer
 
-from numscope.config.options import WatchOptions
+from numscope.config.alerting import Mode
+from numscope.config.options import Level, OnNonfinite, WatchOptions
 from numscope.probe.hook import can_be_hooked
 from numscope.probe.naming import class_name, peel
 from numscope.records.errors import UsageError
 from numscope.replay import fork
+from numscope.scope.model_watch import ModelWatch
 from numscope.scope.open_scopes import live
 from numscope.scope.scope import Scope
 
@@ -22,22 +25,69 @@ log = logging.getLogger("numscope")
 replaces = False  # a watch takes the place of an earlier one of the same model: a notebook's cells run again
 
 
-def watch(model: nn.Module, *, optimizer: Optimizer | None = None, **options: Any) -> Scope:
+def watch(
+    model: nn.Module,
+    *,
+    optimizer: Optimizer | None = None,
+    level: Level = "modules",
+    on_nonfinite: OnNonfinite | None = "raise",
+    alerts: Mode | Literal["warn"] | Mapping[str, Any] | None = None,
+    gradients: bool = True,
+    replay: bool = True,
+    frames: int = 21,
+    trace: Iterable[int] = (),
+    abort_after: int | None = None,
+    json: str | os.PathLike[str] | None = None,
+    sarif: str | os.PathLike[str] | None = None,
+    log_dir: str | os.PathLike[str] | None = None,
+    config: str | os.PathLike[str] | Mapping[str, Any] | None = None,
+    loggers: str | object | Iterable[str | object] = (),
+    features: str | os.PathLike[str] | Iterable[str | os.PathLike[str]] = (),
+    default_logging: bool = True,
+    first_step: int = 0,
+    debugger: str | None = None,
+) -> Scope:
     """Watch a model until ``close``, or until the process ends: find the first bad number of each step, its operation and its line; collect
     statistics by ``config``.
+
+    >>> scope = numscope.watch(model)  # before training; the loop stays as it is
 
     Args:
         model: any module; wrappers (DDP, DataParallel, FSDP2, torch.compile) are seen through.
         optimizer: only where its steps can't be found through torch's hooks.
-        options: those of ``WatchOptions``.
+        level: ``modules``: every module's weights, inputs, outputs and gradients; ``sentinel``: the model's output, gradients and weights
+            as a whole.
+        on_nonfinite: ``raise`` NonFiniteError before the optimizer touches the weights, or ``warn`` (``note``) and go on; ``off`` or None:
+            no detection.
+        alerts: what is about to go wrong and what goes wrong in silence: ``note`` it, ``raise`` AlertError, or ``off``; or settings by
+            rule, such as ``{"overflow ahead": False, "scale falls": {"finding": 2}, "mode": "raise"}``. None: as ``config`` says, else
+            noted. Alerts need detection.
+        gradients: also those of outputs and parameters; without them a finding is the later, on the loss or a weight.
+        replay: find the operation and its line by doing a bad call again; without it a finding names a module and a tensor, unless the
+            fault lies outside the model.
+        frames: how many frames a report shows.
+        trace: batches (outermost calls, from 0) whose frames are printed; detection is off then.
+        abort_after: stop after this batch.
+        json: file that findings are written to.
+        sarif: file for the same as SARIF, which code hosts show at their lines.
+        log_dir: folder for reports, findings, frames and statistics, a file a rank; an address such as ``s3://…`` too.
+        config: statistics to collect: a YAML file's path, or the same as a dict; None: none.
+        loggers: where statistics, findings and alerts go: ``"tensorboard:DIR"``, ``"wandb:PROJECT"``, ``"mlflow:EXPERIMENT"`` (without
+            the colon: the script's own run), TensorBoard's ``SummaryWriter``, or objects with ``log_scalar(name, value, iteration)``.
+        features: files and folders with statistics, features, loggers and rules of the user's own.
+        default_logging: whether statistics go to the text log too.
+        first_step: number of the first step, for a run that goes on from a checkpoint.
+        debugger: at a finding, open a prompt in the frame that ran the operation at fault: "" for Python's pdb, ``MODULE:CLASS`` for
+            another one; None: don't.
 
     Returns: a Scope, also a context manager.
 
-    Raises: UsageError for a wrong option or configuration; later, from the training step itself, NonFiniteError.
+    Raises: UsageError for a wrong option or configuration; later, from the training step itself, NonFiniteError or AlertError.
 
     *Cost:* of detection one pass over each tensor at its module's boundary; of statistics one over each selected tensor, on scheduled
     steps; see benchmarks/.
     """
+    given = {name: value for name, value in [*locals().items()] if name not in ("model", "optimizer")}
     if not isinstance(model, nn.Module):
         raise UsageError(f"watch: got {type(model).__name__}, expected an nn.Module.")
     if not can_be_hooked(peel(model)):
@@ -49,9 +99,9 @@ def watch(model: nn.Module, *, optimizer: Optimizer | None = None, **options: An
             scope.close()
     if any(scope.model is peel(model) for scope in live()):
         log.warning("watch: this %s is watched already, and both watches stay. Close the first one: scope.close().", class_name(model))
-    scope = Scope(model, WatchOptions.of(**options), optimizer=optimizer)
-    scope.ends_by_itself = True
-    return scope
+    begun = ModelWatch(model, WatchOptions.of(**given), optimizer=optimizer)
+    begun.ends_by_itself = True
+    return Scope(begun)
 
 
 def _leave_parent() -> None:

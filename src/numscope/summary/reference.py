@@ -10,7 +10,7 @@ import math
 import torch
 from torch import Tensor
 
-from numscope.summary.state import EMPTY_ROW, Groups
+from numscope.summary.state import EMPTY_ROW, Groups, moved
 
 _CENTER_SAMPLE = 8  # elements by which a piece's center is chosen; mirrors csrc/summary.h
 PIECE = 1 << 20  # elements summarized at a time: float64 copies of a large tensor would take several times its memory
@@ -128,15 +128,9 @@ def _merge_sums(row: Tensor, num_finite: Tensor, center: Tensor, sums: Tensor) -
 
 
 def _moved(sums: Tensor, n: Tensor, d: Tensor) -> Tensor:
-    s1, magnitudes, s2, s3, s4 = sums.unbind()
-    about = [
-        s1 + d * n,
-        magnitudes,
-        s2 + d * (2 * s1 + d * n),
-        s3 + d * (3 * s2 + d * (3 * s1 + d * n)),
-        s4 + d * (4 * s3 + d * (6 * s2 + d * (4 * s1 + d * n))),
-    ]
-    return torch.where((d == 0) | (n == 0), sums, torch.stack(about))
+    s1, magnitudes, *others = sums.unbind()
+    first, *rest = moved(n, (s1, *others), d)
+    return torch.where((d == 0) | (n == 0), sums, torch.stack([first, magnitudes, *rest]))
 
 
 def empty_block(num_rows: int, device: torch.device | str = "cpu") -> Tensor:

@@ -10,13 +10,10 @@ of the one with more elements.
 
 from __future__ import annotations
 
-import contextlib
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import IntFlag
-from fractions import Fraction
-from functools import lru_cache
 from typing import Any
 
 from numscope.records.markup import BAD, QUIET, element, table
@@ -160,7 +157,7 @@ class Summary:
     @property
     def square_sum(self) -> float:
         """Of the finite elements' squares."""
-        return _square_sum(self.num_finite, self.dev_sum, self.dev_square_sum, self.center) if self.center else self.dev_square_sum
+        return self._raw[1]
 
     @property
     def cube_sum(self) -> float:
@@ -178,7 +175,11 @@ class Summary:
 
     @property
     def _raw(self) -> Sums:
-        return moved(self.num_finite, self._devs, self.center, 0.0) if self.center else self._devs
+        """Sums of powers of the elements themselves; infinite where a sum that they need is not finite."""
+        if not self.center:
+            return self._devs
+        s1, s2, s3, s4 = (x if math.isfinite(x) else math.inf for x in moved(self.num_finite, self._devs, self.center))
+        return s1, s2, s3, s4
 
     @property
     def has_moments(self) -> bool:
@@ -193,13 +194,14 @@ class Summary:
 
     @property
     def var(self) -> float | None:
-        """Population variance (NumPy's ``ddof=0``), exact for the stored sums, which alone have rounding errors; None if they hide it."""
+        """Population variance (NumPy's ``ddof=0``); None if the sums' rounding errors hide it."""
         if not self.num_finite or not self.has_moments:
             return None
         if self.min == self.max:
             return 0.0
-        var = _variance(self.num_finite, self.dev_sum, self.dev_square_sum)
-        return var if var and 3 * ROUNDING * self._square + TINY <= TOLERANCE * var else None
+        mean, square = self.dev_sum / self.num_finite, self._square
+        var = square - mean * mean
+        return var if 0 < var < math.inf and 3 * ROUNDING * square + TINY <= TOLERANCE * var else None
 
     @property
     def _square(self) -> float:
@@ -221,23 +223,27 @@ class Summary:
     @property
     def skewness(self) -> float | None:
         """Third standardized moment; None for a constant, or if rounding errors hide it."""
-        var = self.var
-        if not var or self.max is None or self.min is None:
+        var, n = self.var, self.num_finite
+        cube = var * math.sqrt(var) if var else 0.0
+        if not cube or self.max is None or self.min is None:
             return None
-        skewness = _skewness(self.num_finite, self.dev_sum, self.dev_square_sum, self.dev_cube_sum)
+        mean = self.dev_sum / n
+        skewness = (self.dev_cube_sum / n - mean * (3 * self._square - 2 * mean * mean)) / cube
         farthest = max(self.max - self.center, self.center - self.min)  # mean(|x - center|^3) is at most that times the mean square
         error = 10 * ROUNDING * self._square * farthest + TINY
-        return skewness if skewness is not None and error <= TOLERANCE * max(1.0, abs(skewness)) * var * math.sqrt(var) else None
+        return skewness if math.isfinite(skewness) and error <= TOLERANCE * max(1.0, abs(skewness)) * cube else None
 
     @property
     def kurtosis(self) -> float | None:
         """Fourth standardized moment, 3 for a normal distribution; None for a constant, or if rounding errors hide it."""
-        var = self.var
-        kurtosis = _kurtosis(self.num_finite, *self._devs) if var else None
-        if not var or kurtosis is None:
+        var, n = self.var, self.num_finite
+        if not var or not var * var:
             return None
-        error = 20 * ROUNDING * self.dev_fourth_sum / self.num_finite + TINY
-        return kurtosis if error <= TOLERANCE * kurtosis * var * var else None
+        mean, square = self.dev_sum / n, self._square
+        fourth = self.dev_fourth_sum / n - mean * (4 * self.dev_cube_sum / n - mean * (6 * square - 3 * mean * mean))
+        kurtosis = max(fourth, 0.0) / (var * var)
+        error = 20 * ROUNDING * self.dev_fourth_sum / n + TINY
+        return kurtosis if math.isfinite(kurtosis) and error <= TOLERANCE * kurtosis * var * var else None
 
     @property
     def rms(self) -> float | None:
@@ -296,111 +302,35 @@ def fields_of(row: Sequence[float]) -> tuple[Any, ...]:
     )
 
 
-# ---- Central moments from sums of powers
-#
-# With the sums as integers a, b, c, d over 2^e, 2^2e, 2^3e, 2^4e, everything is integer arithmetic with one final division, which Python
-# rounds once. In float64, differences would lose digits in proportion to the mean's distance from the center. Each takes about 3 µs; the
-# cache serves the statistics of one summary.
-
-_RECENT = 8
 ROUNDING = 2.0**-44  # of a sum, relative to the magnitudes added: more than 10,000 additions leave, unless their errors conspire
 TINY = 2.0**-1022  # what a power may lose by underflow
 TOLERANCE = 1e-3  # the largest error of a value that is not left out
 Sums = tuple[float, float, float, float]
 
 
-def _over_powers_of_two(*sums: float) -> tuple[int, list[int]]:
-    """The exponent e, and for each sum the integer that equals it when divided by 2^e, 2^2e, 2^3e, ..."""
-    ratios = [total.as_integer_ratio() for total in sums]
-    shifts = [denominator.bit_length() - 1 for _, denominator in ratios]
-    e = max(-(-shift // k) for k, shift in enumerate(shifts, 1))
-    return e, [numerator << (k * e - shift) for k, ((numerator, _), shift) in enumerate(zip(ratios, shifts, strict=True), 1)]
-
-
-def _ratio(numerator: int, denominator: int) -> float | None:
-    try:
-        return numerator / denominator
-    except OverflowError:  # beyond float64, from sums that no tensor has
-        return None
-
-
-@lru_cache(_RECENT)
-def _variance(n: int, s1: float, s2: float) -> float | None:
-    if not (math.isfinite(s1) and math.isfinite(s2)):
-        return None
-    (a, ones), (b, twos) = s1.as_integer_ratio(), s2.as_integer_ratio()  # like _over_powers_of_two in half the time, since std is used most
-    shift1, shift2 = ones.bit_length() - 1, twos.bit_length() - 1
-    e = max(shift1, (shift2 + 1) // 2)
-    a, b = a << (e - shift1), b << (2 * e - shift2)
-    spread = n * b - a * a  # n^2 times the variance; below 0 only by the sums' rounding errors
-    return _ratio(spread, n * n << 2 * e) if spread > 0 else 0.0
-
-
-@lru_cache(_RECENT)
-def _square_sum(n: int, s1: float, s2: float, center: float) -> float:
-    """``moved`` to 0 of the second sum alone, as norms need it, in a tenth of the time."""
-    if not (math.isfinite(s1) and math.isfinite(s2)):
-        return math.inf
-    (a, ones), (b, twos), (c, parts) = s1.as_integer_ratio(), s2.as_integer_ratio(), center.as_integer_ratio()
-    shift1, shift2, shift = ones.bit_length() - 1, twos.bit_length() - 1, parts.bit_length() - 1
-    e = max(shift2, shift + shift1, 2 * shift)
-    total = (b << e - shift2) + (2 * a * c << e - shift - shift1) + (n * c * c << e - 2 * shift)
-    found = _ratio(total, 1 << e)
-    return math.inf if found is None else found
-
-
-@lru_cache(_RECENT)
-def _skewness(n: int, s1: float, s2: float, s3: float) -> float | None:
-    if not math.isfinite(s3):
-        return None
-    _, (a, b, c) = _over_powers_of_two(s1, s2, s3)
-    spread = n * b - a * a
-    third = n * n * c - 3 * n * a * b + 2 * a**3  # n^3 times the third moment; powers of n and of two cancel in the ratio
-    square = _ratio(third * third, spread**3)
-    if square is None:
-        return None
-    return -math.sqrt(square) if third < 0 else math.sqrt(square)
-
-
-@lru_cache(_RECENT)
-def _kurtosis(n: int, s1: float, s2: float, s3: float, s4: float) -> float | None:
-    if not (math.isfinite(s3) and math.isfinite(s4)):
-        return None
-    _, (a, b, c, d) = _over_powers_of_two(s1, s2, s3, s4)
-    spread = n * b - a * a
-    square = a * a
-    fourth = n**3 * d - 4 * n * n * a * c + 6 * n * square * b - 3 * square * square  # n^4 times the fourth moment
-    return _ratio(max(fourth, 0), spread * spread)
-
-
-def moved(n: int, sums: Sums, center: float, to: float, more: Sums = (0.0, 0.0, 0.0, 0.0)) -> Sums:
-    """Sums about another center plus ``more`` about that, in exact arithmetic, rounded once; infinite if a sum they need is not finite.
-
-    Args:
-        n: number of elements.
-    """
-    num_known = next((k for k, pair in enumerate(zip(sums, more, strict=True)) if not all(map(math.isfinite, pair))), 4)
-    distance = Fraction(center) - Fraction(to)
-    found = [math.inf] * 4
-    powers = [Fraction(n), *map(Fraction, sums[:num_known])]
-    for k in range(1, num_known + 1):
-        total = Fraction(more[k - 1]) + sum(math.comb(k, j) * powers[j] * distance ** (k - j) for j in range(k + 1))
-        with contextlib.suppress(OverflowError):
-            found[k - 1] = float(total)
-    return found[0], found[1], found[2], found[3]
+def moved(n: Any, sums: Sequence[Any], d: Any) -> tuple[Any, Any, Any, Any]:
+    """Sums of the first four powers of n elements' distances from a center, as those from a center that is d lower. Also of tensors."""
+    s1, s2, s3, s4 = sums
+    return (
+        s1 + d * n,
+        s2 + d * (2 * s1 + d * n),
+        s3 + d * (3 * s2 + d * (3 * s1 + d * n)),
+        s4 + d * (4 * s3 + d * (6 * s2 + d * (4 * s1 + d * n))),
+    )
 
 
 def merge_rows(a: Sequence[float], b: Sequence[float]) -> list[float]:
-    """Two rows merged: counts and sums add up, extrema combine.
+    """Two rows merged: counts and sums add up, extrema combine; of different centers that of fewer elements moves to the other's.
 
-    *Cost:* a microsecond; 30 for rows of different centers, of which that of fewer elements moves to the other's.
+    *Cost:* a microsecond or two.
     """
     merged = [x + y for x, y in zip(a, b, strict=True)]
     merged[6:10] = min(a[6], b[6]), max(a[7], b[7]), min(a[8], b[8]), max(a[9], b[9])
     merged[15] = a[15]
     if a[15] != b[15]:
         fewer, more = sorted((a, b), key=lambda row: (row[0] - sum(row[1:4]), -abs(row[15]), row[15]))
-        n = int(fewer[0] - sum(fewer[1:4]))
+        s1, *others = moved(fewer[0] - sum(fewer[1:4]), (fewer[10], *fewer[12:15]), fewer[15] - more[15])
+        merged[10] = more[10] + s1
+        merged[12:15] = [x + y for x, y in zip(more[12:15], others, strict=True)]
         merged[15] = more[15]
-        merged[10], *merged[12:15] = moved(n, (fewer[10], *fewer[12:15]), fewer[15], more[15], (more[10], *more[12:15]))  # type: ignore
     return merged

@@ -108,7 +108,7 @@ def forget() -> None:
 
 
 def use(monkeypatch: pytest.MonkeyPatch, *checks: type[Check]) -> None:
-    monkeypatch.setattr("numscope.scope.scope.CHECKS", checks)
+    monkeypatch.setattr("numscope.scope.model_watch.CHECKS", checks)
 
 
 def train(model: nn.Module, steps: int, stepper: Optimizer | None = None) -> None:
@@ -228,8 +228,8 @@ def test_check_is_switched_off_by_its_name_and_gets_its_arguments(monkeypatch: p
     model = nn.Linear(3, 1)
     use(monkeypatch)
     with numscope.watch(model) as scope:
-        assert scope._checker is not None
-        subject = scope._checker._subject
+        assert scope._watch._checker is not None
+        subject = scope._watch._checker._subject
         found: list[Alert] = []
         checker = Checker(subject, found.extend, (Thorough, Cheap), {"thorough": False, "cheap": {"say": True}})
         assert checker.names == ["cheap"]

@@ -334,7 +334,7 @@ def test_nothing_is_said_of(training: Callable[[Callable[[nn.Module], object]], 
     for scope in scopes:
         scope.close()
         assert not scope.fault
-        assert scope._checker is not None
+        assert scope._watch._checker is not None
     assert [alert.line() for scope in scopes for alert in scope.alerts] == []
 
 

@@ -148,7 +148,7 @@ def test_evaluate_and_predict_alone_are_watched(monkeypatch):
     for call in (lambda: model.evaluate(X, Y, verbose=0, callbacks=[callback]), lambda: model.predict(X, verbose=0, callbacks=[callback])):
         call()
         assert callback.scope.closed and not callback.findings and hooks(model) == 0  # nothing trains
-        assert callback.scope.without_gradients[0].culprit.line == LINE
+        assert callback.scope._watch.without_gradients[0].culprit.line == LINE
 
 
 def test_callback_of_a_fit_that_failed_watches_the_next_evaluation(monkeypatch):

@@ -168,7 +168,7 @@ def test_evaluation_alone_is_watched(name):
     model.head.weight.data.fill_(float("nan"))
     getattr(trainer(callbacks=[callback]), name)(model, data())
     assert callback.scope.closed and hooks(model) == 0 and not callback.findings  # nothing trains
-    (note,) = callback.scope.without_gradients
+    (note,) = callback.scope._watch.without_gradients
     assert "head" in str(note) and note.culprit.line
 
 
@@ -206,7 +206,7 @@ def test_mixed_precision_runs_are_silent_until_the_forward_overflows():
     trainer(callbacks=[callback], plugins=[half(2.0**10)]).fit(made(), data())
     assert (callback.scope.num_steps, callback.findings) == (4, [])
     with pytest.raises(NonFiniteError) as error:
-        trainer(callbacks=[NumscopeCallback(max_scaler_skips=2)], plugins=[half(1.0)]).fit(made(Large), data())
+        trainer(callbacks=[NumscopeCallback(alerts={"scale falls": {"finding": 2}})], plugins=[half(1.0)]).fit(made(Large), data())
     culprit = error.value.finding.culprit
     assert (culprit.op, culprit.line) == ("aten.add", line_of("# HERE, large")) and "float16" in culprit.detail
 

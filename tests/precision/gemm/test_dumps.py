@@ -169,5 +169,5 @@ def test_a_dump_that_fails_is_said_once_and_training_goes_on(tmp_path: Path) -> 
     given = config("fc", tensors=["activation"], high_precision_tensor=True)
     with numscope.watch(model, config=given, on_nonfinite=None, log_dir=str(tmp_path)) as scope:
         train(model, 2)
-        assert not scope.inspector.closed
+        assert not scope._watch.inspector.closed
     assert (tmp_path / "debug_logs" / "globalrank-0.log").read_text().count("dump_tensors is off from here on") == 1

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 
 import numscope
-from numscope.precision.gemm.on_paper import cast_on_paper, how_of
+from numscope.precision.gemm.counting import cast_on_paper, how_of
 from numscope.precision.gemm.recipes import MXFP8, NVFP4, BlockScaling
 from numscope.records.formats import format_of
 from numscope.records.observation import TENSORS, Observation
@@ -191,8 +191,8 @@ def watched(net: Net, stats: list[str], log_dir: Path) -> list[Observation]:
         for _ in range(2):  # micro-batches
             net(torch.randn(6, 32, generator=made)).square().mean().backward()
         optimizer.step()
-        assert scope.inspector is not None
-        return list(scope.inspector.last)
+        assert scope._watch.inspector is not None
+        return list(scope._watch.inspector.last)
 
 
 def test_a_configuration_asks_for_them_and_training_is_as_it_was(tmp_path: Path) -> None:

@@ -42,17 +42,20 @@ def trained(rank: int, folder: str, uneven: bool) -> Any:
     }
     given = {"s": {"enabled": True, "layers": {"layer_name_regex_pattern": "fc2"}, "transformer_engine": on}}
     with numscope.watch(wrapper, config=given, on_nonfinite=None, log_dir=folder) as scope:
-        assert scope.inspector is not None
+        assert scope._watch.inspector is not None
         optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
         found = []
         for step in range(3):
             weight = model.fc2.weight.detach().clone()
             optimizer.zero_grad()
             wrapper(torch.randn(ROWS[rank], 8) + step).square().mean().backward()
-            scope.inspector.last = []
+            scope._watch.inspector.last = []
             optimizer.step()
             found.append(
-                {f"{o.layer}|{o.tensor}": (o.values.get("mse"), o.extras.get("operand_numel"), o.ranks) for o in scope.inspector.last}
+                {
+                    f"{o.layer}|{o.tensor}": (o.values.get("mse"), o.extras.get("operand_numel"), o.ranks)
+                    for o in scope._watch.inspector.last
+                }
             )
             found[-1]["seen"] = (seen.pop(), weight)
     state = state_of(model.fc1)

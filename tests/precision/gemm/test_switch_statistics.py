@@ -181,7 +181,7 @@ def test_evaluation_and_a_checkpoints_second_pass_are_not_counted() -> None:
         model.eval()
         model(torch.randn(100, 16))
         scope.step()
-        found = {o.tensor: o.extras["operand_numel"] for o in scope.inspector.last}
+        found = {o.tensor: o.extras["operand_numel"] for o in scope._watch.inspector.last}
     assert found["activation"] == 4 * 16
 
 
@@ -271,7 +271,7 @@ def test_statistics_of_a_recipe_along_the_columns_are_of_the_operand_transposed(
         assert kept.lines[0, f"0_weight_{stat}"] == pytest.approx(((values.double() - weight.double()) ** 2).mean().item(), rel=1e-12)
     assert kept.lines[0, "0_weight_mxfp8_mse"] != kept.lines[0, "0_weight_mxfp8_mse_columnwise"]
     assert {name for _, name in kept.lines} == {f"0_weight_{stat}" for stat in stats}
-    (seen,) = scope.inspector.last
+    (seen,) = scope._watch.inspector.last
     assert "mxfp8_columnwise_square_error" in seen.extras
 
 

@@ -342,9 +342,9 @@ def test_failed_statistics_leave_the_precision_as_it_is_switched(layer: Layer, t
     convert(layer, "mxfp8")
     features = {"disable_fp8_layer": {}, "collect_tensor_stats": {"type": ["max"], "tensors": ["activation"]}}
     with watch(layer, config(**features), tmp_path) as scope:
-        monkeypatch.setattr(scope.inspector._tally, "read", lambda: 1 / 0)
+        monkeypatch.setattr(scope._watch.inspector._tally, "read", lambda: 1 / 0)
         found = gemms_of(layer, 4)
-        assert scope.inspector.closed
+        assert scope._watch.inspector.closed
     assert all(same(found[gemm], high[gemm]) for gemm in GEMMS)
     state = state_of(layer.fc)
     assert state is not None and state.plan is state.default
@@ -421,7 +421,7 @@ def test_detection_and_switches_go_together(layer: Layer, tmp_path: Path) -> Non
         x[0, 0] = torch.inf
         (layer(x).sum() * 0).backward()
         optimizer.step()
-        numel = {o.tensor: o.extras["operand_numel"] for o in scope.inspector.last}
+        numel = {o.tensor: o.extras["operand_numel"] for o in scope._watch.inspector.last}
     assert scope.findings
     assert numel == {"activation": 16 * 64}
 

@@ -54,6 +54,6 @@ class Scales:
             scale if is_low else float(recent),
             1.0 if is_low else float(settings["skips"]),
             f"GradScaler left out {left_out} of the last {min(WINDOW, step + 1)} steps{now}: gradients overflow though it falls.",
-            "Lower the learning rate, or train in bfloat16; watch(max_scaler_skips=2) names the operation that overflows.",
+            'Lower the learning rate, or train in bfloat16. The operation that overflows: watch(alerts={"scale falls": {"finding": 2}}).',
             {"skipped": recent, "scale": scale, "highest_scale": self._highest},
         )

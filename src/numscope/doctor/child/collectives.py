@@ -18,8 +18,7 @@ import torch
 import torch.distributed as dist
 
 from numscope.doctor.child.desk import Desk, Failed, Wire, sentence, text_of
-from numscope.doctor.child.exercises import EXERCISES, Exercise, Party
-from numscope.doctor.child.patterns import digest
+from numscope.doctor.child.exercises import EXERCISES, Exercise, Party, digest
 from numscope.doctor.child.report import StepTimeout
 from numscope.doctor.child.rollcall import StoreLost
 from numscope.records.words import few, in_bytes
@@ -122,7 +121,7 @@ class _Course:
         for size in exercise.sizes(sizes):
             expected_s = before_s * size / before_bytes if before_bytes >= 1 << 16 else 0.0
             entry: dict[str, Any] = {"name": exercise.name, "backend": party.wire.backend, "group": group, "ranks": list(party.ranks)}
-            entry |= {"bytes": size, "by": "", "status": "ok", "repeats": 0, "seconds_min": None, "seconds_max": None}
+            entry |= {"bytes": size, "status": "ok", "repeats": 0, "seconds_min": None, "seconds_max": None}
             entry |= {"bytes_per_s_min": None, "bytes_per_s_max": None, "wrong": None, "digests": [], "error": "", "missing": []}
             if expected_s > _SIZE_SHARE * self._desk.limit_s:
                 entry |= {"status": "skipped", "error": f"it would take {expected_s:.1f} s, as extrapolated from {in_bytes(before_bytes)}"}
@@ -167,7 +166,6 @@ class _Course:
         slowest = 0.0
         try:
             slowest = desk.report.limited(limit, work)
-            entry["by"] = party.substitutes.get(exercise.name, "")
         except (StepTimeout, RuntimeError, ValueError, OSError) as error:
             entry["status"] = "timeout" if isinstance(error, StepTimeout) else "error"
             entry["error"] = text_of(error)

@@ -1,28 +1,63 @@
-"""Collectives with known results: whole numbers in float32, small enough that every sum is exact in any order."""
+"""Data whose right values all ranks know: random bits from a seed, and collectives of whole numbers.
+
+Whole numbers in float32 are small enough that every sum is exact in any order.
+"""
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import torch
 import torch.distributed as dist
 
 from numscope.doctor.child.desk import Wire
-from numscope.doctor.child.patterns import seed
 
 _PERIOD = 1021  # of the numbers in a payload; a prime, so that no chunk equals its neighbor
 
 
+def seed(*words: object) -> int:
+    """A number that is the same on all ranks for the same words."""
+    return int.from_bytes(hashlib.sha256("/".join(map(str, words)).encode()).digest()[:8], "little") >> 1
+
+
+def pattern(num_bytes: int, *words: object) -> torch.Tensor:
+    """Random bytes, uint8 [num_bytes], the same on all ranks for the same words."""
+    generator = torch.Generator().manual_seed(seed(*words))
+    words64 = torch.empty(-(-num_bytes // 8), dtype=torch.int64).random_(-(2**63), None, generator=generator)
+    return words64.view(torch.uint8)[:num_bytes]
+
+
+def difference(got: torch.Tensor, expected: torch.Tensor) -> dict[str, int] | None:
+    """How two uint8 tensors differ: the first offset in bytes, the number of bytes and of bits; None if they are equal.
+
+    *Cost:* one comparison; more only if they differ.
+    """
+    if torch.equal(got, expected):
+        return None
+    bits = got ^ expected
+    where = bits.nonzero().view(-1)
+    wrong = bits[where]
+    num_bits = sum(int(((wrong >> shift) & 1).sum()) for shift in range(8))
+    return {"first_offset": int(where[0]), "num_bytes": len(where), "num_bits": num_bits}
+
+
+def digest(tensor: torch.Tensor) -> str:
+    """A fingerprint of a float32 tensor's bits; a single flipped bit always changes it."""
+    bits = tensor.detach().cpu().contiguous().view(-1).view(torch.int32).to(torch.int64)
+    weights = torch.arange(1, 2 * len(bits), 2)  # odd, so that no difference of one element is lost modulo 2^64
+    return f"{int((bits * weights).sum().item()) & (2**64 - 1):016x}"
+
+
 @dataclass(slots=True)
 class Party:
-    """A group, as the member with an index in it sees it; ``substitutes`` names what replaces a collective that the backend lacks."""
+    """A group, as the member with an index in it sees it."""
 
     ranks: tuple[int, ...]
     index: int
     wire: Wire
-    substitutes: dict[str, str] = field(default_factory=dict)
 
     @property
     def num(self) -> int:
@@ -94,41 +129,14 @@ def _all_gather(party: Party, source: torch.Tensor, chunk: int) -> torch.Tensor:
 
 def _reduce_scatter(party: Party, source: torch.Tensor, chunk: int) -> torch.Tensor:
     result = torch.empty(chunk, device=source.device)
-    collective = dist.reduce_scatter_tensor
-    if _supported(party, "reduce_scatter", "all_reduce", lambda: collective(result, source.clone(), group=party.wire.group)):
-        return result
-    return _all_reduce(party, source, chunk)[party.index * chunk : (party.index + 1) * chunk].clone()
-
-
-def _all_to_all(party: Party, source: torch.Tensor, chunk: int) -> torch.Tensor:
-    group = party.wire.group
-    result = torch.empty_like(source)
-    if _supported(party, "all_to_all", "isend and irecv", lambda: dist.all_to_all_single(result, source, group=group)):
-        return result
-    works = []
-    for index in range(party.num):
-        part = slice(index * chunk, (index + 1) * chunk)
-        if index == party.index:
-            result[part] = source[part]
-            continue
-        works.append(dist.isend(source[part], group_dst=index, group=group))
-        works.append(dist.irecv(result[part], group_src=index, group=group))
-    for work in filter(None, works):
-        work.wait()
+    dist.reduce_scatter_tensor(result, source.clone(), group=party.wire.group)
     return result
 
 
-def _supported(party: Party, name: str, substitute: str, collective: Callable[[], object]) -> bool:
-    """Runs a collective; returns False if the backend lacks it, which is the same on all ranks."""
-    if name in party.substitutes:
-        return False
-    try:
-        collective()
-    except (RuntimeError, NotImplementedError) as error:
-        if "support" not in str(error):
-            raise
-        party.substitutes[name] = substitute
-    return name not in party.substitutes
+def _all_to_all(party: Party, source: torch.Tensor, chunk: int) -> torch.Tensor:
+    result = torch.empty_like(source)
+    dist.all_to_all_single(result, source, group=party.wire.group)
+    return result
 
 
 def _summed(party: Party, num: int) -> torch.Tensor:

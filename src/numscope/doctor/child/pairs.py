@@ -21,10 +21,10 @@ import torch
 import torch.distributed as dist
 
 from numscope.doctor.child.desk import Desk, Failed, Wire, sentence
-from numscope.doctor.child.patterns import difference, pattern
+from numscope.doctor.child.exercises import difference, pattern
 from numscope.doctor.child.report import StepTimeout
 from numscope.doctor.child.rollcall import Present, StoreLost
-from numscope.doctor.phases.tournament import opponent, rounds_to_play
+from numscope.doctor.phases.links import opponent, rounds_to_play
 from numscope.records.words import few, in_bytes
 
 _FOREVER = timedelta(hours=1)  # the time limit is ours: when gloo's own wait times out, it closes the connections to all ranks

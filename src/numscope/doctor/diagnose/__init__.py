@@ -141,13 +141,9 @@ def _stuck(examined: Examined, blame: Blame) -> Iterator[Finding]:
         if len(late) * 2 > len(results):
             continue  # where most are late, no single rank is to blame
         for rank, result in late.items():
-            yield blame.finding(
-                "rank-stuck",
-                f"Rank {rank} on {blame.host(rank)} is stuck in {phase.title}" + (f": {result.doing}." if result.doing else "."),
-                ranks=(rank,),
-                evidence=(result.error,),
-                confidence="likely" if len(results) > 1 else "possible",
-            )
+            confidence: Confidence = "likely" if len(results) > 1 else "possible"
+            words = {"phase": phase.title, "doing": f": {result.doing}" if result.doing else ""}
+            yield blame.finding("rank-stuck", ranks=(rank,), evidence=(result.error,), confidence=confidence, **words)
 
 
 def _sort_failures(examined: Examined, blame: Blame, found: list[Finding]) -> tuple[set[int], list[PhaseResult]]:
@@ -169,23 +165,15 @@ def _sort_failures(examined: Examined, blame: Blame, found: list[Finding]) -> tu
 def _cause_unknown(unexplained: list[PhaseResult], blame: Blame) -> Finding:
     phases = sorted({result.phase for result in unexplained})
     ranks = sorted({result.rank for result in unexplained})
-    return blame.finding(
-        "cause-unknown",
-        f"{capital(listed(phase.title for phase in phases))} failed on {named(ranks)}; the observations do not reveal the cause.",
-        "export NCCL_DEBUG=INFO TORCH_DISTRIBUTED_DEBUG=DETAIL  # run again, then: numscope doctor explain LOG",
-        ranks=ranks,
-        evidence=[f"rank {result.rank}, {result.phase.label}, {result.status}: {result.error[:MOST_TEXT]}" for result in unexplained],
-    )
+    lines = [f"rank {result.rank}, {result.phase.label}, {result.status}: {result.error[:MOST_TEXT]}" for result in unexplained]
+    return blame.finding("cause-unknown", ranks=ranks, evidence=lines, phases=capital(listed(phase.title for phase in phases)))
 
 
 def _incomplete(examined: Examined) -> Finding:
     skipped = {result.phase: result.error for result in examined.results if result.status == "skipped"}
     why = examined.hub.get("interrupted")
-    return finding(
-        "incomplete",
-        "Not everything that was requested was examined" + (f": the examination was ended by {why}." if why else "."),
-        evidence=[f"{phase.title} was skipped: {why}" for phase, why in sorted(skipped.items())] or ("no phase has a result",),
-    )
+    lines = [f"{phase.title} was skipped: {why}" for phase, why in sorted(skipped.items())] or ("no phase has a result",)
+    return finding("incomplete", evidence=lines, why=f": the examination was ended by {why}" if why else "")
 
 
 def _ok(examined: Examined, found: list[Finding], victims: set[int], blame: Blame) -> tuple[int, ...]:

@@ -5,37 +5,21 @@ from __future__ import annotations
 import re
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
-from numscope.doctor.findings import capital, finding, named, pasted, without
+from numscope.doctor.findings import finding, named, pasted
 from numscope.doctor.records import Examined, Finding, Phase, PhaseResult
 
 _UNKNOWN = "an unknown host"
-_ANOTHER_PORT = "ss -ltnp 'sport = :{port}'  # on {host}: shows what listens there; use another port"
-# By failure to reach the hub: the finding and its remedy.
-_UNREACHED: dict[str, tuple[str, str]] = {
-    "unresolved": ("hub-unresolved", "echo {entry} | sudo tee -a /etc/hosts"),
-    "loopback": ("hub-loopback", "sed -i {line} /etc/hosts && echo {entry} >> /etc/hosts"),
-    "refused": ("hub-refused", "start rank 0's node first, and check that it is {host}: numscope doctor --endpoint {endpoint}"),
-    "dropped": ("hub-dropped", "iptables -I INPUT -p tcp --dport {port} -j ACCEPT  # on {host}: packets to this port are dropped"),
-    "unreachable": ("hub-unreachable", "ip route get {host}  # there is no route from here"),
-    "silent": ("hub-port-silent", "ss -ltnp 'sport = :{port}'  # on {host}: shows what listens there: another program, or a hung rank 0"),
-    "http": ("hub-port-http", _ANOTHER_PORT),
-    "foreign": ("hub-port-foreign", _ANOTHER_PORT),
-    "closed": ("hub-port-foreign", _ANOTHER_PORT),
-    "token": (
-        "hub-wrong-job",
-        "set the same NUMSCOPE_DOCTOR_TOKEN for all ranks, or use another port if {endpoint} belongs to another job's doctor",
-    ),
-    "garbage": ("version-mismatch", "pip show numscope  # here and on {host}: both need the same version"),
-    "taken": ("hub-port-in-use", "ss -ltnp 'sport = :{port}'  # on {host}: stop what listens there, or use another port"),
+# By failure to reach the hub: the finding.
+_UNREACHED = {
+    **{kind: f"hub-{kind}" for kind in ("unresolved", "loopback", "refused", "dropped", "unreachable")},
+    **{"silent": "hub-port-silent", "http": "hub-port-http", "foreign": "hub-port-foreign", "closed": "hub-port-foreign"},
+    **{"token": "hub-wrong-job", "garbage": "version-mismatch/hub", "taken": "hub-port-in-use"},
 }
-# Claims that contradict each other: by kind of refusal the finding, its sentence, and the remedy.
-_CONTRADICTIONS = {
-    "duplicate": ("rank-duplicate", "Two processes claim to be {who}.", "give each process its own RANK (or --node-rank)"),
-    "world_size": ("world-size-differs", "Ranks have different world sizes.", "start all nodes with the same --nnodes and --nproc"),
-    "rank": ("rank-out-of-range", "A process has a rank outside of the world size.", "give each process a RANK from 0 to WORLD_SIZE - 1"),
-}
+# Claims that contradict each other: by kind of refusal the finding.
+_CONTRADICTIONS = {"duplicate": "rank-duplicate", "world_size": "world-size-differs", "rank": "rank-out-of-range"}
 
 
 def attendance(examined: Examined) -> list[Finding]:
@@ -77,36 +61,25 @@ def _lost(examined: Examined) -> list[Finding]:
         if result.status == "silent" and how in ("died", "silent") and result.rank not in seen:
             seen.add(result.rank)
             groups[how, _host(examined, result.rank)].append(result)
-    return [
-        finding(
-            f"rank-{how}",
-            f"{capital(named(result.rank for result in results))} on {host} {'died' if how == 'died' else 'went silent'} "
-            f"in {results[0].phase.title}.",
-            *_look_at(host),
-            ranks=[result.rank for result in results],
-            hosts=[host],
-            evidence=[f"rank {r.rank}: {r.error}" + (f"; its next step was: {r.doing}" if r.doing else "") for r in results],
-        )
-        for (how, host), results in groups.items()
-    ]
+    found = []
+    for (how, host), results in groups.items():
+        ranks, phase = [result.rank for result in results], results[0].phase.title
+        lines = [f"rank {r.rank}: {r.error}" + (f"; its next step was: {r.doing}" if r.doing else "") for r in results]
+        one = finding(f"rank-{how}", ranks=ranks, hosts=[host], evidence=lines, phase=phase)
+        found.append(replace(one, remedy=()) if host == _UNKNOWN else one)  # nobody can look at it
+    return found
 
 
 def _contradictions(examined: Examined) -> Iterator[Finding]:
-    for kind, (id, summary, remedy) in _CONTRADICTIONS.items():
+    for kind, id in _CONTRADICTIONS.items():
         cases = [refused for refused in examined.refused if refused["kind"] == kind]
         if cases:
             ranks = sorted({int(case["rank"]) for case in cases if int(case.get("rank", -1)) >= 0})
             hosts = {str(case["hostname"]) for case in cases}
             if kind == "duplicate":  # both of them
                 hosts |= {_host(examined, rank) for rank in ranks if rank in examined.roster}
-            yield finding(
-                id,
-                summary.format(who=named(ranks) if ranks else "the same node"),
-                remedy,
-                ranks=ranks,
-                hosts=hosts,
-                evidence=[str(case["reason"]) for case in cases],
-            )
+            evidence = [str(case["reason"]) for case in cases]
+            yield finding(id, ranks=ranks, hosts=hosts, evidence=evidence, who=named(ranks) if ranks else "the same node")
 
 
 def _missing(examined: Examined) -> Iterator[Finding]:
@@ -122,13 +95,12 @@ def _missing(examined: Examined) -> Iterator[Finding]:
     evidence += [f"a process at {refused['address']} was not admitted: {refused['reason']}" for refused in strange[:3]]
     yield finding(
         "rank-missing",
-        f"{capital(named(ranks))} never joined" + (f": all of {_numbered(nodes)}." if nodes else "."),
-        "read the output of those processes: each prints whether and why it can't reach the hub",
-        *_names_in_slurm(examined, nodes),
         ranks=ranks,
         evidence=evidence,
         # If another process took the number, or has another world size, that explains why a rank is missing.
         confidence="likely" if any(r["kind"] in _CONTRADICTIONS for r in examined.refused) else "certain",
+        nodes=f": all of {_numbered(nodes)}" if nodes else "",
+        in_slurm=_names_in_slurm(examined, nodes),
     )
 
 
@@ -137,47 +109,28 @@ def _interfaces(examined: Examined) -> Iterator[Finding]:
     names = {rank: str(r.data["ifname"]) for rank, r in joined if r.data.get("ifname") and not r.data.get("ifname_address")}
     if not names:
         return
-    hosts = sorted({_host(examined, rank) for rank in names})
-    yield finding(
-        "interface-missing",
-        f"The interface {next(iter(names.values()))} of --ifname does not exist on {', '.join(hosts)}, or has no IPv4 address.",
-        "ip -br address  # choose an interface that all hosts have, or omit --ifname",
-        ranks=names,
-        hosts=hosts,
-        evidence=[f"rank {rank}: {name} has no address" for rank, name in names.items()],
-    )
+    hosts, evidence = {_host(examined, rank) for rank in names}, [f"rank {rank}: {name} has no address" for rank, name in names.items()]
+    name = next(iter(names.values()))
+    yield finding("interface-missing/option", ranks=names, hosts=hosts, evidence=evidence, name=name, on=", ".join(sorted(hosts)))
 
 
 def _unauthenticated(examined: Examined) -> Iterator[Finding]:
     cases = [refused for refused in examined.refused if refused["kind"] not in _CONTRADICTIONS]
     if not cases:
         return
-    addresses = sorted({str(case["address"]) for case in cases})
-    yield finding(
-        "hub-unauthenticated",
-        f"The hub closed {len(cases)} connection(s) from {', '.join(addresses[:5])}.",
-        evidence=[f"{case['address']}: {case['reason']}" for case in cases[:5]],
-    )
+    addresses = ", ".join(sorted({str(case["address"]) for case in cases})[:5])
+    evidence = [f"{case['address']}: {case['reason']}" for case in cases[:5]]
+    yield finding("hub-unauthenticated", evidence=evidence, count=len(cases), addresses=addresses)
 
 
 def _unreached(examined: Examined) -> Finding:
     hub = examined.hub
     endpoint, kind = str(hub["endpoint"]), str(hub["kind"])
     host, _, port = endpoint.rpartition(":")
-    id, remedy = _UNREACHED[kind]
     taken = kind == "taken"
-    summary = f"The hub can't listen at {endpoint}: the port is in use." if taken else f"The hub can't be reached: {hub['sentence']}."
     attempts = ", ".join(f"port {what}: {count} times" for what, count in dict(hub.get("attempts", {})).items())
     return finding(
-        id,
-        summary,
-        remedy.format(
-            host=pasted(host),
-            port=port,
-            endpoint=pasted(endpoint),
-            entry=pasted(f"<address of the host> {host}"),
-            line=pasted(rf"/^127\..*{_literal(host)}/d"),
-        ),
+        _UNREACHED[kind],
         ranks=hub.get("ranks", ()),
         hosts=[host],
         links=[(str(hub["here"]), host)] if hub.get("here") and not taken else (),
@@ -186,22 +139,20 @@ def _unreached(examined: Examined) -> Finding:
             str(hub["sentence"]),
             *([f"attempts in {float(hub.get('seconds', 0)):.1f} s: {attempts}"] if attempts else []),
         ],
+        sentence=hub["sentence"],
+        at=endpoint,
+        port=port,
+        endpoint=pasted(endpoint),
+        entry=pasted(f"<address of the host> {host}"),
+        line=pasted(rf"/^127\..*{_literal(host)}/d"),
     )
 
 
 def _hub_lost(examined: Examined) -> Finding:
     hub = examined.hub
     host = _host(examined, 0) if 0 in examined.roster else str(hub["endpoint"]).rpartition(":")[0]
-    silent = hub["lost"] == "silent"
-    return finding(
-        "hub-silent" if silent else "hub-died",
-        f"The hub, in rank 0's process or launcher on {host}, {'went silent' if silent else 'died'} "
-        f"in {Phase(hub.get('phase', Phase.RENDEZVOUS)).title}.",
-        *_look_at(host),
-        ranks=[0],
-        hosts=[host],
-        evidence=[str(hub["sentence"])],
-    )
+    id, phase = "hub-silent" if hub["lost"] == "silent" else "hub-died", Phase(hub.get("phase", Phase.RENDEZVOUS)).title
+    return finding(id, ranks=[0], hosts=[host], evidence=[str(hub["sentence"])], phase=phase)
 
 
 def _nodes_of(examined: Examined, ranks: list[int]) -> list[int]:
@@ -219,21 +170,16 @@ def _numbered(nodes: list[int]) -> str:
     return f"node{'s' if len(nodes) > 1 else ''} number {', '.join(map(str, nodes))}, counted from 0"
 
 
-def _names_in_slurm(examined: Examined, nodes: list[int]) -> tuple[str, ...]:
-    launchers = {entry["identity"].get("launcher") for entry in examined.roster.values()}
-    if launchers != {"slurm"} or not nodes:
-        return ()
+def _names_in_slurm(examined: Examined, nodes: list[int]) -> str:
+    if {entry["identity"].get("launcher") for entry in examined.roster.values()} != {"slurm"} or not nodes:
+        return ""
     lines = ";".join(f"{node + 1}p" for node in nodes)
-    return (f"scontrol show hostnames $SLURM_JOB_NODELIST | sed -n '{lines}'  # its name, for srun --exclude=",)
+    return f"scontrol show hostnames $SLURM_JOB_NODELIST | sed -n '{lines}'  # its name, for srun --exclude="
 
 
 def _literal(text: str) -> str:
     """A pattern of sed that means this text."""
     return re.sub(r"[][.*/^$\\]", r"\\\g<0>", text)
-
-
-def _look_at(host: str) -> tuple[str, ...]:
-    return () if host == _UNKNOWN else (f"ssh {pasted(host)} 'dmesg -T | tail -50; ps aux | grep numscope'", without(host))
 
 
 def _host(examined: Examined, rank: int) -> str:

@@ -11,8 +11,7 @@ from typing import Any
 
 from numscope.doctor.diagnose.blame import Blame, hosts_of
 from numscope.doctor.findings import listed
-from numscope.doctor.phases.cell import cells_of
-from numscope.doctor.records import Examined, Finding, Phase
+from numscope.doctor.records import Examined, Finding, Phase, cells_of
 
 SLOWER = 1.3
 _LEAST_S = 1e-3  # shorter round trips vary with the host's load by more than matters
@@ -61,9 +60,13 @@ def slower(examined: Examined, baseline: Mapping[str, Any], blame: Blame) -> Ite
         ranks = sorted({int(line.split(".")[1]) for _, line in told if kind in ("gemm", "copy")})
         yield blame.finding(
             "slower-than-baseline",
-            f"{len(told)} of {compared} {kind} measurements are more than {SLOWER} × slower than in the baseline, the worst by "
-            f"{told[0][0]:.1f} ×" + (f": {listed(f'rank {rank}' for rank in ranks)}." if ranks else "."),
             ranks=ranks,
             evidence=[line for _, line in told],
             confidence="likely" if len(told) > 1 else "possible",
+            count=len(told),
+            compared=compared,
+            kind=kind,
+            times=SLOWER,
+            worst=f"{told[0][0]:.1f}",
+            whose=f": {listed(f'rank {rank}' for rank in ranks)}" if ranks else "",
         )

@@ -48,9 +48,9 @@ class Blame:
         """The ranks of a host."""
         return [rank for rank, name in self.hosts.items() if name == host]
 
-    def finding(self, id: str, summary: str, *remedy: str, ranks: Collection[int] = (), **more: Any) -> Finding:
+    def finding(self, id: str, *, ranks: Collection[int] = (), **more: Any) -> Finding:
         """A finding about these ranks and their hosts."""
-        return finding(id, summary, *remedy, ranks=ranks, hosts=self.hosts_of(ranks), **more)
+        return finding(id, ranks=ranks, hosts=self.hosts_of(ranks), **more)
 
     def between(self, one: int, other: int) -> bool:
         """Whether a known fault explains that a transfer between these two ranks fails."""

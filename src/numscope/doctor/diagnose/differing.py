@@ -48,27 +48,18 @@ def compared(examined: Examined, blame: Blame) -> Iterator[Finding]:
     yield from (_finding(difference, blame) for difference in differences(examined))
     off = clocks(examined)
     if off:
-        hosts = sorted(blame.hosts_of(off))
-        yield blame.finding(
-            "clock-skew",
-            f"The clock on {listed(hosts)} is off by up to {max(map(abs, off.values())):,.1f} s.",
-            "sudo chronyc makestep  # or: sudo timedatectl set-ntp true",
-            ranks=off,
-            evidence=[
-                f"rank {rank} on {blame.host(rank)}: {abs(offset):,.1f} s {'ahead of' if offset > 0 else 'behind'} the others"
-                for rank, offset in off.items()
-            ],
-            confidence="certain" if len(examined.roster) > 2 else "likely",
-        )
+        evidence = [
+            f"rank {rank} on {blame.host(rank)}: {abs(offset):,.1f} s {'ahead of' if offset > 0 else 'behind'} the others"
+            for rank, offset in off.items()
+        ]
+        confidence: Confidence = "certain" if len(examined.roster) > 2 else "likely"
+        seconds = f"{max(map(abs, off.values())):,.1f}"
+        yield blame.finding("clock-skew", ranks=off, evidence=evidence, confidence=confidence, seconds=seconds)
     for rank, result in sorted(examined.of(Phase.COMPARE).items()):
         interface = result.data.get("interface", {})
         if interface.get("address") and not interface.get("name") and not interface.get("error"):
-            yield blame.finding(
-                "address-translated",
-                f"Rank {rank} on {blame.host(rank)} connects from {interface['address']}, which none of its interfaces has.",
-                ranks=(rank,),
-                evidence=("gloo and NCCL announce an address of their own interface, which others can't reach behind address translation",),
-            )
+            why = "gloo and NCCL announce an address of their own interface, which others can't reach behind address translation"
+            yield blame.finding("address-translated", ranks=(rank,), evidence=(why,), address=interface["address"])
 
 
 def differences(examined: Examined) -> list[Difference]:
@@ -145,9 +136,8 @@ def _finding(difference: Difference, blame: Blame) -> Finding:
     if difference.id == "version-mismatch" and subject not in _ESSENTIAL:
         severity = "note" if subject in _MINOR else "degraded"
     confidence: Confidence = "likely" if difference.tie else "certain"
-    return blame.finding(
-        difference.id, summary, *_remedy(difference), ranks=ranks, evidence=lines, confidence=confidence, severity=severity
-    )
+    more = {"confidence": confidence, "severity": severity, "remedy": _remedy(difference), "summary": summary}
+    return blame.finding(difference.id, ranks=ranks, evidence=lines, **more)
 
 
 def _remedy(difference: Difference) -> tuple[str, ...]:

@@ -7,8 +7,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from numscope.doctor.diagnose.blame import Blame, node_of
-from numscope.doctor.phases.cell import Cell, cells_of
-from numscope.doctor.records import Examined, Phase
+from numscope.doctor.records import Cell, Examined, Phase, cells_of
 
 Pair = tuple[int, int]  # from node, to node
 

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from numscope.doctor.diagnose.blame import Blame
-from numscope.doctor.findings import capital, finding, listed, named, pasted
+from numscope.doctor.findings import finding, listed, pasted
 from numscope.doctor.meet.sockets import is_loopback
-from numscope.doctor.records import Confidence, Examined, Finding, Phase
+from numscope.doctor.records import Examined, Finding, Phase
 
 SHM_BYTES = 64 << 20  # the default of container runtimes
 SHM_PER_RANK_BYTES = 32 << 20  # NCCL's buffers between ranks of a host, plus a DataLoader's tensors
@@ -21,61 +21,36 @@ _INTERFACE_NAMES = ("NCCL_SOCKET_IFNAME", "GLOO_SOCKET_IFNAME")
 Facts = Mapping[str, Any]
 
 
-@dataclass(frozen=True, slots=True)
-class Check:
-    """One check of a host's facts."""
-
-    id: str  # of its finding
-    # returns what is wrong with a rank's facts, or "". Raises KeyError, TypeError or ValueError for a missing fact.
-    look: Callable[[Facts, Examined, int], str]
-    summary: str  # with ``{where}`` for the hosts, ``{who}`` for the ranks and ``{expected}`` for the world size
-    # for the ranks with the problem; ``{pasted}`` is the first one's host, ``{entry}`` its line for /etc/hosts
-    remedy: tuple[str, ...] = ()
-    confidence: Confidence = "certain"
-    ifname: bool = False  # append the lines that select the right interface
-
-
 def local_facts(examined: Examined, blame: Blame) -> Iterator[Finding]:
     """Findings about single hosts: one per check, with an evidence line for each group of hosts."""
     facts = {rank: result.data for rank, result in sorted(examined.of(Phase.FACTS).items()) if result.data}
-    for check in CHECKS:
+    for id, look in CHECKS.items():
         ranks_of: dict[str, list[int]] = defaultdict(list)
         for rank, data in facts.items():
-            try:
-                ranks_of[check.look(data, examined, rank)].append(rank)
-            except (KeyError, TypeError, ValueError):
-                continue  # a fact that could not be obtained
+            with contextlib.suppress(KeyError, TypeError, ValueError):  # a fact that could not be obtained
+                ranks_of[look(data, examined, rank)].append(rank)
         ranks_of.pop("", None)
         ranks = sorted(rank for each in ranks_of.values() for rank in each)
-        if not ranks:
-            continue
-        hosts = sorted(blame.hosts_of(ranks))
-        host, address = (hosts or [""])[0], str(examined.roster.get(ranks[0], {}).get("address", "")) or "ADDRESS"
-        where = {
-            "where": listed(hosts),
-            "who": named(ranks),
-            "expected": examined.expected,
-            "pasted": pasted(host),
-            "entry": pasted(f"{address} {host}"),
-        }
-        yield finding(
-            check.id,
-            capital(check.summary.format(**where)),
-            *(line.format(**where) for line in check.remedy),
-            *(_ifname(ranks, examined) if check.ifname else ()),
-            ranks=ranks,
-            hosts=hosts,
-            evidence=[f"{listed(sorted({blame.host(r) or f'rank {r}' for r in each}))}: {what}" for what, each in ranks_of.items()],
-            confidence=check.confidence,
-        )
+        if ranks:
+            hosts = sorted(blame.hosts_of(ranks))
+            address = str(examined.roster.get(ranks[0], {}).get("address", "")) or "ADDRESS"
+            yield finding(
+                id,
+                ranks=ranks,
+                hosts=hosts,
+                evidence=[f"{listed(sorted({blame.host(r) or f'rank {r}' for r in each}))}: {what}" for what, each in ranks_of.items()],
+                expected=examined.expected,
+                entry=pasted(f"{address} {(hosts or [''])[0]}"),
+                ifname=_ifname(ranks, examined),
+            )
 
 
-def _ifname(ranks: Sequence[int], examined: Examined) -> tuple[str, ...]:
+def _ifname(ranks: Sequence[int], examined: Examined) -> str:
     """Selects the interface by which others reach these ranks, if it is the same for all."""
     compared = examined.of(Phase.COMPARE)
     names = {compared[rank].data.get("interface", {}).get("name", "") for rank in ranks if rank in compared} - {"", "lo"}
     name = names.pop() if len(names) == 1 else ""
-    return (f"export NCCL_SOCKET_IFNAME={pasted(name)} GLOO_SOCKET_IFNAME={pasted(name)}",) if name else ()
+    return f"export NCCL_SOCKET_IFNAME={pasted(name)} GLOO_SOCKET_IFNAME={pasted(name)}" if name else ""
 
 
 def _several_hosts(examined: Examined) -> bool:
@@ -153,55 +128,16 @@ def _too_many_ranks(data: Facts, examined: Examined, rank: int) -> str:
     return f"{gpus} GPUs for {ranks} ranks" if 0 < gpus < ranks else ""
 
 
-_GPU_REMEDY = ("srun --exclude={pasted} …", "nvidia-smi -q  # on that host; sudo dmesg | grep -i xid")
-CHECKS = (
-    Check(
-        "name-resolves-to-loopback",
-        _loopback_name,
-        "{where} resolves its own name to a loopback address. gloo uses the name's address, so other hosts can't reach it.",
-        ("echo {entry} | sudo tee -a /etc/hosts  # and remove {pasted} from its 127.0.1.1 line",),
-        ifname=True,
-    ),
-    Check(
-        "name-unresolved",
-        lambda data, examined, rank: f"{data['name']['name']}: {data['name']['error']}" if data["name"]["error"] else "",
-        "{where} can't resolve its own name.",
-        ("echo {entry} | sudo tee -a /etc/hosts",),
-    ),
-    Check(
-        "wrong-interface",
-        _wrong_interface,
-        "On {where}, gloo or NCCL would use a different interface than the one by which other hosts reach it.",
-        confidence="likely",
-        ifname=True,
-    ),
-    Check("interface-missing", _interface_missing, "On {where}, the environment names an interface that does not exist.", ifname=True),
-    Check(
-        "shm-too-small",
-        _shm,
-        "/dev/shm on {where} is too small.",
-        (
-            "docker run --shm-size=8g …  # or --ipc=host",
-            "mount -o remount,size=8g /dev/shm",
-            "export NCCL_SHM_DISABLE=1  # works, but slower",
-        ),
-        "likely",
-    ),
-    Check("gpu-query-failed", _gpu_query("failed"), "The GPU driver on {where} reports an error.", _GPU_REMEDY),
-    Check("gpu-query-hung", _gpu_query("timeout"), "The GPU driver on {where} does not respond.", _GPU_REMEDY),
-    Check("ranks-exceed-gpus", _too_many_ranks, "{where} has fewer GPUs than ranks.", ("torchrun --nproc_per_node gpu …",)),
-    Check(
-        "memlock-too-small",
-        _memlock,
-        "The limit on locked memory on {where} is too small for InfiniBand.",
-        ("ulimit -l unlimited", "echo '* - memlock unlimited' | sudo tee -a /etc/security/limits.conf"),
-        "likely",
-    ),
-    Check(
-        "nofile-too-small",
-        _nofile,
-        "The limit on open files of {who} is too small for a job of {expected} ranks.",
-        ("ulimit -n 65536",),
-        "likely",
-    ),
-)
+# By finding what looks for it in a rank's facts: returns what is wrong, or "". Raises KeyError, TypeError or ValueError for a missing fact.
+CHECKS: dict[str, Callable[[Facts, Examined, int], str]] = {
+    "name-resolves-to-loopback": _loopback_name,
+    "name-unresolved": lambda data, examined, rank: f"{data['name']['name']}: {data['name']['error']}" if data["name"]["error"] else "",
+    "wrong-interface": _wrong_interface,
+    "interface-missing": _interface_missing,
+    "shm-too-small": _shm,
+    "gpu-query-failed": _gpu_query("failed"),
+    "gpu-query-hung": _gpu_query("timeout"),
+    "ranks-exceed-gpus": _too_many_ranks,
+    "memlock-too-small": _memlock,
+    "nofile-too-small": _nofile,
+}

@@ -1,12 +1,11 @@
-"""From a matrix of who reaches whom to the smallest set of causes that explains it.
+"""From a matrix of who reaches whom to the fewest causes that explain it.
 
-A cause (a node, everything into or out of a node, a link, one direction of a link) explains the cells that it spans, and is possible only
-if every examined cell among them failed. The smallest sets of causes that cover all failed cells are found exactly: a cell that only one
-cause explains settles that cause; the rest is searched to a bounded depth. If several sets are equally small, only what they have in common
-is attributed, and the other cells stay unexplained.
+A cause is a row or a column of the matrix, or both (a node), or a link or one direction of it. It is possible only if every examined cell
+of it failed. The cause that explains most of the failed cells comes first, then the one that explains most of the rest, and so on. Where
+two explain equally many, some of them the same, neither is named, and these cells stay unexplained.
 
-A cause is certain if every explanation without it needs at least two more causes.
-*Cost:* linear in the cells for a single fault; a bounded search for the rest.
+A cause is certain if what it alone explains takes at least two more causes otherwise.
+*Cost:* causes times possible causes; linear in the cells for a single fault.
 """
 
 from __future__ import annotations
@@ -23,8 +22,6 @@ Kind = Literal["everything", "split", "node", "inbound", "outbound", "link", "di
 Cell = tuple[Any, Any]  # from and to: all of them numbers, or all names
 
 _KINDS = get_args(Kind)
-_MOST_CAUSES = 4  # besides the settled ones
-_MOST_TRIES = 20_000
 
 
 @dataclass(frozen=True)
@@ -84,30 +81,39 @@ def attribute(cells: Mapping[Cell, bool]) -> Attribution:
 
 
 def _explain(cells: Mapping[Cell, bool], failed: frozenset[Cell]) -> Attribution:
-    possible = _possible(cells, failed)
-    covers = _smallest(failed, _widest(possible), _MOST_CAUSES)
-    if not covers:
-        return Attribution((), failed)
-    common = frozenset.intersection(*covers)
-    size = len(next(iter(covers)))
-    found = sorted(common, key=_place)
-    if len(covers) == 1:
-        # Each is reduced to what it must explain: of a node whose cells others explain too, only its own cells. Widest first.
-        for at, cause in enumerate(found):
-            own = cause.cells.difference(*(other.cells for other in found if other is not cause))
-            found[at] = min((c for c in possible if own <= c.cells), key=lambda c: (len(c.cells), _KINDS.index(c.kind)))
-        shared = {cell for one in common for other in common if one is not other for cell in one.cells & other.cells}
-        for at, cause in enumerate(found):
-            touched = cause not in common or (cause.kind in ("link", "direction") and shared & cause.cells)
-            found[at] = replace(cause, confidence="likely" if touched else _confidence(cause, cells, failed, possible, size))
-    if len(covers) == 1:
-        return Attribution(tuple(found))
-    covered = frozenset[Cell]().union(*(cause.cells for cause in common))
-    if not covered:
-        return Attribution((), failed)
-    # The rest is explained as if the cells of the common causes had not been examined.
-    more = _explain({cell: works for cell, works in cells.items() if cell not in covered}, failed - covered)
-    return Attribution((*found, *(replace(cause, confidence="likely") for cause in more.causes)), more.unexplained)
+    possible = sorted(_possible(cells, failed), key=_place)
+    found = sorted(_cover(failed, possible), key=_place)
+    as_few = {cause.cells for cause in _cover(failed, possible[::-1])}
+
+    def alone(cause: Cause) -> frozenset[Cell]:
+        return cause.cells.difference(*(other.cells for other in found if other is not cause))
+
+    def rivaled(cause: Cause) -> bool:
+        own = alone(cause)
+        return any(own <= other.cells and not other.cells <= cause.cells for other in possible if other not in found)
+
+    common = [cause for cause in found if not rivaled(cause) and (cause.cells in as_few or len(as_few) > len(found))]
+    if len(common) < len(found):
+        covered = frozenset[Cell]().union(*(cause.cells for cause in common))
+        if not covered:
+            return Attribution((), failed)
+        # The rest is explained as if the cells of the common causes had not been examined.
+        rest = _explain({cell: works for cell, works in cells.items() if cell not in covered}, failed - covered)
+        return Attribution((*common, *(replace(cause, confidence="likely") for cause in rest.causes)), rest.unexplained)
+    for at, cause in enumerate(found):
+        # Reduced to what it must explain: of a node whose cells others explain too, only its own cells. Widest first.
+        own = alone(cause)
+        least = min((other for other in possible if own <= other.cells), key=lambda other: (len(other.cells), _KINDS.index(other.kind)))
+        found[at] = replace(least, confidence=_confidence(least, own, cells, possible) if least == cause else "likely")
+    return Attribution(tuple(found))
+
+
+def _cover(failed: frozenset[Cell], possible: list[Cause]) -> list[Cause]:
+    """Causes of all failed cells, each time the first of those that explain most of what is left."""
+    found: list[Cause] = []
+    while left := failed.difference(*(cause.cells for cause in found)):
+        found.append(max(possible, key=lambda cause: (len(cause.cells & left), len(cause.cells))))
+    return found
 
 
 def _possible(cells: Mapping[Cell, bool], failed: Iterable[Cell]) -> list[Cause]:
@@ -137,69 +143,17 @@ def _possible(cells: Mapping[Cell, bool], failed: Iterable[Cell]) -> list[Cause]
     return [cause for cause in found if not (cause.kind == "link" and len(cause.cells) < 2)]
 
 
-def _widest(possible: list[Cause]) -> list[Cause]:
-    """The causes whose cells are not all spanned by another one."""
-    by_cell: dict[Cell, list[Cause]] = defaultdict(list)
-    for cause in possible:
-        for cell in cause.cells:
-            by_cell[cell].append(cause)
-
-    def lesser(cause: Cause) -> bool:
-        rivals = by_cell[next(iter(cause.cells))]
-        return any(
-            cause.cells < rival.cells or (cause.cells == rival.cells and _KINDS.index(rival.kind) < _KINDS.index(cause.kind))
-            for rival in rivals
-        )
-
-    return [cause for cause in possible if not lesser(cause)]
-
-
-def _smallest(failed: frozenset[Cell], causes: list[Cause], most: int) -> list[frozenset[Cause]]:
-    """All smallest sets of causes that cover the failed cells, with at most ``most`` causes besides the settled ones."""
-    settled: set[Cause] = set()
-    by_cell: dict[Cell, list[Cause]] = {cell: [] for cell in failed}
-    for cause in causes:
-        for cell in cause.cells:
-            by_cell[cell].append(cause)
-    for cell in failed:
-        if not by_cell[cell]:
-            return []
-        if len(by_cell[cell]) == 1:
-            settled.add(by_cell[cell][0])
-    left = failed.difference(*(cause.cells for cause in settled))
-    tries = 0
-
-    def search(left: frozenset[Cell], depth: int) -> list[frozenset[Cause]]:
-        nonlocal tries
-        tries += 1
-        if not left:
-            return [frozenset()]
-        if depth == 0 or tries > _MOST_TRIES:
-            return []
-        cell = min(left, key=lambda cell: (len(by_cell[cell]), cell))
-        return [rest | {cause} for cause in by_cell[cell] for rest in search(left - cause.cells, depth - 1)]
-
-    for depth in range(most + 1):
-        found = search(left, depth)
-        if tries > _MOST_TRIES:
-            return []
-        if found:
-            return [cover | settled for cover in dict.fromkeys(found)]
-    return []
-
-
-def _confidence(cause: Cause, cells: Mapping[Cell, bool], failed: frozenset[Cell], possible: list[Cause], size: int) -> Confidence:
-    if cause.kind in ("link", "direction"):
-        # Each end must be known to work with another node; otherwise the node may be at fault.
-        working = [cell for cell, works in cells.items() if works and set(cell) != set(cause.nodes)]
-        ends = {node for cell in working for node in cell}
-        if cause.kind == "direction":
-            ends = {cell[0] for cell in working} & {cause.nodes[0]} | {cell[1] for cell in working} & {cause.nodes[1]}
-        if not set(cause.nodes) <= ends:
-            return "likely"
-    others = [other for other in possible if not _same_place(cause, other)]
-    found = _smallest(failed, _widest(others), size + 1)
-    return "certain" if not found or len(found[0]) >= size + 2 else "likely"
+def _confidence(cause: Cause, own: frozenset[Cell], cells: Mapping[Cell, bool], possible: list[Cause]) -> Confidence:
+    if cause.one_node:
+        return "certain" if len({frozenset(cell) for cell in own}) > 2 else "likely"
+    # Each end must be known to work with another node; otherwise the node may be at fault.
+    working = [cell for cell, works in cells.items() if works and set(cell) != set(cause.nodes)]
+    ends = {node for cell in working for node in cell}
+    if cause.kind == "direction":
+        ends = {cell[0] for cell in working} & {cause.nodes[0]} | {cell[1] for cell in working} & {cause.nodes[1]}
+    others = (other for other in possible if not _same_place(cause, other))
+    sure = own == cause.cells and set(cause.nodes) <= ends and not any(own & other.cells for other in others)
+    return "certain" if sure else "likely"
 
 
 def _same_place(cause: Cause, other: Cause) -> bool:

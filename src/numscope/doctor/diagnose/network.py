@@ -12,8 +12,7 @@ from numscope.doctor.diagnose.links import Links, links_of
 from numscope.doctor.diagnose.matrix import Cause, attribute
 from numscope.doctor.diagnose.matrix import Kind as CauseKind
 from numscope.doctor.findings import finding, listed, named, pasted, without
-from numscope.doctor.phases.cell import Cell, Word
-from numscope.doctor.records import Examined, Finding, Phase, from_json
+from numscope.doctor.records import Cell, Examined, Finding, Phase, Word, from_json
 
 Kind = CauseKind | Literal["packets"]  # packets: of a link, only one direction carries them
 _WHERE: dict[Kind, str] = {
@@ -53,10 +52,10 @@ def broken_links(examined: Examined, blame: Blame) -> tuple[list[Finding], dict[
         found.append(
             finding(
                 "links-failing",
-                f"{len(rest)} directions between nodes fail, and no single explanation is simpler than all others.",
                 links=links.names(rest),
                 hosts={links.hosts[node] for pair in rest for node in pair},
                 evidence=links.lines(rest),
+                count=len(rest),
             )
         )
     return [*found, *_fresh_ports(links), *_loopbacks(examined, blame)], about_lost
@@ -92,10 +91,11 @@ class Case:
     pairs: tuple[tuple[str, ...], ...]  # likewise, of host names
     evidence: tuple[str, ...]
 
-    def finding(self, id: str, summary: str, *remedy: str, **other: Any) -> Finding:
+    def finding(self, id: str, **other: Any) -> Finding:
         """A finding about all that the case concerns."""
-        about = {"ranks": self.ranks, "hosts": self.hosts, "links": self.pairs, "evidence": self.evidence}
-        return finding(id, summary, *remedy, **{**about, "confidence": self.cause.confidence, **other})
+        about: dict[str, Any] = {"ranks": self.ranks, "hosts": self.hosts, "links": self.pairs, "evidence": self.evidence}
+        about |= {"confidence": self.cause.confidence, "where": self.where, "route": self.route, "without": without(*self.hosts[:1])}
+        return finding(id, **{**about, **other})
 
     @property
     def other_ports_work(self) -> bool:
@@ -109,12 +109,8 @@ class Case:
         return Counter({cell.to_node: cell.address for cell in self.cells}.values()).most_common(1)[0]
 
     @property
-    def routes(self) -> tuple[str, ...]:
-        return tuple(f"ip route get {pasted(cell.address)}  # on {pasted(cell.from_host)}" for cell in self.cells[:1] if cell.address)
-
-    @property
-    def exclude(self) -> tuple[str, ...]:
-        return tuple(map(without, self.hosts[:1]))
+    def route(self) -> str:
+        return next((f"ip route get {pasted(cell.address)}  # on {pasted(cell.from_host)}" for cell in self.cells[:1] if cell.address), "")
 
 
 def _explain(cause: Cause, links: Links, num_cells: int) -> Finding:
@@ -126,20 +122,11 @@ def _explain(cause: Cause, links: Links, num_cells: int) -> Finding:
     if case.status not in ("stalled", "stranger", "silent") and not case.other_ports_work:
         case = _refined(case)
     if case.status == "stalled":
-        return case.finding(
-            "mtu-mismatch",
-            f"Small packets pass, large ones do not: {case.where}. The MTU on the way is smaller than both ends assume.",
-            "sudo ip link set dev INTERFACE mtu 1500  # the same on all hosts and switches",
-            "sudo sysctl -w net.ipv4.tcp_mtu_probing=1",
-        )
-    if case.status == "stranger" and case.shared_address[1] > 1:
-        return _shared_address(case)
+        return case.finding("mtu-mismatch")
     if case.status == "stranger":
-        summary = f"Something else answers at the announced address: {case.where}."
-        return case.finding("wrong-address", summary, *case.routes, confidence="likely")
+        return _shared_address(case) if case.shared_address[1] > 1 else case.finding("wrong-address", confidence="likely")
     if case.status == "silent":
-        summary = f"The kernel accepts connections, but the process does not respond: {case.where}. It is stopped or starved."
-        return case.finding("process-unresponsive", summary, *case.exclude, confidence="likely")
+        return case.finding("process-unresponsive", confidence="likely")
     return _blocked_ports(case) if case.other_ports_work else _by_kind(case)
 
 
@@ -182,73 +169,49 @@ def _refined(case: Case) -> Case:
 def _shared_address(case: Case) -> Finding:
     address, times = case.shared_address
     name = case.links.interface
-    export = (f"export NCCL_SOCKET_IFNAME={name} GLOO_SOCKET_IFNAME={name}",) if name else ()
     return case.finding(
-        "wrong-address",
-        f"{times} hosts announced {address}, an address that each of them has only for itself, as container bridges do.",
-        f"numscope doctor --ifname {name or 'INTERFACE'}  # or omit --ifname",
-        *export,
+        "wrong-address/shared",
         ranks=[rank for node in {pair[1] for pair in case.cause.cells} for rank in case.links.ranks.get(node, ())],
         links=(),
         confidence="certain",
+        count=times,
+        address=address,
+        name=name or "INTERFACE",
+        export=f"export NCCL_SOCKET_IFNAME={name} GLOO_SOCKET_IFNAME={name}" if name else "",
     )
 
 
 def _blocked_ports(case: Case) -> Finding:
-    confidence = "likely" if case.kind == "everything" else "certain"
-    summary = f"A firewall blocks the ephemeral ports that gloo and NCCL use, but not all ports: {case.where}."
-    return case.finding("ephemeral-ports-blocked", summary, *_OPEN_PORTS, confidence=confidence)
+    return case.finding("ephemeral-ports-blocked", confidence="likely" if case.kind == "everything" else "certain")
 
 
 def _by_kind(case: Case) -> Finding:
     names = case.links.hosts
     match case.kind:
         case "everything":
-            return case.finding(
-                "network-blocked",
-                f"No node reaches any other ({listed(names.values())}), although all reach the hub: "
-                "the cause is a firewall, or the announced addresses.",
-                "numscope doctor --ifname INTERFACE  # if the announced addresses belong to the wrong network",
-                *_OPEN_PORTS,
-                confidence="likely" if len(case.nodes) > 3 and len({cell.status for cell in case.cells}) == 1 else "possible",
-            )
+            sure = len(case.nodes) > 3 and len({cell.status for cell in case.cells}) == 1
+            return case.finding("network-blocked", confidence="likely" if sure else "possible", nodes=listed(names.values()))
         case "split":
-            sides = " and ".join("{" + listed(names[node] for node in side) + "}" for side in case.cause.sides)
-            summary = f"The network is split into {sides}: links work within each part, but not between them."
-            return case.finding("network-split", summary, *case.routes)
+            return case.finding(
+                "network-split", sides=" and ".join("{" + listed(names[node] for node in side) + "}" for side in case.cause.sides)
+            )
         case "node":
-            summary = f"{case.where} reaches no other node, and no other node reaches it."
-            return case.finding("node-unreachable", summary, *case.exclude, *case.routes)
+            return case.finding("node-unreachable")
         case "inbound" | "outbound":
-            (host,), chain, what = case.hosts, "OUTPUT", "receives packets, but its own never arrive"
-            if case.kind == "inbound":
-                chain, what = "INPUT", "receives no packets from any other node, although its own arrive"
-            summary = f"{host} {what}: check the firewall and the routes of {host}."
-            return case.finding(f"node-{case.kind}-blocked", summary, f"sudo iptables -L {chain} -n -v  # on {pasted(host)}", *case.exclude)
+            return case.finding(f"node-{case.kind}-blocked")
         case "link":
             one, other = case.hosts
             which = "; which of the two is at fault is unknown" if len(names) == 2 else ""
             detail = ", but each reaches other nodes" if case.cause.confidence == "certain" else which
-            remedy = (*case.routes, f"{without(other)}  # until the link is repaired")
-            return case.finding("link-broken", f"{one} and {other} do not reach each other{detail}.", *remedy)
+            return case.finding("link-broken", one=one, other=other, detail=detail, without_other=without(other))
         case "direction" | "packets":
             one, other = case.hosts
             what, why = "Connections", "a firewall that rejects new connections"
             if case.kind == "packets":  # if connections work in one direction, packets pass in both
                 what, why = "Packets", "a firewall or a route"
-            remedy = (
-                f"sudo iptables -I INPUT -s {_address_of(case.nodes[0], case.links)} -j ACCEPT  # on {pasted(other)}",
-                f"ip route get {_address_of(case.nodes[1], case.links)}  # on {pasted(one)}",
-            )
-            return case.finding(
-                "one-way-link", f"{what} from {one} to {other} fail, the other direction works: the cause is {why}.", *remedy
-            )
-
-
-_OPEN_PORTS = (
-    "sudo iptables -I INPUT -p tcp --dport 32768:60999 -s NETWORK/24 -j ACCEPT  # on all hosts; sysctl net.ipv4.ip_local_port_range",
-    "sudo ufw allow from NETWORK/24  # if the firewall is ufw",
-)
+            source, target = (_address_of(node, case.links) for node in case.nodes)
+            words = {"one": one, "other": other, "pasted_one": pasted(one), "pasted_other": pasted(other), "what": what, "why": why}
+            return case.finding("one-way-link", source=source, target=target, **words)
 
 
 def _fresh_ports(links: Links) -> Iterator[Finding]:
@@ -266,14 +229,8 @@ def _loopbacks(examined: Examined, blame: Blame) -> Iterator[Finding]:
     for rank, result in sorted(examined.of(Phase.LINKS).items()):
         cell = from_json(Cell, result.data["loopback"]) if result.data.get("loopback") else None
         if cell is not None and cell.status not in ("ok", "skipped") and not {rank, cell.to_rank} & blame.ranks:
-            host = blame.host(rank)
-            yield blame.finding(
-                "loopback-blocked",
-                f"Rank {rank} does not reach rank {cell.to_rank} on its own host {host}: {cell.error}.",
-                "sudo iptables -I INPUT -i lo -j ACCEPT",
-                ranks=(rank,),
-                evidence=(f"{cell.address}:{cell.port}: {cell.status}, {cell.error}",),
-            )
+            evidence = (f"{cell.address}:{cell.port}: {cell.status}, {cell.error}",)
+            yield blame.finding("loopback-blocked", ranks=(rank,), evidence=evidence, to=cell.to_rank, error=cell.error)
 
 
 def _address_of(node: int, links: Links) -> str:

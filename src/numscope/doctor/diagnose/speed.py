@@ -15,9 +15,8 @@ from numscope.doctor.diagnose.blame import Blame
 from numscope.doctor.diagnose.links import Links, Pair, links_of
 from numscope.doctor.diagnose.matrix import Cause, attribute
 from numscope.doctor.diagnose.transfers import pair_cells
-from numscope.doctor.findings import finding, pasted, without
-from numscope.doctor.phases.cell import Cell
-from numscope.doctor.records import Confidence, Examined, Finding, Phase
+from numscope.doctor.findings import finding, without
+from numscope.doctor.records import Cell, Confidence, Examined, Finding, Phase
 
 # (seconds, ratio): a link is slow if it is slower than the fastest quarter by the ratio and took at least those seconds to measure. Shorter
 # measurements say more about the hosts' schedulers, or a single lost packet (0.2 s), than about the link.
@@ -105,14 +104,15 @@ def slow_pairs(examined: Examined, blame: Blame) -> Iterator[Finding]:
             slow = {pair for pair, speed in all_speeds.items() if speed * SLOW_PAIR < usual}
             for cause in attribute({pair: pair not in slow for pair in all_speeds}).causes:
                 lines = [f"rank {one} to rank {other}: {_rate(all_speeds[one, other])}" for one, other in sorted(cause.cells)]
-                where = cause.where(lambda rank: f"rank {rank}") or "between several pairs"
                 yield blame.finding(
                     "pair-slow",
-                    f"Transfers {where} over {backend} are more than {SLOW_PAIR:.0f} × slower than usual "
-                    f"{'on a host' if within else 'between hosts'}.",
                     ranks=cause.nodes,
                     evidence=[*lines, f"{_rate(usual)} is usual"],
                     confidence=_unsure(cause),
+                    where=cause.where(lambda rank: f"rank {rank}") or "between several pairs",
+                    backend=backend,
+                    times=f"{SLOW_PAIR:.0f}",
+                    among="on a host" if within else "between hosts",
                 )
 
 
@@ -143,18 +143,15 @@ def stragglers(examined: Examined, blame: Blame) -> Iterator[Finding]:
                 elif middle[rank] > 2 * SLOW_RANK * usual_middle and middle[rank] > 1.2 * max(other_middles):
                     busy[rank].append(line)
         for rank, lines in (busy | slow).items():
-            host, own = blame.host(rank), data[rank]
-            id, word, remedy = "rank-slow", "slower than the others", without(host)
-            if rank not in slow:
-                id, word, remedy = "host-busy", "slowed down by other load on its host", f"top -b -n 1 | head -20  # on {pasted(host)}"
+            own = data[rank]
             load = f"load average {own['load']}, " if float(own.get("load", -1)) >= 0 else ""
             yield blame.finding(
-                id,
-                f"Rank {rank} on {host} is {word} ({device}): {lines[0].partition(' at best')[0]}.",
-                remedy,
+                "rank-slow" if rank in slow else "host-busy",
                 ranks=(rank,),
                 evidence=[*lines, f"{load}{own.get('threads', '?')} threads"],
                 confidence="likely" if len(data) > 2 else "possible",
+                device=device,
+                line=lines[0].partition(" at best")[0],
             )
 
 
@@ -173,12 +170,8 @@ def _matrix_findings(
     for cause in attribute({pair: pair not in bad for pair in values}).all_causes:
         hosts = tuple(links.hosts[node] for node in cause.nodes)
         where = cause.where(lambda node: links.hosts[node])
-        places = " and ".join(hosts) if len(hosts) in (1, 2) else "all hosts"
         yield finding(
             id,
-            f"The network {where} {word}." if where else f"The network {word}, in {len(cause.cells)} of {len(values)} directions.",
-            f"ethtool INTERFACE | grep -i speed  # and ip -s link, on {places}",
-            *map(without, hosts if cause.one_node else ()),
             ranks=links.ranks.get(cause.nodes[0], ()) if cause.one_node else (),
             hosts=hosts,
             links=() if cause.one_node else links.names(cause.cells),
@@ -187,6 +180,11 @@ def _matrix_findings(
                 usual,
             ],
             confidence=_unsure(cause),
+            where=f"{where} " if where else "",
+            word=word,
+            share="" if where else f", in {len(cause.cells)} of {len(values)} directions",
+            places=" and ".join(hosts) if len(hosts) in (1, 2) else "all hosts",
+            without_one=without(hosts[0]) if cause.one_node else "",
         )
 
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from numscope.doctor.diagnose.blame import MOST_TEXT, Blame
-from numscope.doctor.findings import capital, finding, named, pasted, without
+from numscope.doctor.findings import capital, finding, named, pasted
 from numscope.doctor.records import Examined, Finding, Phase, PhaseResult
 
 _MEMORY_WORDS = ("out of memory", "Cannot allocate memory", "MemoryError", "bad_alloc")
@@ -33,9 +33,6 @@ def children_gone(examined: Examined, blame: Blame) -> Iterator[Finding]:
         yield from blame.taken(
             blame.finding(
                 "child-hung",
-                f"Rank {rank} on {blame.host(rank)} hung in {phase.title}: {hung[rank].data['child'].get('doing', '')}.",
-                without(blame.host(rank)),
-                "py-spy dump --pid PID  # of a training process that hangs in the same way",
                 ranks=(rank,),
                 evidence=(
                     _line(hung[rank]),
@@ -43,6 +40,8 @@ def children_gone(examined: Examined, blame: Blame) -> Iterator[Finding]:
                     *_stderr(hung[rank]),
                 ),
                 confidence="certain" if len(stuck) == 1 and others else "likely",
+                phase=phase.title,
+                doing=hung[rank].data["child"].get("doing", ""),
             )
             for rank in sorted(stuck)
         )
@@ -64,11 +63,11 @@ def backend(examined: Examined, blame: Blame) -> Iterator[Finding]:
         everybody = len(ranks) >= len(results)
         yield finding(
             "backend-rank-missing",
-            f"{capital(named(ranks))} did not join torch's process group.",
             ranks=() if everybody else ranks,
             hosts=blame.hosts_of(ranks),
             evidence=[f"{count} rank(s) waited for rank {rank}" for rank, count in sorted(missing.items())] + _errors(failed),
             confidence="possible" if everybody else "likely" if worst > 1 or len(results) == 2 else "possible",
+            absent=capital(named(ranks)),
         )
         if not everybody:
             return
@@ -79,13 +78,15 @@ def backend(examined: Examined, blame: Blame) -> Iterator[Finding]:
         away = blame.hosts_of(unmet)
         yield finding(
             "store-unreachable",
-            f"{capital(named(unmet))} can't reach torch's store of rank {store['rank']} on {host} at {store['address']}:{store['port']}, "
-            "although the hub could be reached: that port is blocked, or the address belongs to another host.",
-            "sudo iptables -I INPUT -p tcp --dport 32768:60999 -s NETWORK/24 -j ACCEPT  # on " + pasted(host),
             ranks=() if len(unmet) > 1 and len(away) > 1 else unmet,
             hosts={host, *away},
             links=[(other, host) for other in sorted(away - {host})],
             evidence=_errors(unmet),
+            who=capital(named(unmet)),
+            store=store["rank"],
+            on=host,
+            pasted_store=pasted(host),
+            at=f"{store['address']}:{store['port']}",
         )
         return
     for name in ("gloo", "nccl"):
@@ -97,11 +98,10 @@ def backend(examined: Examined, blame: Blame) -> Iterator[Finding]:
         told = len(only) < len(results)
         yield blame.finding(
             f"{name}-start-failed",
-            f"{name} does not start" + (f": {named(only)} {'is' if len(only) == 1 else 'are'} not ready." if told else " on any rank."),
-            *(("export NCCL_DEBUG=INFO  # run again, then: numscope doctor explain LOG",) if name == "nccl" else ()),
             ranks=only if told else (),
             evidence=[f"rank {rank}: {result.data['groups'][name]['error'][:MOST_TEXT]}" for rank, result in sorted(broken.items())],
             confidence="likely" if told else "possible",
+            why=f": {named(only)} {'is' if len(only) == 1 else 'are'} not ready." if told else " on any rank.",
         )
 
 
@@ -112,46 +112,35 @@ def _unavailable(failed: dict[int, PhaseResult], blame: Blame) -> Finding | None
         lacking |= {int(rank): str(what) for rank, what in result.data.get("groups", {}).get("nccl", {}).get("lacking", {}).items()}
     if not lacking:
         return None
-    parts, remedy = [], []
-    if bare := [rank for rank, lack in lacking.items() if lack == "gpu"]:
-        parts.append(f"{named(bare)} {'has no GPU of its' if len(bare) == 1 else 'have no GPU of their'} own")
-        remedy.append("nvidia-smi -L  # there: each rank of a host needs its own GPU; otherwise use fewer ranks per host")
-    if without_nccl := [rank for rank, lack in lacking.items() if lack == "nccl"]:
-        parts.append(f"torch on {named(without_nccl)} was built without NCCL")
-        remedy.append("pip install torch  # there: a CUDA build")
+    bare, lacks_nccl = ([rank for rank, lack in lacking.items() if lack == what] for what in ("gpu", "nccl"))
+    own = f"{named(bare)} {'has no GPU of its' if len(bare) == 1 else 'have no GPU of their'} own" if bare else ""
+    built = f"torch on {named(lacks_nccl)} was built without NCCL" if lacks_nccl else ""
     return blame.finding(
         "backend-unavailable",
-        f"NCCL was requested but can't start: {', and '.join(parts)}.",
-        *remedy,
-        "numscope doctor --backend gloo",
         ranks=lacking,
         evidence=[
             f"rank {rank}: {failed[rank].data.get('num_gpus', 0)} GPU(s) visible to its torch {failed[rank].data.get('torch', '')}"
             for rank in sorted(lacking)
             if rank in failed
         ],
+        lacks=", and ".join(filter(None, (own, built))),
+        gpus="nvidia-smi -L  # there: each rank of a host needs its own GPU; otherwise use fewer ranks per host" if own else "",
+        build="pip install torch  # there: a CUDA build" if built else "",
     )
 
 
 def _died(rank: int, result: PhaseResult, blame: Blame) -> Finding:
     child = result.data["child"]
-    host = blame.host(rank)
-    text = "\n".join(map(str, child.get("stderr", ())))
-    remedy: tuple[str, ...] = (without(host),)
-    why = ""
+    text, how = "\n".join(map(str, child.get("stderr", ()))), str(child.get("how", ""))
+    case = why = ""
     if "No module named 'torch'" in text:
-        why, remedy = ": torch is not installed there", ("pip install torch  # the version that the other ranks have",)
-    elif "SIGKILL" in str(child.get("how")) or any(word in text for word in _MEMORY_WORDS):
-        why, remedy = ", probably because memory ran out", (f"dmesg -T | grep -i 'killed process'  # on {pasted(host)}",)
-    elif "SIGBUS" in str(child.get("how")):
-        why, remedy = ", probably because /dev/shm is full", ("docker run --shm-size=8g …  # or --ipc=host",)
-    return blame.finding(
-        "child-died",
-        f"The torch process of rank {rank} on {host} died in {result.phase.title}: {child.get('how', '')}{why}.",
-        *remedy,
-        ranks=(rank,),
-        evidence=(_line(result), *_stderr(result)),
-    )
+        case, why = "/torch", ": torch is not installed there"
+    elif "SIGKILL" in how or any(word in text for word in _MEMORY_WORDS):
+        case, why = "/memory", ", probably because memory ran out"
+    elif "SIGBUS" in how:
+        case, why = "/shm", ", probably because /dev/shm is full"
+    evidence = (_line(result), *_stderr(result))
+    return blame.finding(f"child-died{case}", ranks=(rank,), evidence=evidence, phase=result.phase.title, how=how, why=why)
 
 
 def _accused(examined: Examined, phase: Phase) -> Counter[int]:

@@ -9,7 +9,7 @@ from typing import Any
 from numscope.doctor.diagnose.blame import MOST_TEXT, Blame
 from numscope.doctor.diagnose.links import Pair
 from numscope.doctor.diagnose.matrix import Cause, attribute
-from numscope.doctor.findings import finding, listed, named, pasted, without
+from numscope.doctor.findings import finding, listed, named, without
 from numscope.doctor.records import Examined, Finding, Phase
 
 
@@ -57,11 +57,13 @@ def collectives(examined: Examined, blame: Blame) -> Iterator[Finding]:
             lines.append(f"{backend} {name}, {named(each)}: on rank {rank} {seen}")
         yield blame.finding(
             "collective-wrong",
-            f"{listed(sorted({name for name, _ in wrong}))}: results are wrong on {named(ranks)}{'' if few else '; the cause is unknown'}.",
-            *([without(blame.host(rank)) for rank in sorted(ranks)[:1]] if few else ()),
             ranks=ranks if few else (),
             evidence=lines,
             confidence="likely" if few else "possible",
+            names=listed(sorted({name for name, _ in wrong})),
+            on=named(ranks),
+            unknown="" if few else "; the cause is unknown",
+            without_one=without(blame.host(min(ranks))) if few else "",
         )
     if broken and not blame.faults:
         yield _broken(broken, num_ranks, blame)
@@ -78,16 +80,14 @@ def _corrupt(backend: str, cause: Cause, cells: Mapping[Pair, Mapping[str, Any]]
     where = cause.where(lambda rank: f"rank {rank} on {blame.host(rank)}")
     ranks = cause.nodes if where else ()
     return blame.finding(
-        "payload-corrupted",
-        f"Data {where} arrives with wrong bits, all other data arrives intact."
-        if where
-        else "Data arrives with wrong bits; the cause is unknown.",
-        *(without(blame.host(rank)) for rank in ranks[:1]),
-        *_remedy(backend),
+        "payload-corrupted" if where else "payload-corrupted/unknown",
         ranks=ranks,
         links=cause.links(blame.host),
         evidence=lines,
         confidence=cause.confidence if where else "possible",
+        where=where,
+        without_one=without(blame.host(ranks[0])) if where else "",
+        path=_path(backend),
     )
 
 
@@ -115,8 +115,7 @@ def _failing(backend: str, works: Mapping[Pair, bool], cells: Mapping[Pair, Mapp
         rest = list(told.unexplained)
     yield from (_failed(backend, cause, _lines(backend, pairs, cells), blame) for cause, pairs in spans.items())
     if rest:
-        summary = f"Transfers between several pairs of ranks over {backend} fail; the cause is unknown."
-        yield finding("pairs-failing", summary, evidence=_lines(backend, rest, cells), confidence="possible")
+        yield finding("pairs-failing", evidence=_lines(backend, rest, cells), backend=backend)
 
 
 def _failed(backend: str, cause: Cause, lines: list[str], blame: Blame) -> Finding:
@@ -127,28 +126,27 @@ def _failed(backend: str, cause: Cause, lines: list[str], blame: Blame) -> Findi
 
     where = cause.where(lambda node: f"rank {node} on {host_of(node)}" if isinstance(node, int) else str(node))
     if not where:
-        split = f"Over {backend} the ranks are split into groups that do not reach each other."
-        summary = f"All transfers over {backend} fail." if cause.kind == "everything" else split
-        return finding("pairs-failing", summary, *_remedy(backend), evidence=lines, confidence="possible")
+        case = "all" if cause.kind == "everything" else "split"
+        return finding(f"pairs-failing/{case}", evidence=lines, backend=backend, path=_path(backend))
     hosts = tuple(map(host_of, cause.nodes))
     ranks = [rank for node in cause.nodes for rank in ([node] if isinstance(node, int) else blame.ranks_on(node))]
     alone, apart = cause.one_node, len(set(hosts)) > 1
     return finding(
         "rank-transfers-failing" if alone else "pair-failed",
-        f"{'All transfers' if alone else 'Transfers'} {where} over {backend} fail, while others work.",
-        *map(without, hosts[:1] if alone else ()),
-        *_remedy(backend),
         ranks=() if apart else ranks,
         hosts=hosts,
         links=cause.links(host_of) if apart else (),
         evidence=lines,
         confidence=cause.confidence,
+        where=where,
+        backend=backend,
+        path=_path(backend),
     )
 
 
-def _remedy(backend: str) -> tuple[str, ...]:
+def _path(backend: str) -> str:
     hint = "export NCCL_P2P_DISABLE=1  # tests whether the direct path between GPUs is the cause; NCCL_IB_DISABLE=1 for the network"
-    return (hint,) if backend == "nccl" else ()
+    return hint if backend == "nccl" else ""
 
 
 def _lines(backend: str, failed: Iterable[Pair], cells: Mapping[Pair, Mapping[str, Any]]) -> list[str]:
@@ -163,14 +161,8 @@ def _memory(examined: Examined, blame: Blame) -> Iterator[Finding]:
     for rank, result in sorted(examined.of(Phase.COLLECTIVES).items()):
         memory = result.data.get("memory") or {}
         if memory.get("error"):
-            host = blame.host(rank)
-            yield blame.finding(
-                "memory-unavailable",
-                f"Rank {rank} on {host} can't allocate {int(memory.get('bytes', 0)):,} bytes on {memory.get('device', '')}.",
-                f"nvidia-smi --query-compute-apps=pid,used_memory --format=csv  # on {pasted(host)}: shows what uses it",
-                ranks=(rank,),
-                evidence=(str(memory["error"])[:MOST_TEXT],),
-            )
+            words: dict[str, Any] = {"size": f"{int(memory.get('bytes', 0)):,}", "device": memory.get("device", "")}
+            yield blame.finding("memory-unavailable", ranks=(rank,), evidence=(str(memory["error"])[:MOST_TEXT],), **words)
 
 
 def _nondeterministic(examined: Examined) -> Iterator[Finding]:
@@ -188,14 +180,8 @@ def _nondeterministic(examined: Examined) -> Iterator[Finding]:
         if len(values) > 1:
             told = (f"{named([rank for rank, own in by_rank.items() if own == value])}: {listed(value)}" for value in values)
             lines.append(f"{name}: {'; '.join(told)}")
-    if not lines:
-        return
-    yield finding(
-        "collective-nondeterministic",
-        "Sums of the same numbers differ in their bits between repetitions or ranks, so a run can't be reproduced exactly.",
-        "export NCCL_ALGO=Ring NCCL_PROTO=Simple  # a fixed order of summation, if bits must be the same",
-        evidence=lines,
-    )
+    if lines:
+        yield finding("collective-nondeterministic", evidence=lines)
 
 
 def _broken(broken: Mapping[tuple[str, str], Mapping[int, Mapping[str, Any]]], num_ranks: int, blame: Blame) -> Finding:
@@ -211,8 +197,9 @@ def _broken(broken: Mapping[tuple[str, str], Mapping[int, Mapping[str, Any]]], n
     ]
     return blame.finding(
         "collective-failed",
-        f"{backend} {name} failed" + (f": {named(worst)} did not enter it." if told else "; the cause is unknown."),
         ranks=worst if told else (),
         evidence=lines,
         confidence="likely" if told else "possible",
+        what=f"{backend} {name}",
+        why=f": {named(worst)} did not enter it." if told else "; the cause is unknown.",
     )

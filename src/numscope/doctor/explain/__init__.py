@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from numscope.doctor.explain.flight_recorder import Recorders
+from numscope.doctor.explain.messages import Messages
 from numscope.doctor.explain.nccl_log import NcclLog
 from numscope.doctor.explain.nccl_rules import explain_nccl
 from numscope.doctor.explain.reading import Dump, FileRead, Reader
@@ -37,8 +38,8 @@ def examine(paths: Sequence[Path], *, redact: bool = False) -> Explanation:
     *Cost:* one pass over the text; 10 to 20 s per 100 MB of NCCL log, half a second per dump of 2,000 calls with 20 frames each.
     """
     reader = Reader(paths)
-    log, watchdog, torchrun, meeting, tracebacks = NcclLog(), Watchdog(), Torchrun(), Meeting(), Tracebacks()
-    recorders = Recorders()
+    log, watchdog, tracebacks, messages, recorders = NcclLog(), Watchdog(), Tracebacks(), Messages(), Recorders()
+    torchrun, meeting = Torchrun(messages), Meeting(messages)
     for record, content in reader:
         if isinstance(content, Dump):
             recorders.add(content)
@@ -51,10 +52,9 @@ def examine(paths: Sequence[Path], *, redact: bool = False) -> Explanation:
             site = tracebacks.line(line)
             if watchdog.line(line, site):
                 record.kinds.add("torch.distributed")
-            if kind := torchrun.line(line):
-                record.kinds.add(kind if kind == "torchrun" else "kernel log")
-            if meeting.line(line, site):
-                record.kinds.add("torch.distributed")
+            if torchrun.line(line):
+                record.kinds.add("torchrun")
+            record.kinds |= messages.line(line, site)
         if not record.kinds and any(one.line.file == record.name for one in tracebacks.raised):
             record.kinds.add("traceback")
 

@@ -67,6 +67,10 @@ class Group:
     members: set[int] = field(default_factory=set)
     ranks: dict[int, History] = field(default_factory=dict)
 
+    @property
+    def where(self) -> str:
+        return f" in group {self.name}" if self.name else ""
+
     def of(self, rank: int) -> History:
         return self.ranks.setdefault(rank, History())
 
@@ -102,15 +106,15 @@ def _mismatch(group: Group) -> Finding | None:
         sure: Confidence = "likely" if sizes_only and calls[0].kind in _USUALLY_EVEN else "certain"
         said = "; ".join(_said(same) for same in _alike(odd)) if odd is not calls else " but ".join(_said(same) for same in _alike(calls))
         against = f" while {_said(others)}" if others else ""
-        where = f" in group {group.name}" if group.name else ""
         return finding(
             "collective-mismatch",
-            f"Collective #{seq}{where} differs between ranks: {said}{against}.",
-            f"# make all ranks take the same path to the collective at {next((c.site for c in odd if c.site), 'that point')}",
-            "TORCH_DISTRIBUTED_DEBUG=DETAIL  # checks each collective before it starts, and raises on the rank that differs",
             ranks=[call.rank for call in odd],
             evidence=[call.line() for call in (*odd[:SHOWN_RANKS], *others[:2])],
             confidence=sure,
+            seq=seq,
+            where=group.where,
+            said=f"{said}{against}",
+            site=next((call.site for call in odd if call.site), "that point"),
         )
     return None
 
@@ -142,7 +146,6 @@ def _behind(group: Group) -> Finding | None:
     waiting = [h.calls[wanted] for rank, h in sorted(group.ranks.items()) if rank not in culprits and wanted in h.calls]
     if late and waiting and all(call.state == "completed" for call in waiting):
         return None  # only a snapshot: the others are ahead and do not wait
-    where = f" in group {group.name}" if group.name else ""
     lasts = [last for rank in sorted(late) if (last := group.ranks[rank].calls.get(reached[rank])) is not None]
     evidence = [*(f"{last.line()} (its last)" for last in lasts[:SHOWN_RANKS]), *(call.line() for call in waiting[:2])]
     if late:
@@ -159,12 +162,12 @@ def _behind(group: Group) -> Finding | None:
     uncertain = any(call.state == "scheduled" for call in waiting) and not any(h.waits for h in group.ranks.values())
     return finding(
         "rank-behind",
-        f"{capital(what)} and never reached the next collective{where}: {wait}{site}.",
-        f"# check what {named(culprits)} did at that time, in its log or on its host",
-        "py-spy dump --pid PID",
         ranks=culprits,
         evidence=evidence,
         confidence="possible" if silent or uncertain else "likely",
+        what=capital(what),
+        where=group.where,
+        wait=f"{wait}{site}",
     )
 
 
@@ -176,12 +179,11 @@ def _unstarted(group: Group, front: int) -> Finding | None:
     if not started or not waiting:
         return None
     return finding(
-        "rank-behind",
-        f"All ranks called #{front} {calls[0].what()}, but on {named(c.rank for c in waiting)} the GPU has not started it: "
-        f"earlier work is still running or hangs.",
-        "CUDA_LAUNCH_BLOCKING=1  # for one run: then the line that hangs is the kernel that does not finish",
+        "rank-behind/gpu",
         ranks=[call.rank for call in waiting],
         evidence=[call.line() for call in (*waiting[:SHOWN_RANKS], *started[:2])],
+        seq=front,
+        what=calls[0].what(),
     )
 
 
@@ -196,12 +198,5 @@ def _stuck(group: Group) -> Finding | None:
     else:
         only = capital(named(call.rank for call in stuck))
     site = next((f" at {call.site}" for call in calls if call.site), "")
-    return finding(
-        "collective-stuck",
-        f"{only} waited in #{front} {calls[0].what()}{site}, and the records of the ranks do not differ. The cause, a rank or a link, "
-        f"is unknown.",
-        "TORCH_FR_BUFFER_SIZE=2000 TORCH_NCCL_DUMP_ON_TIMEOUT=1  # then every rank leaves a dump; explain them together",
-        "torchrun … -m numscope doctor  # checks whether the links work",
-        ranks=[call.rank for call in stuck],
-        evidence=[call.line() for call in stuck[:SHOWN_RANKS]],
-    )
+    ranks, evidence = [call.rank for call in stuck], [call.line() for call in stuck[:SHOWN_RANKS]]
+    return finding("collective-stuck", ranks=ranks, evidence=evidence, who=only, seq=front, what=f"{calls[0].what()}{site}")

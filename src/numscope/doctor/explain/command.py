@@ -15,14 +15,14 @@ from numscope.doctor.records import Finding, to_json
 from numscope.records.words import count
 
 FORMAT = 1
-HEALTHY, FAULT, WRONG_USAGE, UNATTRIBUTED, DEGRADED, INCOMPLETE = range(6)
+HEALTHY, FAULT, WRONG_USAGE, UNATTRIBUTED, INCOMPLETE = 0, 1, 2, 3, 5
 SHOWN_FILES = 20
 SHOWN_WHOM = 12
 
 _STYLES = {"fault": "bold red", "degraded": "bold yellow", "note": "bold"}
 
 
-def run(paths: Sequence[str], json_path: str = "", *, redact: bool = False, strict: bool = False) -> int:
+def run(paths: Sequence[str], json_path: str = "", *, redact: bool = False) -> int:
     """Explains the files and folders, prints the findings, writes them to ``json_path`` ("-": instead); returns the exit code."""
     missing = [path for path in paths if not Path(path).exists()]
     if not paths or len(missing) == len(paths):
@@ -32,13 +32,13 @@ def run(paths: Sequence[str], json_path: str = "", *, redact: bool = False, stri
     explanation = examine([Path(path) for path in paths], redact=redact)
     if json_path != "-":
         print_explanation(explanation, sys.stdout)
-    if json_path and not write_json(to_json_values(explanation, strict=strict), json_path, "numscope doctor explain"):
+    if json_path and not write_json(to_json_values(explanation), json_path, "numscope doctor explain"):
         return WRONG_USAGE
-    return exit_code(explanation, strict=strict)
+    return exit_code(explanation)
 
 
-def exit_code(explanation: Explanation, *, strict: bool = False) -> int:
-    """0 nothing wrong, 1 a fault was found, 3 a fault with unknown cause, 4 degraded (strict), 5 nothing was recognized."""
+def exit_code(explanation: Explanation) -> int:
+    """0 nothing wrong, 1 a fault was found, 3 a fault with unknown cause, 5 nothing was recognized."""
     faults = [one for one in explanation.findings if one.severity == "fault"]
     if any(one.id not in CONSEQUENCES for one in faults):
         return FAULT
@@ -46,7 +46,7 @@ def exit_code(explanation: Explanation, *, strict: bool = False) -> int:
         return UNATTRIBUTED
     if not explanation.recognized:
         return INCOMPLETE
-    return DEGRADED if strict and any(one.severity == "degraded" for one in explanation.findings) else HEALTHY
+    return HEALTHY
 
 
 def headline(explanation: Explanation) -> str:
@@ -61,11 +61,11 @@ def headline(explanation: Explanation) -> str:
     return f"Nothing wrong found in {count(len(known), 'file')}: {_kinds(explanation)}."
 
 
-def to_json_values(explanation: Explanation, *, strict: bool = False) -> dict[str, Any]:
+def to_json_values(explanation: Explanation) -> dict[str, Any]:
     """The explanation as JSON values."""
     return {
         "format": FORMAT,
-        "exit_code": exit_code(explanation, strict=strict),
+        "exit_code": exit_code(explanation),
         "headline": headline(explanation),
         "findings": [to_json(one) for one in explanation.findings],
         "files": [

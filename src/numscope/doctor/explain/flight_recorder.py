@@ -61,16 +61,9 @@ class Recorders:
         found = [one for group in self.groups.values() for one in compare(group)]
         missing = self.expected - self.ranks
         if missing and self.ranks and len(self.expected) <= MAX_MEMBERS:
-            found.append(
-                finding(
-                    "flight-recorder-rank-missing",
-                    f"There is no dump of {named(missing)}; the groups have {len(self.expected)} ranks. "
-                    "A rank that died, or hung outside of torch, leaves none.",
-                    f"# look at the log of {named(missing)} first",
-                    ranks=missing if len(missing) <= 64 else (),
-                    evidence=[f"dumps of {named(self.ranks)}"],
-                )
-            )
+            ranks, evidence = missing if len(missing) <= 64 else (), [f"dumps of {named(self.ranks)}"]
+            id = "flight-recorder-rank-missing"
+            found.append(finding(id, ranks=ranks, evidence=evidence, whose=named(missing), count=len(self.expected)))
         return found
 
 

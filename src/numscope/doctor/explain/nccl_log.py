@@ -8,10 +8,10 @@ Prefixes of launchers (``[1,3]<stdout>:``, ``0: ``, ``(Worker pid=7)``) are skip
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
+from numscope.doctor.explain.messages import PATTERNS
 from numscope.doctor.explain.reading import Line
 
 MAX_WARNINGS = 20_000
@@ -19,19 +19,7 @@ MAX_PER_SPEAKER = 200
 MAX_SPEAKERS = 1 << 17  # processes and devices, or communicators; further ones are ignored
 HEAD_CHARS = 400  # host, process, file and line precede "NCCL"
 
-_SPOKEN = re.compile(
-    r"(?:(?P<host>[A-Za-z0-9_](?:[\w.\-]{0,252}[\w])?):(?P<pid>\d{1,10}):(?P<tid>\d{1,10}) )?\[(?P<dev>-?\d{1,6})\] (?:[\d.]+ )?"
-    r"(?:(?P<where>[\w./\-]+:\d+) )?(?:NCCL )?(?P<level>INFO|WARN|ABORT) "
-)
-_VERSION_ALONE = re.compile(r"(?:^|[\s:>|])NCCL version (?P<version>\d+\.\d+\.\d+)(?:\+cuda(?P<cuda>[\d.]+))?\s*$")
-_VERSION = re.compile(r"NCCL version (?P<version>\d+\.\d+\.\d+)")
-_USING = re.compile(r"(?P<name>[\w.\-@]{1,64}):(?P<address>\[?[0-9A-Fa-f:.]{1,64}\]?(?:%[\w.\-]{1,32})?)<\d{1,9}>")
-_COMM = re.compile(r"\bcomm (?P<comm>0x[0-9a-f]+) rank (?P<rank>\d{1,7}) n[Rr]anks (?P<nranks>\d{1,7})")
-_COMM_ID = re.compile(r"commId (?P<id>0x[0-9a-f]+)")
-_INIT = re.compile(r" - Init (?P<what>START|COMPLETE)")
-_SET = re.compile(r"(?P<name>NCCL_\w{1,64}) set (?:by environment )?to (?P<value>\S+?)\.?$")
-_FAILED = re.compile(r"NCCL error in|NCCL WARN|nccl(?:SystemError|UnhandledCudaError|RemoteError|InternalError|InvalidUsage)")
-_DISABLED = re.compile(r"P2P is disabled between connected GPUs (?P<a>\d+) and (?P<b>\d+)")
+_NCCL = {name.removeprefix("nccl "): pattern for name, pattern in PATTERNS.items() if name.startswith("nccl ")}
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,7 +86,7 @@ class NcclLog:
         at = max(
             0, (at if at >= 0 else max(text.find(" WARN "), text.find(" INFO "))) - HEAD_CHARS
         )  # a line may be long, and the pattern is slow
-        m = _SPOKEN.search(text, at, at + 2 * HEAD_CHARS)
+        m = _NCCL["line"].search(text, at, at + 2 * HEAD_CHARS)
         if m is None or (m["host"] is None and "NCCL " not in text):
             return self._bare(line)
         key = (m["host"] or "", m["pid"] or "", m["dev"] if m["host"] else f"{line.file}:{m['dev']}")
@@ -118,11 +106,11 @@ class NcclLog:
 
     def _bare(self, line: Line) -> bool:
         text = line.text
-        if (m := _VERSION_ALONE.search(text)) is not None:
+        if (m := _NCCL["version alone"].search(text)) is not None:
             if len(self.versions_alone) < MAX_WARNINGS:
                 self.versions_alone.append((m["version"], line))
             return True
-        if _FAILED.search(text) is not None:
+        if _NCCL["failure"].search(text) is not None:
             if len(self.warned) < MAX_WARNINGS:
                 rank = line.rank
                 key = ("", f"rank {rank}" if rank >= 0 else "", line.file)
@@ -135,15 +123,15 @@ class NcclLog:
 
     def _fact(self, line: Line, key: tuple[str, str, str], speaker: Speaker, said: str) -> bool:
         """Keeps the fact in an INFO line; returns whether the line reports a fault."""
-        if (m := _COMM.search(said)) is not None:
+        if (m := _NCCL["communicator"].search(said)) is not None:
             rank, nranks = int(m["rank"]), int(m["nranks"])
             speaker.ranks.setdefault(nranks, rank)
-            if (init := _INIT.search(said, m.end(), m.end() + HEAD_CHARS)) is not None and len(self.communicators) < MAX_SPEAKERS:
-                id = _COMM_ID.search(said, m.end(), init.start())
+            if (init := _NCCL["init"].search(said, m.end(), m.end() + HEAD_CHARS)) is not None and len(self.communicators) < MAX_SPEAKERS:
+                id = _NCCL["id"].search(said, m.end(), init.start())
                 communicator = self.communicators.setdefault((id["id"] if id else "", nranks), Communicator(nranks))
                 (communicator.started if init["what"] == "START" else communicator.complete).setdefault(rank, line)
                 communicator.speakers.add(key)
-        elif said.startswith("Bootstrap") and "sing" in said and (m := _USING.search(said)) is not None:
+        elif said.startswith("Bootstrap") and "sing" in said and (m := _NCCL["interface"].search(said)) is not None:
             speaker.interface, speaker.address, speaker.lines["interface"] = m["name"], m["address"], line
         elif said.startswith("NET/IB") and "No device found" in said:
             speaker.lines["no_ib"] = line
@@ -151,11 +139,11 @@ class NcclLog:
             speaker.ib_devices, speaker.lines["ib_devices"] = said.split("Using", 1)[1].split(";")[0].strip(), line
         elif said.startswith(("Using network ", "Using internal network ", "Assigned NET plugin ")) and not speaker.network:
             speaker.network, speaker.lines["network"] = said.split()[2 if said.startswith("Using network") else 3], line
-        elif (m := _VERSION.search(said)) is not None:
+        elif (m := _NCCL["version"].search(said)) is not None:
             speaker.version, speaker.lines["version"] = m["version"], line
-        elif (m := _SET.search(said)) is not None and len(speaker.environment) < MAX_PER_SPEAKER:
+        elif (m := _NCCL["variable"].search(said)) is not None and len(speaker.environment) < MAX_PER_SPEAKER:
             speaker.environment[m["name"]], speaker.lines[m["name"]] = m["value"], line
-        elif (m := _DISABLED.search(said)) is not None:
+        elif (m := _NCCL["p2p disabled"].search(said)) is not None:
             if len(speaker.disabled) < MAX_PER_SPEAKER:
                 speaker.disabled.add((min(m["a"], m["b"]), max(m["a"], m["b"])))
             speaker.lines.setdefault("disabled", line)

@@ -5,13 +5,13 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterator
+from typing import Any
 
-from numscope.doctor.explain.masking import shown
-from numscope.doctor.explain.nccl_log import NcclLog, Speaker, Warned
-from numscope.doctor.explain.nccl_warnings import ECHO, RULES, SHOWN, VERSION_REMEDY
+from numscope.doctor.explain.nccl_log import NcclLog, Speaker
+from numscope.doctor.explain.nccl_warnings import SHOWN, explain_warnings
 from numscope.doctor.explain.reading import Line
 from numscope.doctor.findings import capital, finding, named
-from numscope.doctor.records import Finding
+from numscope.doctor.records import Finding, Severity
 
 MAX_MEMBERS = 1 << 22  # ranks of all communicators that are looked at
 _LOCAL = re.compile(r"^(?:lo|docker\d*|virbr\d*|br-\w+|veth\w*|cni\d*|flannel[\w.]*|podman\d*|lxcbr\d*|lxdbr\d*)$")
@@ -21,45 +21,11 @@ _IB_NAME = re.compile(r"^(?:ib\w*|hsi\d+|roce\w*|rdma\w*)$")
 
 def explain_nccl(log: NcclLog) -> list[Finding]:
     """Findings of one job's NCCL log lines."""
-    return [*_warnings(log), *_versions(log), *_interfaces(log), *_fallback(log), *_missing(log), *_p2p(log)]
+    return [*explain_warnings(log), *_versions(log), *_interfaces(log), *_fallback(log), *_missing(log), *_p2p(log)]
 
 
 def _evidence(*lines: Line | None) -> list[str]:
     return [line.quoted for line in lines if line is not None]
-
-
-def _warnings(log: NcclLog) -> list[Finding]:
-    taken: dict[int, list[Warned]] = {}
-    unknown: list[Warned] = []
-    for one in log.warned:
-        for number, rule in enumerate(RULES):
-            if rule.pattern.search(one.said) is not None:
-                taken.setdefault(number, []).append(one)
-                break
-        else:
-            if one.warning and not ECHO.search(one.said):
-                unknown.append(one)
-    found: dict[str, Finding] = {}
-    unfinished = any(set(c.started) - set(c.complete) for c in log.communicators.values())
-    for number, lines in sorted(taken.items()):
-        rule = RULES[number]
-        if rule.id == "nccl-connect-failed" and not unfinished and not any(line.warning for line in lines):
-            continue  # it tried again and succeeded
-        if rule.id in found:
-            continue  # a more precise rule has matched
-        lines = sorted(lines, key=lambda line: not line.warning)
-        found[rule.id] = rule.finding(log, lines)
-    if unknown:
-        ranks, hosts = log.speaking(unknown)
-        often = Counter(re.sub(r"0x[0-9a-f]+|\d+", "#", line.said) for line in unknown)
-        found["nccl-warning"] = finding(
-            "nccl-warning",
-            f"NCCL issued {len(unknown)} warnings that no rule here covers; the most frequent: {shown(often.most_common(1)[0][0])[:160]}",
-            ranks=ranks,
-            hosts=hosts,
-            evidence=_evidence(*(one.line for one in unknown[:SHOWN])),
-        )
-    return list(found.values())
 
 
 def _versions(log: NcclLog) -> Iterator[Finding]:
@@ -78,13 +44,12 @@ def _versions(log: NcclLog) -> Iterator[Finding]:
         said = "; ".join(f"{version} on {_whom([s for s, _ in pairs])}" for version, pairs in sorted(speaking.items()))
         together = any({log.speakers[key].version for key in c.speakers} >= set(speaking) for c in log.communicators.values())
         yield finding(
-            "version-mismatch",
-            f"Ranks use different versions of NCCL: {said}.",
-            *VERSION_REMEDY,
+            "version-mismatch/log",
             ranks=[speaker.rank for speaker in odd],
             hosts=[speaker.host for speaker in odd],
             evidence=_evidence(*(pairs[0][1] for pairs in speaking.values())),
             confidence="certain" if together else "likely",
+            versions=said,
         )
     versions = set(alone) | set(speaking)
     if (
@@ -92,14 +57,8 @@ def _versions(log: NcclLog) -> Iterator[Finding]:
     ):  # only rank 0 prints this line, once per communicator: two of them may come from two jobs, or from a restart
         lines = [lines[0] for _, lines in sorted(alone.items())] + [pairs[0][1] for pairs in speaking.values()]
         files = {line.file for line in lines}
-        yield finding(
-            "version-mismatch",
-            f"The logs contain several versions of NCCL: {', '.join(sorted(versions))}. They may come from different jobs.",
-            *VERSION_REMEDY,
-            evidence=_evidence(*lines),
-            confidence="possible",
-            severity="degraded" if len(files) > 1 else "note",
-        )
+        severity: Severity = "degraded" if len(files) > 1 else "note"
+        yield finding("version-mismatch/logs", evidence=_evidence(*lines), severity=severity, versions=", ".join(sorted(versions)))
 
 
 def _whom(speakers: list[Speaker]) -> str:
@@ -131,15 +90,20 @@ def _interfaces(log: NcclLog) -> Iterator[Finding]:
     failed = any("onnect" in one.said and one.warning for one in log.warned)
     yield finding(
         "nccl-wrong-interface",
-        f"{_whom(wrong)} {'uses' if len({s.host for s in wrong}) == 1 else 'use'} {', '.join(names[:3])}{because}, "
-        f"which other hosts can't reach.",
-        f"export NCCL_SOCKET_IFNAME={wish}  # on every host; ip -br addr shows the names",
-        f"export GLOO_SOCKET_IFNAME={wish.split(',')[0].lstrip('^')}" if right else "ip -br addr",
         ranks=[s.rank for s in wrong],
         hosts=[s.host for s in wrong],
         evidence=_evidence(*(s.lines["interface"] for s in wrong[:SHOWN]), wrong[0].lines.get("NCCL_SOCKET_IFNAME")),
         confidence="certain" if failed or len({s.address for s in wrong}) < len({s.host for s in wrong}) else "likely",
+        **_using(wrong),
+        names=", ".join(names[:3]),
+        because=because,
+        wish=wish,
+        gloo=f"export GLOO_SOCKET_IFNAME={wish.split(',')[0].lstrip('^')}" if right else "ip -br addr",
     )
+
+
+def _using(speakers: list[Speaker]) -> dict[str, Any]:
+    return {"whom": _whom(speakers), "uses": "uses" if len({s.host for s in speakers}) == 1 else "use"}
 
 
 def _fallback(log: NcclLog) -> Iterator[Finding]:
@@ -151,23 +115,23 @@ def _fallback(log: NcclLog) -> Iterator[Finding]:
     on_ib = [s for s in log.speakers.values() if s.network and s.network != "Socket"]
     reasons: list[str] = []
     lines: list[Line | None] = [s.lines["network"] for s in sockets[:2]]
-    remedy = ["ibstat; ibv_devinfo; ls /dev/infiniband  # inside the container too"]
+    unset = device = ""
     if off := [s for s in sockets if s.environment.get("NCCL_IB_DISABLE", "0") not in ("", "0")]:
         if not on_ib and not any(s.ib_devices or _IB_NAME.match(s.interface) for s in sockets):
             return  # disabled, and nothing shows that there is any
         reasons.append("NCCL_IB_DISABLE is set")
         lines += [off[0].lines["NCCL_IB_DISABLE"]]
-        remedy = ["unset NCCL_IB_DISABLE", *remedy]
+        unset = "unset NCCL_IB_DISABLE"
     if listed := [s for s in sockets if s.ib_devices]:
         reasons.append(f"there are devices ({listed[0].ib_devices})")
         lines += [listed[0].lines["ib_devices"]]
     if on_ib:
-        reasons.append(f"{_whom(on_ib)} use{'s' if len({s.host for s in on_ib}) == 1 else ''} {on_ib[0].network}")
+        reasons.append(" ".join((*_using(on_ib).values(), on_ib[0].network)))
         lines += [on_ib[0].lines["network"]]
     if asked := [s for s in sockets if s.environment.get("NCCL_IB_HCA") and "no_ib" in s.lines]:
         reasons.append(f"NCCL_IB_HCA={asked[0].environment['NCCL_IB_HCA']} names devices, but none was found")
         lines += [asked[0].lines["NCCL_IB_HCA"], asked[0].lines["no_ib"]]
-        remedy.append("docker run --device=/dev/infiniband --cap-add=IPC_LOCK …  # when in a container")
+        device = "docker run --device=/dev/infiniband --cap-add=IPC_LOCK …  # when in a container"
     if named_ib := [s for s in sockets if _IB_NAME.match(s.interface)]:
         reasons.append(f"the interface {named_ib[0].interface} is InfiniBand, judged by its name")
         lines += [named_ib[0].lines["interface"], named_ib[0].lines.get("no_ib")]
@@ -175,14 +139,16 @@ def _fallback(log: NcclLog) -> Iterator[Finding]:
         return  # a network without InfiniBand is not a fault
     yield finding(
         "nccl-socket-fallback",
-        f"{_whom(sockets)} use{'s' if len({s.host for s in sockets}) == 1 else ''} TCP sockets, although {'; '.join(reasons)}.",
-        *remedy,
         ranks=[s.rank for s in sockets],
         hosts=[s.host for s in sockets],
         evidence=_evidence(*lines),
         confidence="certain" if on_ib or listed or off else "likely",
         # Ranks on two networks can't communicate at all.
         severity="fault" if on_ib else None,
+        **_using(sockets),
+        reasons="; ".join(reasons),
+        unset=unset,
+        device=device,
     )
 
 
@@ -196,21 +162,11 @@ def _missing(log: NcclLog) -> Iterator[Finding]:
         never = set(range(nranks)) - set(communicator.started) - set(communicator.complete)
         hosts = {log.speakers[key].host for key in communicator.speakers}
         whole = f"the communicator of {nranks} ranks" + (f" ({name})" if name else "")
-        if communicator.complete:
-            did = named(communicator.complete)
-            summary = f"{named(waiting)} started {whole} but did not complete it, while {did} did: died, hung, or the log is cut off."
-            culprits = waiting
-        elif never:
-            summary = f"{named(never)} never joined {whole}; {named(waiting)} wait{'s' if len(waiting) == 1 else ''} for them."
-            culprits = never
-        else:
-            summary = f"All {nranks} ranks started {whole}, but none completed it. Which link or rank is the cause is unknown."
-            culprits = waiting
+        id, culprits = "nccl-missing-ranks", waiting
+        if not communicator.complete:
+            id, culprits = (f"{id}/never", never) if never else (f"{id}/none", waiting)
         yield finding(
-            "nccl-missing-ranks",
-            capital(summary),
-            f"# check the log and the host of {named(culprits)}",
-            "NCCL_DEBUG=INFO NCCL_DEBUG_SUBSYS=INIT,NET  # on all ranks",
+            id,
             ranks=culprits if len(culprits) <= 1024 else (),
             hosts=hosts if culprits is waiting else (),
             evidence=_evidence(*(communicator.started[rank] for rank in sorted(waiting)[:3]), *list(communicator.complete.values())[:2]),
@@ -218,6 +174,12 @@ def _missing(log: NcclLog) -> Iterator[Finding]:
             confidence="likely"
             if len(communicator.started) > 1 and len(never) <= nranks // 2 and not communicator.complete and never
             else "possible",
+            who=capital(named(culprits)),
+            whole=whole,
+            did=named(communicator.complete),
+            waiting=f"{named(waiting)} wait{'s' if len(waiting) == 1 else ''}",
+            nranks=nranks,
+            ranks_named=named(culprits),
         )
 
 
@@ -228,11 +190,9 @@ def _p2p(log: NcclLog) -> Iterator[Finding]:
     pairs = sorted({pair for s in speakers for pair in s.disabled})
     yield finding(
         "gpu-p2p-disabled",
-        f"GPUs {', '.join('-'.join(pair) for pair in pairs[:6])}{' …' if len(pairs) > 6 else ''} on {_whom(speakers)} can't "
-        f"access each other's memory directly; NCCL goes through host memory.",
-        "nvidia-smi topo -p2p r",
-        "sudo lspci -vvv | grep ACSCtl  # SrcValid+ means ACS is on: turn it off in the BIOS, or boot with iommu=pt",
         hosts=[s.host for s in speakers],
         ranks=[s.rank for s in speakers],
         evidence=_evidence(*(s.lines["disabled"] for s in speakers[:3])),
+        pairs=f"{', '.join('-'.join(pair) for pair in pairs[:6])}{' …' if len(pairs) > 6 else ''}",
+        whom=_whom(speakers),
     )

@@ -4,81 +4,27 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
-from numscope.doctor.explain.reading import Line
+from numscope.doctor.explain.messages import Messages, Seen
 from numscope.doctor.findings import capital, finding, named, pasted
 from numscope.doctor.records import Finding
 
-MAX_LINES = 256  # of one kind
 SHOWN = 4
 
-_PATTERNS: dict[str, re.Pattern[str]] = {
-    "in use": re.compile(r"EADDRINUSE|[Aa]ddress already in use|Port \d+ is already in use"),
-    "joined": re.compile(r"Timed out after (?P<after>\d+) seconds waiting for (?:clients|workers)\. (?P<came>\d+)/(?P<of>\d+)"),
-    "key": re.compile(r"wait timeout after (?P<after>\d+)ms, keys: (?P<keys>\S+)"),
-    "unique id": re.compile(r"\[(?P<me>\d{1,7})\] is setting up NCCL communicator and retrieving ncclUniqueId from \[(?P<root>\d{1,7})\]"),
-    "rendezvous": re.compile(r"RendezvousTimeoutError|RendezvousClosedError"),
-    "unreachable": re.compile(
-        r"client socket has timed out after (?P<after>\d+) ?m?s while trying to connect to \(?(?P<host>[^\s,:)]+)[,:]\s*(?P<port>\d+)"
-    ),
-    "refused": re.compile(
-        r"client socket has failed to connect to (?:any network address of \()?\[?(?P<host>[^\s,\])]+)\]?[,:]\s*(?P<port>\d+)\)?"
-        r".{0,400}?(?P<why>refused|No route|unreachable|timed out)"
-    ),
-    "store": re.compile(r"RendezvousConnectionError"),
-    "name": re.compile(
-        r"(?P<family>IPv[46]) network addresses of \((?P<host>[^,)]{1,255}), (?P<port>\d+)\) cannot be retrieved"
-        r"|(?:Name or service not known|Temporary failure in name resolution)"
-    ),
-    "loopback": re.compile(r"Unable to resolve hostname to a \(local\) address"),
-    "interface": re.compile(r"Unable to find address for: (?P<name>\S+)|Unable to find interface for: (?P<address>\S+)"),
-    "mesh": re.compile(r"Gloo connectFullMesh failed with (?P<why>.*)"),
-    "waited": re.compile(r"Timed out waiting (?P<after>\d+)ms for (?P<what>send|recv) operation"),
-    "closed": re.compile(
-        r"gloo/transport/.{0,400}(?:Connection closed by peer|Connection reset by peer|Broken pipe)(?: \[(?P<peer>[^\]]{1,255})\])?"
-    ),
-}
-_QUICK = re.compile(  # a quick test that most lines fail
-    r"EADDRINUSE|already in use|waiting for (?:clients|workers)|wait timeout|ncclUniqueId|Rendezvous|client socket"
-    r"|cannot be retrieved|Name or service"
-    r"|name resolution|Unable to|connectFullMesh|Timed out waiting|gloo/transport"
-)
 _PORT = re.compile(r"port: (?P<a>\d+)|\]?:(?P<b>\d+) \(errno|Port (?P<c>\d+)|\[[^\]]{0,64}\]:(?P<d>\d+)")
-
-
-@dataclass(frozen=True, slots=True)
-class _Seen:
-    line: Line
-    match: re.Match[str]
-    rank: int
-    site: str
 
 
 @dataclass(slots=True)
 class Meeting:
-    """Collects the messages."""
+    """Reads the messages."""
 
-    seen: dict[str, list[_Seen]] = field(default_factory=dict)
-
-    def line(self, line: Line, site: str) -> bool:
-        """Adds a line; returns whether it is such a message."""
-        if _QUICK.search(line.text) is None:
-            return False
-        taken = False
-        for kind, pattern in _PATTERNS.items():
-            if (match := pattern.search(line.text)) is not None:
-                taken = True
-                if len(lines := self.seen.setdefault(kind, [])) < MAX_LINES:
-                    lines.append(_Seen(line, match, line.rank, site))
-        return taken
+    messages: Messages
 
     def hosts(self) -> set[str]:
         """Names of hosts to which connections were attempted."""
-        return {m["host"] for kind in ("unreachable", "refused") for m in (s.match for s in self.seen.get(kind, ())) if m["host"]} | {
-            s.match["host"] for s in self.seen.get("name", ()) if s.match["host"]
-        }
+        return {seen.match["host"] for kind in ("unreachable", "refused", "name") for seen in self._of(kind) if seen.match["host"]}
 
     def findings(self, *, ended: set[int], several_hosts: bool) -> list[Finding]:
         """What is wrong.
@@ -96,21 +42,15 @@ class Meeting:
             *self._waited(ended),
         ]
 
-    def _of(self, kind: str) -> list[_Seen]:
-        return self.seen.get(kind, [])
+    def _of(self, kind: str) -> list[Seen]:
+        return self.messages.of(kind)
 
     def _in_use(self) -> Iterator[Finding]:
         lines = self._of("in use")
         if not lines:
             return
         port = next((next(g for g in m.groups() if g) for s in lines if (m := _PORT.search(s.line.text)) is not None), "")
-        yield _found(
-            "port-in-use",
-            f"Another process uses port {port or 'of the rendezvous'}, usually an earlier job that is still running.",
-            lines,
-            f"ss -ltnp 'sport = :{port or 29500}'  # shows the process",
-            "torchrun --standalone …  # on one host: takes any free port; otherwise --master-port or --rdzv-endpoint HOST:PORT",
-        )
+        yield _found("port-in-use", lines, port=port or "of the rendezvous", number=port or 29500)
 
     def _names(self) -> Iterator[Finding]:
         families: dict[str, set[str]] = {}
@@ -122,16 +62,8 @@ class Meeting:
         if not unresolved and not plain:
             return
         name = (unresolved or ["NAME"])[0]
-        yield _found(
-            "name-unresolved",
-            f"{', '.join(unresolved) or 'A host name'} does not resolve to an address.",
-            self._of("name"),
-            f"getent hosts {pasted(name)}  # on every host",
-            f"echo {pasted(f'ADDRESS {name}')} | sudo tee -a /etc/hosts",
-            ranks=(),
-            hosts=unresolved,
-            severity="fault",
-        )
+        words = {"what": ", ".join(unresolved) or "A host name", "name": pasted(name), "entry": pasted(f"ADDRESS {name}")}
+        yield _found("name-unresolved/log", self._of("name"), ranks=(), hosts=unresolved, **words)
 
     def _unreachable(self) -> Iterator[Finding]:
         refused = self._of("refused")
@@ -144,87 +76,45 @@ class Meeting:
             why = "the connection is refused: nothing listens there (yet), or the port is wrong"
         yield _found(
             "rendezvous-unreachable",
-            f"The rendezvous at {', '.join(targets[:3])} could not be reached: {why}.",
             lines,
-            f"nc -vz {' '.join(map(pasted, targets[0].rpartition(':')[::2]))}  # from the node that fails",
-            f"numscope doctor --nnodes N --endpoint {pasted(targets[0])}  # on every node: reports which direction is blocked",
             hosts=[s.match["host"] for s in lines],
             evidence=[s.line.quoted for s in (*lines[:SHOWN], *refused[:1])],
+            targets=", ".join(targets[:3]),
+            why=why,
+            target=" ".join(map(pasted, targets[0].rpartition(":")[::2])),
+            endpoint=pasted(targets[0]),
         )
 
     def _late(self) -> Iterator[Finding]:
         if lines := self._of("joined"):
             joined, of = max((int(s.match["came"]), int(s.match["of"])) for s in lines)
-            yield _found(
-                "rendezvous-timeout",
-                f"Only {joined} of {of} processes connected to the store in time.",
-                lines,
-                "# start the launcher on all nodes, with the same --nnodes and --rdzv-endpoint",
-                "numscope doctor --nnodes N --endpoint HOST:PORT  # reports which ranks are missing",
-                ranks=(),
-                confidence="certain",
-            )
-        never: dict[int, list[_Seen]] = {}
+            yield _found("rendezvous-timeout/some", lines, ranks=(), joined=joined, of=of)
+        never: dict[int, list[Seen]] = {}
         for s in self._of("key"):
             if (m := re.search(r"/cpu//\d+/(\d{1,7})\b", s.match["keys"])) is not None:  # gloo's key of each rank's address
                 never.setdefault(int(m[1]), []).append(s)
         for s in self._of("unique id"):
             never.setdefault(int(s.match["root"]), []).append(s)
         if never:
-            yield _found(
-                "rendezvous-timeout",
-                f"{_who(never)} did not reach init_process_group in time, while the others waited for its address.",
-                [s for some in never.values() for s in some],
-                f"# check the log of {named(never)}: not started, dead, or still busy before init_process_group",
-                ranks=never,
-            )
+            yield _found("rendezvous-timeout/ranks", [s for some in never.values() for s in some], ranks=never)
         lines = self._of("rendezvous") or self._of("key")
         if lines and not never and not self._of("joined") and not self._of("unreachable"):
-            yield _found(
-                "rendezvous-timeout",
-                "Not all nodes joined the rendezvous in time. Which ones are missing is unknown: no message names them.",
-                lines,
-                "# check that --nnodes, --rdzv-id and --rdzv-endpoint are the same on all nodes",
-                "numscope doctor --nnodes N --endpoint HOST:PORT  # on every node: reports which ranks are missing",
-                ranks=(),
-            )
+            yield _found("rendezvous-timeout", lines, ranks=())
 
     def _gloo(self, several_hosts: bool) -> Iterator[Finding]:
-        interface = "export GLOO_SOCKET_IFNAME=eth0  # use the interface that all hosts share: ip -br addr"
         if lines := self._of("interface"):
             names = sorted({s.match["name"] or s.match["address"] for s in lines})
-            yield _found(
-                "interface-missing",
-                f"gloo found no interface {', '.join(names)}.",
-                lines,
-                "ip -br addr  # the names of the interfaces, on that host",
-                "unset GLOO_SOCKET_IFNAME  # or name an existing one",
-            )
+            yield _found("interface-missing/gloo", lines, names=", ".join(names))
         loopback = self._of("loopback")
         if lines := self._of("mesh"):
             local = bool(loopback) or any("remote=[127." in s.line.text or "remote=[::1" in s.line.text for s in lines)
             because = "a rank's address could not be reached, or a rank ended meanwhile"
             if local:
                 because = "a rank announced its loopback address because its host's name resolves to it"
-            yield _found(
-                "gloo-connect-failed",
-                f"gloo could not connect all ranks: {because}.",
-                lines,
-                interface,
-                "getent hosts $(hostname)  # must not print 127.x",
-                evidence=[s.line.quoted for s in (*lines[:SHOWN], *loopback[:1])],
-                confidence="likely" if local else "possible",
-            )
+            evidence = [s.line.quoted for s in (*lines[:SHOWN], *loopback[:1])]
+            yield _found("gloo-connect-failed", lines, evidence=evidence, confidence="likely" if local else "possible", because=because)
         elif loopback:
-            yield _found(
-                "name-resolves-to-loopback",
-                "gloo uses the loopback address because the host's own name does not resolve to a local address; ranks on "
-                "other hosts can't reach it.",
-                loopback,
-                interface,
-                "getent hosts $(hostname)",
-                severity="fault" if several_hosts else "note",
-            )
+            yield _found("name-resolves-to-loopback/log", loopback, severity="fault" if several_hosts else "note")
 
     def _waited(self, ended: set[int]) -> Iterator[Finding]:
         if lines := [s for s in self._of("waited") if s.rank >= 0] or self._of("waited"):
@@ -233,27 +123,17 @@ class Meeting:
             what = f"{_who(waiting)} waited {int(lines[0].match['after']) / 1000:g} s in a gloo collective{site}"
             late = ended - waiting
             if late and waiting:
-                summary = f"{what}; {named(late)} had no error, but did not join it."
-                check = f"# check what {named(late)} did at that time"
-                yield _found("rank-behind", summary, lines, check, "py-spy dump --pid PID", ranks=late)
+                yield _found("rank-behind/gloo", lines, ranks=late, what=what)
             else:
-                yield _found(
-                    "gloo-timeout",
-                    f"{what} for a rank that did not join it. Which one is unknown.",
-                    lines,
-                    "TORCH_FR_BUFFER_SIZE=2000  # makes the flight recorder keep each rank's calls",
-                    "TORCH_DISTRIBUTED_DEBUG=DETAIL",
-                )
+                yield _found("gloo-timeout", lines, what=what)
         if lines := self._of("closed"):
             peers = ", ".join(sorted({s.match["peer"] for s in lines if s.match["peer"]})[:3])
-            summary = f"A gloo connection was closed by the other side{f' ({peers})' if peers else ''}: look for the cause there."
-            yield _found("gloo-peer-closed", summary, lines)
+            yield _found("gloo-peer-closed", lines, peers=f" ({peers})" if peers else "")
 
 
-def _found(id: str, summary: str, lines: list[_Seen], *remedy: str, **more: Any) -> Finding:
+def _found(id: str, lines: list[Seen], **more: Any) -> Finding:
     """A finding about the ranks that logged these lines."""
-    ranks = [s.rank for s in lines]
-    return finding(id, summary, *remedy, **{"ranks": ranks, "evidence": [s.line.quoted for s in lines[:SHOWN]], **more})
+    return finding(id, **{"ranks": [s.rank for s in lines], "evidence": [s.line.quoted for s in lines[:SHOWN]], **more})
 
 
 def _who(ranks: Iterable[int]) -> str:

@@ -6,47 +6,21 @@ import re
 import signal
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
+from typing import Any
 
 from numscope.doctor.explain.masking import shown
+from numscope.doctor.explain.messages import Messages, Seen
 from numscope.doctor.explain.reading import Line
 from numscope.doctor.explain.tracebacks import Raised, Tracebacks
-from numscope.doctor.findings import capital, finding, named
+from numscope.doctor.findings import TABLE, capital, finding, named
 from numscope.doctor.records import Confidence, Finding
 
 MAX_FAILURES = 1 << 17
 SHOWN = 4
-
 _FIELD = re.compile(r"(?:^|\s)(?P<key>time|host|rank|exitcode|error_file|traceback)\s*: (?P<value>.*)$")
 _RANK = re.compile(r"^(?P<rank>\d{1,7}) \(local_rank: (?P<local>\d{1,7})\)")
 _EXIT = re.compile(r"^(?P<code>-?\d{1,9}) \(pid: (?P<pid>\d{1,10})\)")
-_FAILED = re.compile(r"failed \(exitcode: (?P<code>-?\d{1,9})\) local_rank: (?P<local>\d{1,7}) \(pid: (?P<pid>\d{1,10})\)")
-_SIGNALED = re.compile(r"SignalException: Process (?P<pid>\d+) got signal: (?P<signal>\d+)|Received (?P<death>\d+) death signal")
-_OOM = re.compile(
-    r"Out of memory: Killed process (?P<pid>\d{1,10})|oom-kill:.{0,1000}?pid=(?P<pid2>\d{1,10})|[Dd]etected \d+ oom[-_]kill event"
-    r"|oom_kill event|Memory cgroup out of memory: Kill(?:ed)? process (?P<pid3>\d{1,10})|OOMKilled"
-)
-_XID = re.compile(r"NVRM: Xid \((?:PCI:)?(?P<bus>[0-9A-Fa-f:.]+)\): (?P<xid>\d{1,4}),?(?P<said>.*)")
-_OFF_BUS = re.compile(r"NVRM:.{0,400}fallen off the bus")
-_CUDA_OOM = re.compile(r"OutOfMemoryError: CUDA out of memory|CUDA out of memory\. Tried to allocate")
-
-XIDS = {  # what the driver's numbers mean, and the usual cause
-    13: "illegal access by a kernel, usually the program's own fault",
-    31: "memory page fault by a kernel, usually the program's own fault",
-    43: "the GPU stopped the program after a fault in it",
-    45: "work was stopped because of another fault or the end of the process",
-    48: "double-bit memory error: reset the GPU, and replace it if the error recurs",
-    63: "a memory row must be remapped: reset the GPU",
-    64: "remapping a memory row failed: replace the GPU",
-    74: "NVLink error: check the link, the bridge, the switch",
-    79: "the GPU fell off the bus because of power, heat, or the slot: restart the host",
-    92: "many single-bit memory errors",
-    94: "contained memory error: the program was stopped; reset the GPU",
-    95: "uncontained memory error: reset the GPU",
-    119: "the GPU's system processor (GSP) does not respond: restart the host",
-    120: "the GPU's system processor (GSP) reported an error",
-}
 _PROGRAM_XIDS = {13, 31, 43, 45}
-_OWN = ("torch/distributed/elastic", "torch/distributed/run.py", "torch.distributed.run")
 
 
 @dataclass(slots=True)
@@ -66,49 +40,25 @@ class Failure:
 
 @dataclass(slots=True)
 class Torchrun:
-    """Collects the messages."""
+    """Reads the messages, and torchrun's table of failures."""
 
+    messages: Messages
     failures: list[Failure] = field(default_factory=list)
-    plain: list[tuple[Line, re.Match[str]]] = field(default_factory=list)
-    signaled: list[Line] = field(default_factory=list)
-    oom: list[tuple[Line, int]] = field(default_factory=list)
-    xids: list[tuple[Line, int, str]] = field(default_factory=list)
-    cuda_oom: list[Line] = field(default_factory=list)
     _root: dict[str, bool] = field(default_factory=dict)
     _open: dict[str, Failure] = field(default_factory=dict)
 
-    def line(self, line: Line) -> str:
-        """Adds a line; returns its origin: ``torchrun``, ``kernel`` or ""."""
+    def line(self, line: Line) -> bool:
+        """Adds a line; returns whether it is part of a table."""
         text = line.text
         if "Root Cause (first observed failure)" in text:
             self._root[line.file] = True
-            return "torchrun"
-        if text.rstrip().endswith("Failures:"):
+        elif text.rstrip().endswith("Failures:"):
             self._root[line.file] = False
-            return "torchrun"
-        if line.file in self._root and " : " in text and (m := _FIELD.search(text)) is not None:
+        elif line.file in self._root and " : " in text and (m := _FIELD.search(text)) is not None:
             self._field(line, m["key"], m["value"].strip())
-            return "torchrun"
-        if (m := _FAILED.search(text)) is not None:
-            if len(self.plain) < MAX_FAILURES:
-                self.plain.append((line, m))
-            return "torchrun"
-        if "signal" in text and _SIGNALED.search(text) is not None:
-            self.signaled.append(line) if len(self.signaled) < 64 else None
-            return "torchrun"
-        if "NVRM" in text:
-            if (m := _XID.search(text)) is not None and len(self.xids) < 4096:
-                self.xids.append((line, int(m["xid"]), m["bus"].lower()))
-            elif _OFF_BUS.search(text) is not None and len(self.xids) < 4096:
-                self.xids.append((line, 79, "?"))
-            return "kernel"
-        if ("oom" in text or "OOM" in text or "ut of memory" in text) and len(self.oom) < 256:
-            if (m := _OOM.search(text)) is not None:
-                self.oom.append((line, int(next((g for g in m.groups() if g), -1))))
-                return "kernel"
-            if _CUDA_OOM.search(text) is not None and len(self.cuda_oom) < 256:
-                self.cuda_oom.append(line)
-        return "torchrun" if any(word in text for word in _OWN) else ""
+        else:
+            return False
+        return True
 
     def _field(self, line: Line, key: str, value: str) -> None:
         if key == "time":
@@ -145,20 +95,17 @@ class Torchrun:
 
     def _failed(self, tracebacks: Tracebacks, watchdog_ranks: set[int]) -> Iterator[Finding]:
         rows = self.failures or [
-            Failure(line, True, rank=-1, local_rank=int(m["local"]), code=int(m["code"]), pid=int(m["pid"])) for line, m in self.plain
+            Failure(seen.line, True, local_rank=int(m["local"]), code=int(m["code"]), pid=int(m["pid"]))
+            for seen in self.messages.of("failed")
+            for m in [seen.match]
         ]
         if not rows:
             own = next((one for one in tracebacks.raised if not one.echo and (one.rank >= 0 or one.site)), None)
             if own is not None and own.rank >= 0:
                 yield _raised(own, None)
         elif all(row.code == -signal.SIGTERM for row in rows):
-            yield finding(
-                "job-terminated",
-                "All ranks were terminated from outside (SIGTERM); none failed by itself.",
-                "sacct -j JOB --format=JobID,State,ExitCode,Elapsed,Timelimit  # cancelled, preempted, out of time?",
-                ranks=[row.rank for row in rows],
-                evidence=[*(_row(row) for row in rows[:SHOWN]), *(line.quoted for line in self.signaled[:2])],
-            )
+            evidence = [*(_row(row) for row in rows[:SHOWN]), *(seen.line.quoted for seen in self.messages.of("signaled")[:2])]
+            yield finding("job-terminated", ranks=[row.rank for row in rows], evidence=evidence)
         else:
             root = self._first([row for row in rows if row.code != -signal.SIGTERM], tracebacks)
             yield self._ended(root, rows, tracebacks.of(root.rank) if root.rank >= 0 else None, root.rank in watchdog_ranks)
@@ -180,97 +127,51 @@ class Torchrun:
         others = [other.rank for other in rows if other is not row and other.rank >= 0]
         after = f"; {named(others)} followed" if others else ""
 
-        def found(id: str, how: str, *remedy: str, evidence: Iterable[str] = (), confidence: Confidence = "certain") -> Finding:
-            return finding(
-                id,
-                f"{capital(who)}{at} was the first to end{how}",
-                *remedy,
-                ranks=[row.rank],
-                hosts=[row.host],
-                evidence=[_row(row), *evidence],
-                confidence=confidence,
-            )
+        first = f"{capital(who)}{at} was the first to end"
+
+        def found(id: str, *, evidence: Iterable[str] = (), **more: Any) -> Finding:
+            return finding(id, ranks=[row.rank], hosts=[row.host], evidence=[_row(row), *evidence], first=first, after=after, **more)
 
         if row.code == -signal.SIGKILL:
-            oom = [line.quoted for line, pid in self.oom if pid in (-1, row.pid)]
+            oom = [seen.line.quoted for seen in self.messages.of("out of memory") if _pid(seen) in (-1, row.pid)]
             why = "because memory ran out, according to the kernel" if oom else "usually by the kernel because memory ran out"
-            return found(
-                "rank-killed",
-                f": killed (SIGKILL), {why}{after}.",
-                f"dmesg -T | grep -iE 'oom|killed process'  # {at.strip() or 'on its host'}",
-                "sacct -j JOB --format=JobID,MaxRSS,State  # with SLURM: --mem",
-                "# fewer DataLoader workers, smaller prefetch, or load checkpoints on one rank at a time",
-                evidence=oom[:2],
-                confidence="certain" if oom else "likely",
-            )
+            certain = "certain" if oom else "likely"
+            return found("rank-killed", evidence=oom[:2], confidence=certain, why=why, place=at.strip() or "on its host")
         if row.code in (-signal.SIGSEGV, -signal.SIGBUS, -signal.SIGILL, -signal.SIGFPE):
-            bus_error = ("df -h /dev/shm  # a bus error usually means that /dev/shm is full",) if row.code == -signal.SIGBUS else ()
-            return found(
-                "rank-crashed",
-                f": it crashed ({signal.Signals(-row.code).name}){after}.",
-                *bus_error,
-                "python -X faulthandler …  # prints the Python line that crashed",
-                "# check that compiled extensions were built for this version of torch",
-            )
+            bus_error = "df -h /dev/shm  # a bus error usually means that /dev/shm is full" if row.code == -signal.SIGBUS else ""
+            return found("rank-crashed", signal=signal.Signals(-row.code).name, bus_error=bus_error)
         own = raised is not None and not raised.echo
         if row.code == -signal.SIGABRT and not (own and not watchdog):  # after an exception gloo's threads abort the process as it ends
             why = "NCCL's watchdog ended it after a timeout" if watchdog else "a C++ exception or assertion, or NCCL's watchdog"
-            return found(
-                "rank-aborted",
-                f": it aborted itself (SIGABRT): {why}{after}.",
-                "TORCH_FR_BUFFER_SIZE=2000 TORCH_NCCL_DUMP_ON_TIMEOUT=1  # then explain the dumps of all ranks",
-                evidence=[raised.said] if raised is not None else (),
-                confidence="likely" if watchdog else "possible",
-            )
+            evidence = [raised.said] if raised is not None else ()
+            return found("rank-aborted", evidence=evidence, confidence="likely" if watchdog else "possible", why=why)
         if raised is not None and own:
             return _raised(raised, row, after, at)
         what = "its exception is not in these files."
         if raised is not None:
             what = f"its exception is a consequence of another fault: {raised.said[:120]}"
-        return found(
-            "cause-unknown",
-            f" (exit code {row.code}){after}; {what}",
-            "torchrun --redirects 3 --log-dir logs …  # each rank's own output; then: numscope doctor explain logs",
-            "@torch.distributed.elastic.multiprocessing.errors.record  # above main(): then the table contains the traceback",
-            evidence=[raised.line.quoted] if raised is not None else (),
-            confidence="possible",
-        )
+        return found("cause-unknown/exit", evidence=[raised.line.quoted] if raised is not None else (), code=row.code, what=what)
 
     def _kernel(self) -> Iterator[Finding]:
-        if self.oom:
-            killed = {pid for _, pid in self.oom if pid >= 0}
+        if oom := self.messages.of("out of memory"):
+            killed = set(map(_pid, oom)) - {-1}
             ranks = [row.rank for row in self.failures if row.pid in killed and row.rank >= 0]
-            yield finding(
-                "host-out-of-memory",
-                f"The host ran out of memory, or the job reached its limit, and a process was "
-                f"killed{' (' + named(ranks) + ')' if ranks else ''}.",
-                "sacct -j JOB --format=JobID,MaxRSS,ReqMem,State",
-                "# fewer DataLoader workers, or more --mem",
-                ranks=ranks,
-                evidence=[line.quoted for line, _ in self.oom[:SHOWN]],
-            )
-        if self.cuda_oom:
-            yield finding(
-                "gpu-out-of-memory",
-                "A rank ran out of GPU memory.",
-                "nvidia-smi  # shows what else uses this GPU",
-                "PYTORCH_ALLOC_CONF=expandable_segments:True  # or a smaller batch, activation checkpointing",
-                ranks=[line.rank for line in self.cuda_oom],
-                evidence=[line.quoted for line in self.cuda_oom[:SHOWN]],
-                confidence="certain",
-            )
-        if self.xids:
-            worst = [x for x in self.xids if x[1] not in _PROGRAM_XIDS] or self.xids
+            evidence = [seen.line.quoted for seen in oom[:SHOWN]]
+            yield finding("host-out-of-memory", ranks=ranks, evidence=evidence, whose=f" ({named(ranks)})" if ranks else "")
+        if cuda := self.messages.of("cuda memory"):
+            evidence = [seen.line.quoted for seen in cuda[:SHOWN]]
+            yield finding("gpu-out-of-memory/torch", ranks=[seen.rank for seen in cuda], evidence=evidence)
+        xids = [(seen.line, int(seen.match["xid"] or 79), (seen.match["bus"] or "?").lower()) for seen in self.messages.of("xid")]
+        if xids:
+            worst = [x for x in xids if x[1] not in _PROGRAM_XIDS] or xids
             kinds = sorted({(xid, bus) for _, xid, bus in worst})
-            said = "; ".join(f"{xid} on {bus} ({XIDS.get(xid, 'see the list of Xids')})" for xid, bus in kinds[:4])
-            yield finding(
-                "gpu-xid",
-                f"The driver reported Xid {said}.",
-                "nvidia-smi -q -d ECC,ROW_REMAPPER,PAGE_RETIREMENT",
-                "dcgmi diag -r 3  # while no job runs; remove the host from the queue until it passes",
-                evidence=[line.quoted for line, _, _ in worst[:SHOWN]],
-                confidence="possible" if worst[0][1] in _PROGRAM_XIDS else "certain",
-            )
+            said = "; ".join(f"{xid} on {bus} ({TABLE['gpu-xid']['xids'].get(xid, 'see the list of Xids')})" for xid, bus in kinds[:4])
+            confidence: Confidence = "possible" if worst[0][1] in _PROGRAM_XIDS else "certain"
+            yield finding("gpu-xid", evidence=[line.quoted for line, _, _ in worst[:SHOWN]], confidence=confidence, kinds=said)
+
+
+def _pid(seen: Seen) -> int:
+    return int(next((group for group in seen.match.groups() if group), -1))
 
 
 def _row(row: Failure) -> str:
@@ -281,14 +182,14 @@ def _row(row: Failure) -> str:
 
 
 def _raised(raised: Raised, row: Failure | None, after: str = "", at: str = "") -> Finding:
-    who = named([raised.rank])
-    site = f" at {raised.site}" if raised.site else ""
     return finding(
         "rank-failed",
-        f"{capital(who)}{at} was the first to fail{site}: {raised.said}{after}",
-        f"# the fault is in the program{site}; later errors of other ranks are consequences",
         ranks=[raised.rank],
         hosts=[row.host] if row is not None else [],
         evidence=[raised.line.quoted, *([_row(row)] if row is not None else [])],
         confidence="certain" if row is not None else "likely",
+        site=f" at {raised.site}" if raised.site else "",
+        at=at,
+        said=raised.said,
+        after=after,
     )

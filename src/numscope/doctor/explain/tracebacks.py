@@ -6,6 +6,7 @@ import re
 from dataclasses import dataclass, field
 
 from numscope.doctor.explain.masking import shown
+from numscope.doctor.explain.messages import PATTERNS
 from numscope.doctor.explain.reading import Line
 
 MAX_RAISED = 4096
@@ -16,13 +17,6 @@ _RAISED = re.compile(
     r"(?:^|[\s:>|])(?P<type>(?:[A-Za-z_][\w]*\.)*[A-Z]\w*(?:Error|Exception|Interrupt|Exit|Timeout|Warning|Refused)): (?P<said>.*)$"
 )
 _INSIDE = ("/torch/", "\\torch\\", "<frozen", "/lib/python", "/bin/torchrun", "/bin/accelerate", "site-packages")
-# Exceptions that a rank raises because another one failed.
-_ECHOES = re.compile(
-    r"Connection closed by peer|Connection reset by peer|Broken pipe|Timed out waiting \d+ms|NCCL error in|DistBackendError"
-    r"|DistNetworkError|DistStoreError"
-    r"|Detected mismatch between collectives|NCCL communicator was aborted|ChildFailedError|connectFullMesh|wait timeout after"
-    r"|RendezvousClosedError|SignalException"
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +53,9 @@ class Tracebacks:
                 self._sites[key] = shown(f"{frame['file']}:{frame['line']}" + (f" ({frame['name'].strip()})" if frame["name"] else ""))
         elif (m := _RAISED.search(text)) is not None and len(self.raised) < MAX_RAISED:
             said = shown(f"{m['type']}: {m['said']}")
-            self.raised.append(Raised(line, rank, said, self._sites.get(key, ""), _ECHOES.search(said) is not None))
+            self.raised.append(
+                Raised(line, rank, said, self._sites.get(key, ""), PATTERNS["echo of another rank"].search(said) is not None)
+            )
         return self._sites.get(key, "")
 
     def of(self, rank: int) -> Raised | None:

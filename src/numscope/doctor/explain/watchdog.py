@@ -3,28 +3,18 @@
 from __future__ import annotations
 
 import math
-import re
 from dataclasses import dataclass, field, replace
 
 from numscope.doctor.explain.collectives import Call, Group, compare
 from numscope.doctor.explain.masking import shown
+from numscope.doctor.explain.messages import PATTERNS
 from numscope.doctor.explain.reading import Line
 from numscope.doctor.findings import finding
 from numscope.doctor.records import Finding
 
 MAX_MESSAGES = 1 << 18
-_TIMEOUT = re.compile(
-    r"\[Rank (?P<rank>\d{1,7})\] .{0,80}?collective operation timeout: WorkNCCL\(SeqNum=(?P<seq>\d{1,18}), OpType=(?P<op>\w+)"
-    r"(?:, NumelIn=(?P<numel_in>\d{1,18}))?(?:, NumelOut=(?P<numel_out>\d{1,18}))?, Timeout\(ms\)=\d{1,18}\) ran for (?P<ran>\d{1,18})"
-)
-_GROUP = re.compile(r"\[PG (?:ID )?(?P<id>\d+)(?: PG GUID (?P<guid>[^\s\]]+))?(?: \((?P<desc>[^)\]]{0,200})\))? Rank (?P<rank>\d{1,7})\]")
-_AT = re.compile(r"(?:at work|at NCCL work|at work sequence id): (?P<seq>\d{1,18})")
-_STATUS = re.compile(r"last enqueued (?:NCCL )?work: (?P<enqueued>-?\d{1,18}), last completed (?:NCCL )?work: -?\d{1,18}")
-_FINGERPRINT = re.compile(
-    r"Rank (?P<rank>\d{1,7}) is running (?:inconsistent )?collective: CollectiveFingerPrint\("
-    r"(?:SequenceNumber=(?P<seq>\d{1,18}),? ?)?OpType=(?P<op>\w+)"
-    r"(?:, TensorShape=\[(?P<shape>[^\]]{0,400})\])?(?:, TensorDtypes=(?P<dtype>\w+))?"
-)
+_FINGERPRINT = PATTERNS["fingerprint"]
+_TIMEOUT, _GROUP, _AT, _STATUS = (PATTERNS[f"watchdog {name}"] for name in ("timeout", "group", "work", "status"))
 
 
 @dataclass(slots=True)
@@ -108,30 +98,14 @@ class Watchdog:
         if len({call.seq for call in seen.values()}) > 1:
             behind = min(call.seq for call in seen.values())
             late = [call for call in seen.values() if call.seq == behind]
-            return [
-                finding(
-                    "collective-mismatch",
-                    f"Ranks are at different points of their sequence of collectives: "
-                    f"{'; '.join(f'rank {c.rank} at #{c.seq} {c.what()}' for c in seen.values())}.",
-                    "# a rank calls one collective more, or one less, than the others",
-                    ranks=[call.rank for call in late],
-                    evidence=[*(call.line() for call in seen.values()), *(line.quoted for line in lines[:2])],
-                    confidence="certain",
-                )
-            ]
+            evidence = [*(call.line() for call in seen.values()), *(line.quoted for line in lines[:2])]
+            said = "; ".join(f"rank {call.rank} at #{call.seq} {call.what()}" for call in seen.values())
+            return [finding("collective-mismatch/points", ranks=[call.rank for call in late], evidence=evidence, said=said)]
         group = Group("")
         for call in seen.values():
             group.of(call.rank).calls[call.seq] = call
         found = [one for one in compare(group) if one.id == "collective-mismatch"]
-        return found or [
-            finding(
-                "collective-mismatch",
-                "torch detected that ranks called different collectives.",
-                ranks=seen,
-                evidence=[line.quoted for line in lines[:4]],
-                confidence="certain",
-            )
-        ]
+        return found or [finding("collective-mismatch/torch", ranks=seen, evidence=[line.quoted for line in lines[:4]])]
 
 
 def _product(shape: str | None) -> int:

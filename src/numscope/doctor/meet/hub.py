@@ -2,9 +2,9 @@
 
 An authenticated connection sends one of
 
-    join    who it is; answered with ``welcome`` (and the key for its heartbeat) or ``refused`` (it then only waits for the verdict)
+    join    who it is; answered with ``welcome`` or ``refused`` (it then only waits for the verdict)
     time    a clock exchange, answered with the hub's wall clock
-    beat    on a connection of its own: what the rank is about to do; answered likewise, which shows the rank that the hub is alive
+    beat    what the rank is about to do; answered likewise, which shows the rank that the hub is alive
     node    a node's launcher asks for its node's number; answered with ``place`` or ``refused``
     result  a phase's result         leave   a signal ends the rank         bye     the rank has printed its line
 
@@ -15,18 +15,17 @@ from __future__ import annotations
 
 import contextlib
 import resource
-import secrets
 import socket
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import replace
 from typing import Any
+
+from pydantic_core import to_jsonable_python
 
 from numscope.doctor.budget import SILENT_S, Deadline
 from numscope.doctor.meet.meeting import Meeting
-from numscope.doctor.meet.member import Member, identities
-from numscope.doctor.meet.places import Places
-from numscope.doctor.meet.server import Guest, Server
+from numscope.doctor.meet.server import Guest, Member, Server
 from numscope.doctor.meet.sockets import is_loopback, listen
 from numscope.doctor.meet.wire import WireError
 from numscope.doctor.records import Identity, Phase, PhaseResult, Settings, from_json, to_json
@@ -44,32 +43,63 @@ class HubTaken(Exception):
         self.reason = reason
 
 
-@dataclass(eq=False)
-class Hub:
-    """Listens until ``close``; all methods may be called from any thread. Raises: HubTaken."""
+class Places:
+    """Assigns numbers to nodes. The hub's own node is number 0, and was given these numbers of nodes and ranks."""
 
-    meeting: Meeting  # provides the ports to try, and the token
-    settings: Settings
-    world_size: int  # expected number of ranks
-    places: Places | None = None  # assigns node numbers, where launchers ask for them
-    members: dict[int, Member] = field(default_factory=dict)  # admitted ranks
-    onlookers: list[Member] = field(default_factory=list)  # ranks that were not admitted
-    results: dict[tuple[Phase, int], PhaseResult] = field(default_factory=dict)  # by phase and rank
-    refused: list[dict[str, Any]] = field(default_factory=list)  # rejected connections and ranks, with reasons
-    num_refused: int = 0
-    num_turned_away: int = 0  # ranks of nodes that got no number
-    started: float = field(default_factory=time.monotonic)
-    hurry: str = ""  # why everything that is left is skipped: a signal's name
-    _own_address: str = ""  # by which ranks of other hosts reach this one
-    _controls: dict[int, Guest] = field(default_factory=dict)  # the ranks' control connections
+    def __init__(self, num_nodes: int, nproc: int, hostname: str) -> None:
+        self._num_nodes = num_nodes
+        self._nproc = nproc
+        self._taken: dict[int, str] = {0: hostname}
 
-    def __post_init__(self) -> None:
-        self._silent_s = SILENT_S * self.settings.timeout_scale
-        _allow_files(2 * self.world_size + _SPARE_FILES)
-        listening = _listen(self.meeting)
+    def assign(self, request: Mapping[str, Any], address: str) -> dict[str, Any]:
+        """The answer to a node's request: its number, or why it gets none. With ``node_rank`` -1 it gets any."""
+        who = f"{request['hostname']} ({address})"
+        nodes, nproc, wish = request["nnodes"], request["nproc"], request["node_rank"]
+        if (nodes, nproc) != (self._num_nodes, self._nproc):
+            ours = f"--nnodes {self._num_nodes} --nproc {self._nproc}"
+            return _refuse("world_size", f"{who} was started with --nnodes {nodes} --nproc {nproc}, {self._taken[0]} with {ours}")
+        if wish >= nodes:
+            return _refuse("rank", f"{who} was started with node_rank {wish}, expected 0 to {nodes - 1}")
+        if wish in self._taken:
+            return _refuse("duplicate", f"{who} and {self._taken[wish]} both claim node number {wish}")
+        free = [node for node in range(nodes) if node not in self._taken]
+        if not free:
+            return _refuse("duplicate", f"{who} is one node more than --nnodes {nodes}")
+        node = wish if wish >= 0 else free[0]
+        self._taken[node] = who
+        return {"kind": "place", "node": node}
+
+
+def _refuse(why: str, reason: str) -> dict[str, Any]:
+    return {"kind": "refused", "why": why, "reason": reason, "stay": False}
+
+
+class Hub(Server):
+    """Where ``world_size`` ranks meet. Raises: HubTaken.
+
+    Args:
+        meeting: provides the ports to try, and the token.
+        places: assigns node numbers, where launchers ask for them.
+    """
+
+    def __init__(self, meeting: Meeting, settings: Settings, world_size: int, places: Places | None = None) -> None:
+        self.world_size = world_size
+        self.members: dict[int, Member] = {}  # admitted ranks
+        self.onlookers: list[Member] = []  # ranks that were not admitted
+        self.results: dict[tuple[Phase, int], PhaseResult] = {}  # by phase and rank
+        self.refused: list[dict[str, Any]] = []  # rejected connections and ranks, with reasons
+        self.num_refused = 0
+        self.num_turned_away = 0  # ranks of nodes that got no number
+        self.started = time.monotonic()
+        self.hurry = ""  # why everything that is left is skipped: a signal's name
+        self._places = places
+        self._own_address = ""  # by which ranks of other hosts reach this one
+        self._controls: dict[int, Guest] = {}  # the ranks' connections
+        self._silent_s = SILENT_S * settings.timeout_scale
+        _allow_files(world_size + _SPARE_FILES)
+        listening = _listen(meeting)
         self.port: int = listening.getsockname()[1]
-        self._server = Server(listening, self.meeting.token, self.settings.timeout_scale, self)
-        self.changed = self._server.changed
+        super().__init__(listening, meeting.token, settings.timeout_scale)
 
     def wait(self, done: Callable[[], bool], deadline: Deadline) -> bool:
         """Waits until ``done()`` (evaluated after each change), the deadline, or a hurry; returns whether it was done."""
@@ -83,17 +113,17 @@ class Hub:
     def hurry_up(self, why: str) -> None:
         """Ends all waiting. Takes no lock, so it is safe in a signal handler."""
         self.hurry = why
-        self._server.wake_up()
+        self.wake_up()
 
     def send(self, message: Mapping[str, Any], ranks: tuple[int, ...]) -> None:
         """Sends to these ranks, as far as they are connected."""
-        self._server.send(message, [self._controls[rank] for rank in ranks if rank in self._controls])
+        self.send_to([self._controls[rank] for rank in ranks if rank in self._controls], message)
 
     def send_to_all(self, message: Mapping[str, Any]) -> None:
         """Sends to all ranks and onlookers."""
         with self.changed:
-            guests = [guest for guest in self._server.guests if guest.member is not None and not guest.beats]
-        self._server.send(message, guests)
+            guests = [guest for guest in self.guests if guest.member is not None]
+        self.send_to(guests, message)
 
     def roster(self) -> dict[int, dict[str, Any]]:
         """The ranks that joined, as documented at ``Context.roster``."""
@@ -118,38 +148,28 @@ class Hub:
         member = self.members.get(rank)
         return member is not None and member.here
 
-    def close(self) -> None:
-        """Sends what is queued, for a second at most, and stops listening."""
-        self._server.close()
-
-    # ---- called by the server -----------------------------------------------------------------------------------------------
+    # ---- what a server asks for -----------------------------------------------------------------------------------------------
 
     def received(self, guest: Guest, message: dict[str, Any]) -> None:
         kind = message["kind"]
         member = guest.member
         if kind == "time":
             guest.answer({"kind": "clock", "t": message["t"], "hub": time.time()})
-        elif kind == "beat":
-            if member is None:
-                ranks = (*self.members.values(), *self.onlookers)
-                member = next((rank for rank in ranks if secrets.compare_digest(rank.key, message["key"])), None)
-                if member is None:
-                    raise WireError("garbage", "a heartbeat of no known rank")
-                guest.member, guest.beats = member, True
-            member.beat(Phase(message["phase"]), message["doing"][:300], message["for_s"])
-            guest.answer({"kind": "clock", "t": message["t"], "hub": time.time()})
-        elif kind == "node" and self.places is not None:
-            place = self.places.assign(message, guest.address)
+        elif kind == "node" and self._places is not None:
+            place = self._places.assign(message, guest.address)
             if place["kind"] == "refused":
                 self._refuse(guest, place["why"], place["reason"], rank=-1, hostname=message["hostname"])
                 self.num_turned_away += message["nproc"]
             guest.answer(place)
         elif kind == "join" and member is None:
             self._join(guest, message)
-        elif member is None or guest.beats:
+        elif member is None:
             raise WireError("garbage", f"{kind!r} before joining")
+        elif kind == "beat":
+            member.beat(message["phase"], message["doing"][:300], message["for_s"])
+            guest.answer({"kind": "clock", "t": message["t"], "hub": time.time()})
         elif kind == "result":
-            result = from_json(PhaseResult, message["result"])
+            result = from_json(PhaseResult, to_jsonable_python(message["result"]))
             if result.rank == member.identity.rank and member.admitted:
                 self.results.setdefault((result.phase, result.rank), result)
         elif kind == "leave":
@@ -176,7 +196,7 @@ class Hub:
                 member.lose("silent", f"no heartbeat for {self._silent_s:.1f} s")
 
     def _join(self, guest: Guest, message: dict[str, Any]) -> None:
-        identity = from_json(Identity, message["identity"])
+        identity: Identity = message["identity"]
         rank, holder = identity.rank, self.members.get(identity.rank)
         who = f"{identity.hostname} (process {message['pid']})"
         why = reason = ""
@@ -188,7 +208,6 @@ class Hub:
             why, reason = "duplicate", f"{who} and {holder.identity.hostname} (process {holder.pid}) both claim rank {rank}"
         guest.member = Member(
             identity=identity,
-            key=secrets.token_hex(16),
             admitted=not why,
             seen=guest.address,
             pid=message["pid"],
@@ -203,13 +222,21 @@ class Hub:
             self.members[rank], self._controls[rank] = guest.member, guest
             if not is_loopback(guest.address):
                 self._own_address = guest.own_address
-        answer = {"kind": "refused", "why": why, "reason": reason} if why else {"kind": "welcome"}
-        guest.answer({**answer, "key": guest.member.key})
+        guest.answer({"kind": "refused", "why": why, "reason": reason, "stay": True} if why else {"kind": "welcome"})
 
     def _refuse(self, guest: Guest, kind: str, reason: str, **more: Any) -> None:
         self.num_refused += 1
         if len(self.refused) < _MAX_REFUSED:
             self.refused.append({"address": guest.address, "kind": kind, "reason": reason, **more})
+
+
+def identities(members: Mapping[int, Member]) -> dict[int, Identity]:
+    """The identity of each rank; nodes are numbered by host name where the launcher (MPI) gives no numbers."""
+    found = {rank: member.identity for rank, member in sorted(members.items())}
+    if not any(identity.launcher == "mpi" for identity in found.values()):
+        return found
+    hosts = {host: number for number, host in enumerate(dict.fromkeys(identity.hostname for identity in found.values()))}
+    return {rank: replace(identity, node=hosts[identity.hostname], num_nodes=len(hosts)) for rank, identity in found.items()}
 
 
 def _allow_files(count: int) -> None:

@@ -24,8 +24,8 @@ from typing import Any
 
 from numscope.doctor.budget import Deadline
 from numscope.doctor.meet import wire
-from numscope.doctor.meet.shapes import TO_LISTENER
-from numscope.doctor.meet.sockets import listen
+from numscope.doctor.meet.messages import ToListener
+from numscope.doctor.meet.sockets import listen, take
 from numscope.doctor.records import Settings
 
 PING = b"numscope"
@@ -103,7 +103,7 @@ class Listener:
                 wire.challenge(connection, self._token, Deadline(self._patience_s))
                 wire.send(connection, {"kind": "rank", "rank": self.rank}, Deadline(self._patience_s))
                 while not self._closed.is_set():
-                    request = wire.receive(connection, Deadline(self._patience_s), TO_LISTENER, _REQUEST_BYTES)
+                    request = wire.receive(connection, Deadline(self._patience_s), ToListener, _REQUEST_BYTES)
                     self._answer(connection, request)
         except (wire.WireError, OSError):
             pass  # a scanner, or a rank whose link fails: that side reports it
@@ -152,15 +152,3 @@ def datagram(token: str, rank: int) -> bytes:
     """What a rank sends to show that this direction works; it proves possession of the token without containing it."""
     proof = hmac.new(token.encode(), b"datagram/%d" % rank, hashlib.sha256).digest()[:16]
     return _DATAGRAM.pack(PING, proof, rank)
-
-
-def take(connection: socket.socket, size: int, deadline: Deadline) -> bytes:
-    """Exactly ``size`` bytes. Raises: OSError; TimeoutError, which is one, at the deadline."""
-    data = bytearray()
-    while len(data) < size:
-        connection.settimeout(max(deadline.left, 1e-3))
-        piece = connection.recv(min(size - len(data), 1 << 16))
-        if not piece:
-            raise ConnectionResetError("the other side closed the connection")
-        data += piece
-    return bytes(data)

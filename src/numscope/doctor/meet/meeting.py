@@ -69,7 +69,7 @@ def meet(identity: Identity, settings: Settings, environ: Mapping[str, str]) -> 
     raise NoSecret(identity.launcher, why)
 
 
-def meet_at_endpoint(settings: Settings, node_rank: int | None, environ: Mapping[str, str]) -> Meeting:
+def meet_at_endpoint(settings: Settings, environ: Mapping[str, str]) -> Meeting:
     """Where the nodes of ``--nnodes`` meet; the process on the endpoint's host hosts the hub.
 
     Raises: UsageError if there is no endpoint, or no secret and another host hosts the hub.
@@ -77,7 +77,7 @@ def meet_at_endpoint(settings: Settings, node_rank: int | None, environ: Mapping
     if not settings.endpoint:
         raise UsageError("--endpoint: got nothing, expected HOST:PORT of one of the nodes, the same on all, together with --nnodes.")
     host, port = split_endpoint(settings.endpoint)
-    hosted = node_rank == 0 if node_rank is not None else is_here(host)
+    hosted = settings.node_rank == 0 if settings.node_rank >= 0 else is_here(host)
     place = Meeting(host, (port,), given_secret(settings, environ), hosted, "--endpoint", is_loopback_name(host))
     if not place.token and place.local:
         return _without_secret(place)

@@ -2,32 +2,17 @@
 
 from __future__ import annotations
 
-import errno
 import socket
 import time
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import KW_ONLY, dataclass, field
-from typing import Literal
 
 from numscope.doctor.budget import Deadline
 from numscope.doctor.meet import wire
 from numscope.doctor.meet.meeting import Meeting, is_loopback_name
-from numscope.doctor.meet.sockets import is_loopback, resolve
+from numscope.doctor.meet.sockets import is_loopback, kind_of, resolve
 from numscope.doctor.records import Settings
-
-Failure = Literal[
-    "unresolved",  # the host's name does not resolve here
-    "loopback",  # it resolves to this host, but the hub is on another one
-    "refused",
-    "dropped",
-    "unreachable",
-    "silent",  # something accepts connections there and sends nothing
-    "http",
-    "foreign",
-    "closed",  # something accepts connections there and closes them
-    "token",  # a doctor of another job
-]
 
 TRY_S = 3.0  # for one attempt, times the timeout scale: a dropped packet is sent again after 1 s
 _PAUSE_S = 0.25
@@ -37,19 +22,13 @@ _PAUSE_S = 0.25
 class Unreached:
     """Why the hub was not reached."""
 
-    kind: Failure
+    kind: wire.Kind
     sentence: str
     endpoint: str
     origin: str
     addresses: tuple[str, ...] = ()
     seconds: float = 0.0
     attempts: dict[str, int] = field(default_factory=dict)  # how often each failure occurred, by port and failure
-
-
-class _Failed(Exception):
-    def __init__(self, kind: Failure, sentence: str) -> None:
-        super().__init__(sentence)
-        self.kind: Failure = kind
 
 
 @dataclass(eq=False)
@@ -64,7 +43,7 @@ class Road:
     addresses: tuple[str, ...] = ()
     address: tuple[str, int] | None = None  # that worked
     attempts: Counter[str] = field(default_factory=Counter)
-    latest: dict[int, _Failed] = field(default_factory=dict)  # failure by port
+    latest: dict[int, wire.WireError] = field(default_factory=dict)  # failure by port
 
     def open(self, deadline: Deadline) -> socket.socket | Unreached:
         """An authenticated connection, or why there is none at the deadline."""
@@ -74,7 +53,7 @@ class Road:
                 try:
                     self.say(f"connect to the hub at {self.meeting.host}:{port}")
                     return self._try(port, deadline.within(max(TRY_S * self.scale, 0.2)))
-                except _Failed as failed:
+                except wire.WireError as failed:
                     self.attempts[f"{port} {failed.kind}"] += 1
                     # An attempt cut short by the deadline reports one of these for what was only slow. And a port refuses before
                     # its process starts and after it ends, which means less than what was seen in between.
@@ -87,7 +66,7 @@ class Road:
                 break
             time.sleep(min(_PAUSE_S * self.scale, deadline.left))
         # The first port counts: that is where the hub is meant to be.
-        last = self.latest.get(self.meeting.ports[0]) or _Failed("dropped", "there was no time to try")
+        last = self.latest.get(self.meeting.ports[0]) or wire.WireError("dropped", "there was no time to try")
         return Unreached(
             kind=last.kind,
             sentence=str(last),
@@ -98,28 +77,17 @@ class Road:
             attempts=dict(self.attempts),
         )
 
-    def again(self, deadline: Deadline) -> socket.socket:
-        """A second connection, to the address that worked. Raises: WireError."""
-        assert self.address is not None
-        try:
-            connection = socket.create_connection(self.address, timeout=max(deadline.left, 1e-3))
-            wire.authenticate(connection, self.meeting.token, deadline)
-        except OSError as error:
-            raise wire.WireError("closed", f"no second connection to {self.address[0]}: {error.strerror or error}") from None
-        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        return connection
-
     def _try(self, port: int, deadline: Deadline) -> socket.socket:
         host = self.meeting.host
         try:
             self.addresses = tuple(resolve(host, deadline))
         except OSError as error:
-            raise _Failed("unresolved", f"{host} does not resolve here: {error}") from None
-        failed: _Failed | None = None
+            raise wire.WireError("unresolved", f"{host} does not resolve here: {error}") from None
+        failed: wire.WireError | None = None
         for address in self.addresses:
             try:
                 connection = self._connect(address, port, deadline)
-            except _Failed as error:
+            except wire.WireError as error:
                 failed = failed or error
                 continue
             self.address = (address, port)
@@ -127,28 +95,28 @@ class Road:
         assert failed is not None
         if self.elsewhere and all(map(is_loopback, self.addresses)):
             means = f"{host} always means" if is_loopback_name(host) else f"{host} is {', '.join(self.addresses)} here, that is,"
-            raise _Failed("loopback", f"{means} this host itself, but the hub is on another host")
+            raise wire.WireError("loopback", f"{means} this host itself, but the hub is on another host")
         raise failed
 
     def _connect(self, address: str, port: int, deadline: Deadline) -> socket.socket:
         where = f"{self.meeting.host}:{port}" + (f" ({address})" if address != self.meeting.host else "")
         try:
             connection = socket.create_connection((address, port), timeout=max(deadline.left, 1e-3))
-        except ConnectionRefusedError:
-            raise _Failed("refused", f"{where} refuses connections: nothing listens there") from None
-        except TimeoutError:
-            raise _Failed("dropped", f"{where} does not answer at all") from None
         except OSError as error:
-            if error.errno in (errno.EHOSTUNREACH, errno.ENETUNREACH, errno.EADDRNOTAVAIL, errno.ENETDOWN):
-                raise _Failed("unreachable", f"{where} can't be reached: {error.strerror}") from None
-            raise _Failed("closed", f"{where}: {error.strerror or error}") from None
+            said: dict[str, tuple[wire.Kind, str]] = {
+                "refused": ("refused", " refuses connections: nothing listens there"),
+                "dropped": ("dropped", " does not answer at all"),
+                "unreachable": ("unreachable", f" can't be reached: {error.strerror}"),
+            }
+            kind, sentence = said.get(kind_of(error), ("closed", f": {error.strerror or error}"))
+            raise wire.WireError(kind, where + sentence) from None
         try:
             connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             wire.authenticate(connection, self.meeting.token, deadline)
         except wire.WireError as error:
             connection.close()
-            kinds: dict[str, Failure] = {"oversized": "foreign", "garbage": "foreign"}
-            raise _Failed(kinds.get(error.kind, error.kind), f"{where} accepts connections, but {error}") from None  # type: ignore[arg-type]
+            kind = "foreign" if error.kind in ("oversized", "garbage") else error.kind
+            raise wire.WireError(kind, f"{where} accepts connections, but {error}") from None
         return connection
 
 

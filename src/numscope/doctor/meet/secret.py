@@ -15,7 +15,7 @@ import struct
 from collections.abc import Mapping
 
 from numscope.doctor.budget import Deadline
-from numscope.doctor.meet.sockets import resolve
+from numscope.doctor.meet.sockets import resolve, take
 from numscope.doctor.records import Identity, Settings
 from numscope.records.errors import UsageError
 
@@ -24,6 +24,7 @@ RANDOM = "$(openssl rand -hex 32)"
 
 _OPEN_MPI = "OMPI_MCA_orte_precondition_transports"  # 128 random bits, made by mpirun for each job
 _STORE_S = 5.0
+_SECRET_BYTES = 4096  # of a store's answer, or of a file
 _VALIDATE = struct.pack("=BI", 0, 0x3C85F7CE)
 _COMPARE_SET, _ADD, _DELETE = b"\x02", b"\x04", b"\x08"
 
@@ -66,9 +67,9 @@ def read_secret(path: str) -> str:
         about = os.fstat(file.fileno())
         if about.st_mode & 0o077:
             raise ValueError(f"a file that only you can read, but its mode is {about.st_mode & 0o777:o}. Use chmod 600 on it")
-        data = file.read(4097)
+        data = file.read(_SECRET_BYTES + 1)
     words = data.decode("utf-8", errors="replace").strip()
-    if not words.isprintable() or not 0 < len(words) <= 4096:
+    if not words.isprintable() or not 0 < len(words) <= _SECRET_BYTES:
         raise ValueError("a file with one line of printable text")
     return words
 
@@ -84,12 +85,14 @@ def shared(host: str, port: int, key: str, count: int, deadline: Deadline) -> st
             with socket.create_connection((address, port), timeout=max(deadline.left, 1e-3)) as store:
                 name, mine = _text(key), _text(secrets.token_hex(32))
                 store.sendall(_VALIDATE + _COMPARE_SET + name + _text("") + mine)
-                (size,) = struct.unpack("=Q", _take(store, 8, deadline))
-                secret = _take(store, size, deadline).decode("ascii", errors="replace")
+                (size,) = struct.unpack("=Q", take(store, 8, deadline))
+                if size > _SECRET_BYTES:
+                    raise OSError("what listens there is not torchrun's store")
+                secret = take(store, size, deadline).decode("ascii", errors="replace")
                 store.sendall(_ADD + _text(key + "/count") + struct.pack("=q", 1))
-                if struct.unpack("=q", _take(store, 8, deadline)) == (count,):
+                if struct.unpack("=q", take(store, 8, deadline)) == (count,):
                     store.sendall(_DELETE + name)
-                    _take(store, 8, deadline)
+                    take(store, 8, deadline)
                 return secret
         except OSError as failed:
             error = failed
@@ -98,15 +101,3 @@ def shared(host: str, port: int, key: str, count: int, deadline: Deadline) -> st
 
 def _text(words: str) -> bytes:
     return struct.pack("=Q", len(words.encode())) + words.encode()
-
-
-def _take(store: socket.socket, size: int, deadline: Deadline) -> bytes:
-    """Exactly ``size`` bytes. Raises: OSError."""
-    data = b""
-    while len(data) < size:
-        store.settimeout(max(deadline.left, 1e-3))
-        piece = store.recv(min(size - len(data), 4096))
-        if not piece or size > 4096:
-            raise OSError("what listens there is not torchrun's store")
-        data += piece
-    return data

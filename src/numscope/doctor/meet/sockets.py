@@ -82,3 +82,27 @@ def address_of(ifname: str) -> str:
         request = struct.pack("256s", ifname.encode()[:15])
         return socket.inet_ntoa(fcntl.ioctl(asking.fileno(), 0x8915, request)[20:24])  # SIOCGIFADDR
     return ""
+
+
+def take(connection: socket.socket, size: int, deadline: Deadline) -> bytes:
+    """Exactly ``size`` bytes. Raises: OSError; TimeoutError, which is one, at the deadline."""
+    data = bytearray()
+    while len(data) < size:
+        connection.settimeout(max(deadline.left, 1e-3))
+        piece = connection.recv(min(size - len(data), 1 << 16))
+        if not piece:
+            raise ConnectionResetError("the other side closed the connection")
+        data += piece
+    return bytes(data)
+
+
+def kind_of(error: OSError) -> str:
+    """Why a connection failed: refused, dropped (no answer), reset, unreachable, or failed for any other reason."""
+    if isinstance(error, ConnectionRefusedError):
+        return "refused"
+    if isinstance(error, TimeoutError):  # includes ETIMEDOUT, the kernel's own
+        return "dropped"
+    if isinstance(error, ConnectionResetError | BrokenPipeError | ConnectionAbortedError):
+        return "reset"
+    lost = (errno.EHOSTUNREACH, errno.ENETUNREACH, errno.ENETDOWN, errno.EHOSTDOWN, errno.EACCES, errno.EADDRNOTAVAIL)
+    return "unreachable" if error.errno in lost or isinstance(error, socket.gaierror) else "failed"

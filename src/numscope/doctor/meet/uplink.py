@@ -20,8 +20,8 @@ from typing import Any
 
 from numscope.doctor.budget import BEAT_S, SILENT_S, Deadline, share
 from numscope.doctor.meet import wire
+from numscope.doctor.meet.messages import Clock, Refused, ToRank, Welcome
 from numscope.doctor.meet.reach import Road, Unreached
-from numscope.doctor.meet.shapes import TO_RANK
 from numscope.doctor.records import Phase, Settings, to_json
 
 _EXCHANGES = 5  # of clocks; the fastest counts
@@ -41,6 +41,7 @@ class Uplink:
     doing: Callable[[], tuple[Phase, str, float]]  # the current phase, step, and when it began, for heartbeats
     clock: tuple[float, float] = (0.0, 0.0)  # this host's clock minus the hub's, and the round trip of that measurement, in seconds
     _connection: socket.socket | None = None
+    _sending: threading.Lock = field(default_factory=threading.Lock)
     _ended: threading.Event = field(default_factory=threading.Event)
 
     def start(self) -> None:
@@ -60,9 +61,10 @@ class Uplink:
         """Sends a message; a failure becomes a ``lost`` event."""
         assert self._connection is not None
         try:
-            wire.send(self._connection, message, self.deadline.within(self._patience_s))
+            with self._sending:
+                wire.send(self._connection, message, self.deadline.within(self._patience_s))
         except wire.WireError as error:
-            self._lost(error, "the connection to the hub")
+            self._lost(error)
 
     def end(self) -> None:
         """Ends heartbeats, and takes the end of the connection for granted from now on."""
@@ -87,46 +89,38 @@ class Uplink:
             self.clock = exchange_clocks(found, patience)
             self.road.say("join the others at the hub")
             wire.send(found, self.introduce(), patience)
-            answer = wire.receive(found, patience, ("welcome", "refused"))
-            key, refused = answer.get("key", ""), answer.get("reason", "")
+            answer = wire.receive(found, patience, Welcome | Refused)
         except wire.WireError as error:
             self._lost(error, "the hub accepted this rank's connection, but joining failed")
             return
-        if not key:
+        refused = answer.get("reason", "")
+        if refused and not answer["stay"]:
             self.events.put(("lost", {"reached": False, "kind": "garbage", "sentence": f"it does not understand this rank: {refused}"}))
             return
         # A socket's timeout is one for all threads: the sender's, set just before the reader waits, would end the reader's wait early, and
         # a hub that waits for another rank would count as silent. So the sender has a socket of its own, for the same connection.
         self._connection = found.dup()
         self.events.put(("arrived", refused))
-        threading.Thread(target=self._beat, args=(key,), name="doctor-beat", daemon=True).start()
-        while not self._ended.is_set():
-            try:
-                self.events.put(("message", wire.receive(found, self.deadline, TO_RANK)))
-            except wire.WireError as error:
-                self._lost(error, "the connection to the hub")
-                return
-
-    def _beat(self, key: str) -> None:
-        """Reports once a second what this rank is about to do; the answers show that the hub is alive."""
-        scale = self.settings.timeout_scale
+        threading.Thread(target=self._beat, name="doctor-beat", daemon=True).start()
         try:
-            with self.road.again(Deadline(self._patience_s)) as connection:
-                while not self._ended.wait(BEAT_S * min(1.0, scale)):
-                    patience = Deadline(SILENT_S * scale)
-                    phase, doing, since = self.doing()
-                    for_s = round(time.monotonic() - since, 3)
-                    wire.send(
-                        connection, {"kind": "beat", "key": key, "t": time.time(), "phase": phase, "doing": doing, "for_s": for_s}, patience
-                    )
-                    wire.receive(connection, patience, ("clock",))
+            while True:
+                message = wire.receive(found, Deadline(self._patience_s), ToRank)
+                if message["kind"] != "clock":
+                    self.events.put(("message", message))
         except wire.WireError as error:
-            if not self._ended.is_set():
-                self._lost(error, "the heartbeat connection to the hub")
+            self._lost(error)
 
-    def _lost(self, error: Exception, where: str) -> None:
-        """Reports the end of a connection: the hub's process is silent, or it has ended."""
-        how = "silent" if getattr(error, "kind", "") == "silent" else "closed"
+    def _beat(self) -> None:
+        """Reports once a second what this rank is about to do; the answers show that the hub is alive."""
+        while not self._ended.wait(BEAT_S * min(1.0, self.settings.timeout_scale)):
+            phase, doing, since = self.doing()
+            for_s = round(time.monotonic() - since, 3)
+            self.send({"kind": "beat", "t": time.time(), "phase": phase, "doing": doing, "for_s": for_s})
+
+    def _lost(self, error: wire.WireError, where: str = "the connection to the hub") -> None:
+        """Reports the end of the connection: the hub's process is silent, or it has ended."""
+        how = "silent" if error.kind == "silent" else "closed"
+        self.end()
         self.events.put(("lost", {"reached": True, "lost": how, "sentence": f"{where}: {error}"}))
 
 
@@ -142,7 +136,7 @@ def exchange_clocks(connection: socket.socket, deadline: Deadline) -> tuple[floa
     for _ in range(_EXCHANGES):
         before, sent = time.monotonic(), time.time()
         wire.send(connection, {"kind": "time", "t": sent}, deadline)
-        answer = wire.receive(connection, deadline, ("clock",))
+        answer = wire.receive(connection, deadline, Clock)
         trip = time.monotonic() - before
         if trip < best[1]:
             best = (sent + trip / 2 - answer["hub"], trip)

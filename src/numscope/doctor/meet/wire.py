@@ -8,7 +8,7 @@ The handshake never transmits the token, only its HMAC over two fresh numbers:
     accepting side   ``yes`` and HMAC(token, server, both numbers), or ``no`` and zeros
 
 A frame is four bytes of length (highest bit: compressed) and JSON. Every wait has a deadline, and no length is trusted. A message that
-does not have the shape of its kind (shapes.py) is an error of its connection. Nothing after the handshake is encrypted or signed.
+is not as messages.py says is an error of its connection. Nothing after the handshake is encrypted or signed.
 """
 
 from __future__ import annotations
@@ -17,16 +17,18 @@ import contextlib
 import hashlib
 import hmac
 import json
-import math
 import secrets
 import socket
 import struct
 import zlib
-from collections.abc import Callable, Coroutine, Iterable, Mapping
+from collections.abc import Callable, Coroutine, Mapping
 from typing import Any, Literal
 
+from pydantic import ValidationError
+from pydantic_core import PydanticSerializationError, to_json, to_jsonable_python
+
 from numscope.doctor.budget import Deadline
-from numscope.doctor.meet.shapes import check_message
+from numscope.doctor.records import adapter
 
 LIMIT_BYTES = 64 << 20  # of a frame from the hub, uncompressed: the roster of 32,768 ranks is 10 MB
 HEAD_BYTES = 4  # of a frame
@@ -40,15 +42,25 @@ _HELLO = len(_START + _END) + _NUMBER
 _GREETING = b"NUMSCOPE/1 "
 _GREETED = len(_GREETING) + _NUMBER + 1
 _COMPRESSED = 1 << 31
-_DEPTH = 12  # of objects and lists in each other
-_DIGITS = 20  # of a whole number
 
-# It sent nothing in time; it closed the connection; another kind of server; a doctor of another job; not a valid frame.
-Kind = Literal["silent", "closed", "http", "foreign", "token", "oversized", "garbage"]
+Kind = Literal[
+    "unresolved",  # the name of the other side's host does not resolve here
+    "loopback",  # it resolves to this host, but the other side is on another one
+    "refused",
+    "dropped",
+    "unreachable",
+    "silent",  # it accepts connections and sends nothing in time
+    "closed",  # it closes connections
+    "http",
+    "foreign",  # another kind of server
+    "token",  # a doctor of another job
+    "oversized",
+    "garbage",  # not a valid message
+]
 
 
 class WireError(Exception):
-    """The other side does not follow the protocol. The sentence says the same as the kind, with what was received."""
+    """The other side can't be reached, or does not follow the protocol. The sentence says the same as the kind, with what was received."""
 
     def __init__(self, kind: Kind, sentence: str) -> None:
         super().__init__(sentence)
@@ -98,11 +110,12 @@ async def accept(read: Callable[..., Coroutine[Any, Any, bytes]], write: Callabl
 
 def pack(message: Mapping[str, Any]) -> bytes:
     """A message as the bytes of a frame. What JSON has no numbers for (a corrupted result may be NaN) becomes text."""
-    try:
-        data = json.dumps(message, separators=(",", ":"), allow_nan=False).encode()
-    except ValueError:
-        data = json.dumps(_finite(message), separators=(",", ":"), allow_nan=False).encode()
     flag = 0
+    try:
+        data = to_json(message, inf_nan_mode="strings")
+    except PydanticSerializationError:  # text that is no UTF-8, as a file's name may be
+        text = json.dumps(to_jsonable_python(message), ensure_ascii=False).encode("utf-8", "replace")
+        data = to_json(json.loads(text), inf_nan_mode="strings")
     if len(data) > COMPRESS_BYTES:
         data, flag = zlib.compress(data, 1), _COMPRESSED
     return struct.pack(">I", len(data) | flag) + data
@@ -113,10 +126,10 @@ def send(connection: socket.socket, message: Mapping[str, Any], deadline: Deadli
     _send(connection, pack(message), deadline)
 
 
-def receive(connection: socket.socket, deadline: Deadline, kinds: Iterable[str], limit: int = LIMIT_BYTES) -> dict[str, Any]:
-    """The next message, which must be of one of these kinds. Raises: WireError."""
+def receive(connection: socket.socket, deadline: Deadline, kind: Any, limit: int = LIMIT_BYTES) -> Any:
+    """The next message, which must be of this kind, a type in messages.py. Once it has begun, it has as long again. Raises: WireError."""
     length, compressed = length_of(_receive(connection, HEAD_BYTES, deadline), limit)
-    return unpack(_receive(connection, length, deadline), compressed, kinds, limit)
+    return unpack(_receive(connection, length, Deadline(deadline.seconds)), compressed, kind, limit)
 
 
 def _proof(token: str, side: bytes, *numbers: bytes) -> bytes:
@@ -132,7 +145,7 @@ def length_of(data: bytes, limit: int) -> tuple[int, bool]:
     return length, bool(word & _COMPRESSED)
 
 
-def unpack(data: bytes, compressed: bool, kinds: Iterable[str], limit: int) -> dict[str, Any]:
+def unpack(data: bytes, compressed: bool, kind: Any, limit: int) -> Any:
     """The message in a frame. Raises: WireError."""
     try:
         if compressed:
@@ -140,43 +153,13 @@ def unpack(data: bytes, compressed: bool, kinds: Iterable[str], limit: int) -> d
             data = inflating.decompress(data, limit)
             if inflating.unconsumed_tail:
                 raise WireError("oversized", f"a compressed message unpacks to more than {limit:,} bytes")
-        message = json.loads(data, parse_constant=_refuse, parse_int=_whole, parse_float=_real)
-        if not isinstance(message, dict):
-            raise ValueError(f"got {type(message).__name__}, expected an object")
-        _check_depth(message, _DEPTH)
-        check_message(message, frozenset(kinds))
-    except (ValueError, zlib.error, RecursionError) as error:
+        return adapter(kind).validate_json(data, strict=True)
+    except ValidationError as error:
+        first = error.errors(include_url=False, include_context=False)[0]
+        what = f"{'.'.join(map(str, first['loc'])) or 'it'}: got {repr(first['input'])[:60]}: {first['msg']}"
+        raise WireError("garbage", f"not a message of the doctor: {what:.300}") from None
+    except zlib.error as error:
         raise WireError("garbage", f"not a message of the doctor: {error}") from None
-    return message
-
-
-def _refuse(word: str) -> Any:
-    raise ValueError(f"got {word:.40}, expected a finite number of at most {_DIGITS} digits")
-
-
-def _whole(word: str) -> int:
-    return int(word) if len(word) <= _DIGITS else _refuse(word)
-
-
-def _real(word: str) -> float:
-    value = float(word)
-    return value if math.isfinite(value) else _refuse(word)
-
-
-def _check_depth(value: Any, left: int) -> None:
-    if isinstance(value, dict | list):
-        if not left:
-            raise ValueError(f"more than {_DEPTH} objects and lists in each other")
-        for each in value.values() if isinstance(value, dict) else value:
-            _check_depth(each, left - 1)
-
-
-def _finite(value: Any) -> Any:
-    if isinstance(value, Mapping):
-        return {key: _finite(each) for key, each in value.items()}
-    if isinstance(value, list | tuple):
-        return list(map(_finite, value))
-    return str(value) if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def _send(connection: socket.socket, data: bytes, deadline: Deadline) -> None:

@@ -1,6 +1,6 @@
 """Phase 0: facts about this rank's host, from the standard library alone, without importing torch.
 
-A fact that can't be obtained is absent or has an ``error``; the others are reported all the same. ``meet/shapes.py`` says what they hold.
+A fact that can't be obtained is absent or has an ``error``; the others are reported all the same. ``meet/messages.py`` says what they hold.
 """
 
 from __future__ import annotations

@@ -40,7 +40,7 @@ class GpuQuery:
             self._error = str(error)
 
     def answer(self, deadline: Deadline) -> dict[str, Any]:
-        """The GPUs, as described in ``meet/shapes.py``."""
+        """The GPUs, as described in ``meet/messages.py``."""
         if self._child is None:
             return _without("failed" if self._error else "none", self._error)
         try:

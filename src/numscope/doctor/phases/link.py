@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import errno
 import socket
 import statistics
 import struct
@@ -13,10 +12,11 @@ from collections.abc import Iterator
 
 from numscope.doctor.budget import Deadline
 from numscope.doctor.meet import wire
-from numscope.doctor.meet.listener import BURST, PATIENCE_S, PING, Listener, datagram, take
-from numscope.doctor.meet.sockets import family_of, is_own
-from numscope.doctor.phases.cell import Cell, Word
+from numscope.doctor.meet.listener import BURST, PATIENCE_S, PING, Listener, datagram
+from numscope.doctor.meet.messages import Acknowledged, Go, Here, Opened
+from numscope.doctor.meet.sockets import family_of, is_own, kind_of, take
 from numscope.doctor.phases.context import Context
+from numscope.doctor.records import Cell, Word
 
 CONNECT_S = 3.5  # the kernel needs 3 s to notice that no host has an address, and sends a lost SYN again after 1 and 3 s
 CONNECT_AGAIN_S = 1.5  # after two dropped connections, which would otherwise use up the time for the rest
@@ -88,7 +88,7 @@ class Examiner:
     def _measure(self, cell: Cell, connection: socket.socket, name: str, only_reach: bool) -> None:
         say = self._context.say
         wire.authenticate(connection, self._context.settings.token, self._within(PATIENCE_S))
-        hello = wire.receive(connection, self._within(PATIENCE_S), ("rank",), _MESSAGE_BYTES)
+        hello = wire.receive(connection, self._within(PATIENCE_S), Here, _MESSAGE_BYTES)
         if hello["rank"] not in (cell.to_rank, -1):
             cell.status = "stranger"
             cell.error = f"rank {hello['rank']} answers at {name} instead of rank {cell.to_rank}: several nodes have this address"
@@ -103,7 +103,7 @@ class Examiner:
             deadline = self._within(PAYLOAD_S)
             wire.send(connection, {"kind": "payload", "bytes": PAYLOAD_BYTES}, deadline)
             connection.sendall(bytes(PAYLOAD_BYTES))
-            wire.receive(connection, deadline, ("received",), _MESSAGE_BYTES)
+            wire.receive(connection, deadline, Acknowledged, _MESSAGE_BYTES)
             cell.payload_s = time.monotonic() - started
         if cell.status != "ok":
             return
@@ -111,7 +111,7 @@ class Examiner:
         self._bulk(cell, connection)
         # Last, as the other side then waits for a connection that may never come.
         wire.send(connection, {"kind": "ephemeral"}, self._within(PATIENCE_S))
-        fresh = wire.receive(connection, self._within(PATIENCE_S), ("port",), _MESSAGE_BYTES)["port"]
+        fresh = wire.receive(connection, self._within(PATIENCE_S), Opened, _MESSAGE_BYTES)["port"]
         say(f"connect to {cell.to_host} ({cell.address}:{fresh}), a fresh port")
         cell.ephemeral = self._status(cell.address, fresh)
         if cell.ephemeral != "ok":
@@ -138,7 +138,7 @@ class Examiner:
         held = first
         try:
             wire.send(connection, {"kind": "bulk"}, self._within(PATIENCE_S))
-            if not wire.receive(connection, self._within(2 * PATIENCE_S), ("go",), _MESSAGE_BYTES)["go"]:
+            if not wire.receive(connection, self._within(2 * PATIENCE_S), Go, _MESSAGE_BYTES)["go"]:
                 return
             held = held or load.acquire(timeout=patience_s)
             if held:
@@ -219,19 +219,15 @@ class Examiner:
                 sender.sendto(datagram(self._context.settings.token, self._context.identity.rank), (cell.address, cell.port))
 
 
-def _classified(error: Exception, seconds: float) -> tuple[Word, str]:
+def _classified(error: OSError, seconds: float) -> tuple[Word, str]:
     """The status and the sentence of an error."""
-    if isinstance(error, socket.gaierror):
-        return "unreachable", f"the name does not resolve: {error.strerror}"
-    if isinstance(error, ConnectionRefusedError):
-        return "refused", "connection refused: nothing listens there, or a firewall rejects it"
-    if isinstance(error, TimeoutError):  # includes ETIMEDOUT, the kernel's own
-        return "dropped", f"no answer within {seconds:.1f} s"
-    if isinstance(error, ConnectionResetError | BrokenPipeError | ConnectionAbortedError):
-        return "reset", "the connection was reset"
-    if isinstance(error, OSError) and error.errno in (errno.EHOSTUNREACH, errno.ENETUNREACH, errno.ENETDOWN, errno.EHOSTDOWN, errno.EACCES):
-        return "unreachable", f"{error.strerror}"
-    return "failed", f"the test failed: {error}"
+    said: dict[str, tuple[Word, str]] = {
+        "refused": ("refused", "connection refused: nothing listens there, or a firewall rejects it"),
+        "dropped": ("dropped", f"no answer within {seconds:.1f} s"),
+        "reset": ("reset", "the connection was reset"),
+        "unreachable": ("unreachable", f"{error.strerror}"),
+    }
+    return said.get(kind_of(error), ("failed", f"the test failed: {error}"))
 
 
 def tcp_info(connection: socket.socket) -> tuple[int, int, int, int]:

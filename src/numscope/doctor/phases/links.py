@@ -1,9 +1,9 @@
 """Phase 3: every link between two nodes, each direction separately, with plain sockets.
 
 On each node one rank, the lowest that is alive, examines the node's outgoing links; the others check that they reach that rank. Nodes meet
-in the rounds of a tournament: N - 1 of them, or log2 N with ``quick`` and more than 8 nodes (then nodes meet whose numbers differ in one
-bit). Rounds only spread the work: no node waits for another, so a dead node costs each other node one timeout. A lock per node, taken in
-the order of the nodes, keeps two transfers from loading a node at the same time.
+in the rounds of a tournament, in which each pair meets once (circle method): N - 1 rounds, or log2 N with ``quick`` and more than 8 nodes
+(then nodes meet whose numbers differ in one bit). Rounds only spread the work: no node waits for another, so a dead node costs each other
+node one timeout. A lock per node, taken in the order of the nodes, keeps two transfers from loading a node at the same time.
 """
 
 from __future__ import annotations
@@ -12,11 +12,9 @@ import time
 from typing import Any
 
 from numscope.doctor.meet.listener import Listener
-from numscope.doctor.phases.cell import Cell
 from numscope.doctor.phases.context import Context, PhaseFailed
 from numscope.doctor.phases.link import Examiner
-from numscope.doctor.phases.tournament import num_rounds, opponent
-from numscope.doctor.records import to_json
+from numscope.doctor.records import Cell, to_json
 from numscope.records.words import few
 
 QUICK_NODES = 8  # with so many or fewer, all pairs meet even with ``quick``: a link that was not examined can't be named
@@ -73,6 +71,29 @@ def partners(index: int, count: int, quick: bool) -> list[int | None]:
         bits = (count - 1).bit_length()
         return [index ^ (1 << bit) if index ^ (1 << bit) < count else None for bit in range(bits)]
     return [opponent(index, number, count) for number in range(num_rounds(count))]
+
+
+def num_rounds(num: int) -> int:
+    """Rounds until all of ``num`` have met each other."""
+    return num - 1 + num % 2 if num > 1 else 0
+
+
+def opponent(index: int, round_: int, num: int) -> int | None:
+    """Whom number ``index`` of ``num`` meets in a round; None if it pauses, as one does in each round of an odd number."""
+    circle = num - 1 + num % 2  # all but the one in the center, which is absent for an odd number
+    center = circle if num % 2 == 0 else None
+    if index == center:
+        return round_ % circle
+    other = (2 * round_ - index) % circle
+    return center if other == index else other
+
+
+def rounds_to_play(num: int, quick: bool) -> list[int]:
+    """All rounds; with ``quick`` and more than 16, only 0, 1, 2, 4, 8, …"""
+    rounds = num_rounds(num)
+    if quick and num > 16:
+        return [0, *(1 << power for power in range(rounds.bit_length()) if 1 << power < rounds)]
+    return list(range(rounds))
 
 
 def _wait_for_datagrams(context: Context, listener: Listener, cells: list[Cell]) -> None:

@@ -9,14 +9,14 @@ from typing import Any
 from megatron.core import parallel_state
 from torch import nn
 
-from numscope.config.environment import served, switched_on
-from numscope.config.options import WatchOptions
+from numscope.config.options import WatchOptions, served, switched_on
 from numscope.inspect.recorder import Recorder
 from numscope.inspect.unmatched import refuse_unmatched
 from numscope.integrations.megatron.gemms import prepare, unprepare
 from numscope.precision.gemm.state import state_of
 from numscope.records.errors import UsageError
 from numscope.records.finding import Finding
+from numscope.scope.model_watch import ModelWatch
 from numscope.scope.scope import Scope
 
 
@@ -27,8 +27,8 @@ class Attached:
         scopes: one for each chunk.
     """
 
-    def __init__(self, scopes: Sequence[Scope] = (), recorder: Recorder | None = None, prepared: Sequence[nn.Module] = ()) -> None:
-        self.scopes = tuple(scopes)
+    def __init__(self, watches: Sequence[ModelWatch] = (), recorder: Recorder | None = None, prepared: Sequence[nn.Module] = ()) -> None:
+        self.scopes = tuple(map(Scope, watches))
         self._recorder = recorder
         self._prepared, self._closed = prepared, False
 
@@ -99,18 +99,18 @@ def attach(model: nn.Module | Sequence[nn.Module], **options: Any) -> Attached:
             "would leave the others waiting."
         )
     recorder = Recorder.of(watching) if watching.config is not None else None
-    scopes: list[Scope] = []
+    watches: list[ModelWatch] = []
     prepared: list[nn.Module] = []
     try:
         if recorder is not None and recorder.plan.switches:
             prepared += [module for chunk in chunks for module in prepare(chunk)]
-        scopes += [Scope(chunk, watching, recorder=recorder, strict=False) for chunk in chunks]
+        watches += [ModelWatch(chunk, watching, recorder=recorder, strict=False) for chunk in chunks]
         if recorder is not None:
-            refuse_unmatched(*(scope.inspector.resolved.unmatched for scope in scopes if scope.inspector is not None))
+            refuse_unmatched(*(one.inspector.resolved.unmatched for one in watches if one.inspector is not None))
     except BaseException:
-        Attached(scopes, recorder, prepared).close()
+        Attached(watches, recorder, prepared).close()
         raise
-    return Attached(scopes, recorder, prepared)
+    return Attached(watches, recorder, prepared)
 
 
 def _described(model: object) -> str:

@@ -16,7 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import numscope
-from numscope.plugins import guarded as plugins
+from numscope.plugins import loading as plugins
 from numscope.plugins.registry import Registry, filling
 from numscope.records.errors import UsageError
 from numscope.records.observation import Observation
@@ -136,7 +136,7 @@ def test_entry_point_is_loaded_without_being_asked_for(tmp_path: Path, monkeypat
 def test_import_of_the_loader_brings_no_torch() -> None:
     import subprocess
 
-    code = "import numscope.plugins.guarded, sys; numscope.plugins.guarded.load(); print('torch' in sys.modules)"
+    code = "import numscope.plugins.loading, sys; numscope.plugins.loading.load(); print('torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "False\n"
 
 
@@ -381,10 +381,10 @@ def test_example_of_the_docs_runs_as_it_stands(tmp_path: Path, capsys: pytest.Ca
     with numscope.watch(
         net, config=write(tmp_path, "stats.yaml", config), features=file, log_dir=str(tmp_path), on_nonfinite=None
     ) as scope:
-        assert scope.inspector is not None
+        assert scope._watch.inspector is not None
         net(x).sum().backward()
         scope.step()
-        values = scope.inspector.last[0].values
+        values = scope._watch.inspector.last[0].values
         assert values["spread"] == 400.0
         assert values["median"] == x.median().item()
         assert values["num_large"] == (x > 6.0).sum().item()
@@ -404,8 +404,13 @@ def test_custom_statistics_merge_over_micro_batches_as_over_one(tmp_path: Path) 
     net = torch.nn.Sequential(torch.nn.Linear(1, 1))
     optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
     with numscope.watch(net, config=config, features=[str(file)], log_dir=str(tmp_path), on_nonfinite=None) as scope:
-        assert scope.inspector is not None
+        assert scope._watch.inspector is not None
         for values in ([-3.0, -5.0], [-1.0], [-7.0, -8.0, -9.0]):
             net(torch.tensor(values).reshape(-1, 1)).sum().backward()
         optimizer.step()
-        assert scope.inspector.last[0].values == {"sum_of": -11.0, "max_of": -1.0, "min_of": -7.0, "mean_of": (-3.0 * 2 - 1 - 7 * 3) / 6}
+        assert scope._watch.inspector.last[0].values == {
+            "sum_of": -11.0,
+            "max_of": -1.0,
+            "min_of": -7.0,
+            "mean_of": (-3.0 * 2 - 1 - 7 * 3) / 6,
+        }

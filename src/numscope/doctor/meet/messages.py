@@ -1,0 +1,358 @@
+"""What the doctor's messages look like. ``wire.py`` checks each message before anything reads it, strictly: no value is converted.
+
+Text has at most 64 KiB, whole numbers 64 bits, other numbers are finite. Unknown keys are dropped, so that versions may differ.
+Seconds, bytes and ranks are what their names say.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Generic, Literal, TypeVar, Union
+
+from pydantic import Field
+from typing_extensions import NotRequired, Required, TypedDict
+
+from numscope.doctor.records import Address, Cell, Count, Identity, Int, Name, Number, Phase, Port, Rank, Status, Text, Verdict
+
+Key = Annotated[str, Field(pattern=r"^\d{1,8}$")]  # a rank as a key
+
+# ---- What each phase measures, as far as it got: the ``data`` of a result. ---------------------------------------------------------
+
+
+class Measured(TypedDict, total=False):
+    """What any phase may have."""
+
+    internal: Text  # the traceback of a bug of the doctor
+
+
+# How a name resolves; loopback: there are addresses, and all are loopback.
+Resolved = TypedDict("Resolved", {"name": Text, "addresses": list[Text], "loopback": bool, "error": Text, "seconds": Number})
+Shm = TypedDict("Shm", {"size_bytes": Int, "free_bytes": Int})
+Limits = TypedDict("Limits", {"memlock_bytes": Int, "nofile": Int, "nproc": Int})
+Cpus = TypedDict("Cpus", {"count": Int, "usable": Int, "quota": NotRequired[Number]})
+Memory = TypedDict("Memory", {"total_bytes": Int, "available_bytes": NotRequired[Int], "limit_bytes": NotRequired[Int]})
+Gpu = TypedDict("Gpu", {"index": Int, "name": Text, "uuid": Text, "memory_bytes": Int})
+# status: ok, none, failed, timeout
+Gpus = TypedDict("Gpus", {"status": Text, "error": Text, "driver": NotRequired[Text], "devices": list[Gpu]})
+
+
+class Interface(TypedDict, total=False):
+    """A network interface of a host."""
+
+    addresses: Required[list[Text]]
+    mtu: Int
+    up: bool
+    running: bool
+    loopback: bool
+    speed_mbps: Int
+
+
+class Facts(Measured, total=False):
+    """Phase 0."""
+
+    hostname: Text
+    system: Text
+    kernel: Text
+    machine: Text
+    container: Text  # its kind; "" if none was recognized
+    name: Resolved  # how the host's own name resolves
+    interfaces: dict[Text, Interface]
+    shm: Shm  # of /dev/shm
+    limits: Limits  # -1: unlimited
+    cpus: Cpus  # usable: affinity; quota: of the cgroup, in CPUs
+    memory: Memory  # limit: of the cgroup
+    versions: dict[Text, Text]  # of python, numscope, torch, nccl, …, as installed
+    environment: dict[Text, Text]  # variables that matter for collectives, up to 200 characters each
+    left_out: list[Text]  # names of such variables whose names look secret
+    gpus: Gpus
+    infiniband: dict[Text, dict[Text, Text]]  # by device: port, state, rate, link_layer
+    wall_s: Number  # this host's clock, seconds since 1970
+    pid: Int
+    errors: dict[Text, Text]  # by fact why it is absent
+
+
+class Rendezvous(Measured, total=False):
+    """Phase 1."""
+
+    endpoint: Text
+    origin: Text
+    address: Text
+    addresses: list[Text]
+    attempts: dict[Text, Int]
+    ifname: Text
+    ifname_address: Text
+    offset_s: Number
+    round_trip_s: Number
+
+
+# The interface at which others reach a rank; the name is "" if no interface of its host has that address (it is translated on the way).
+Reached = TypedDict("Reached", {"name": Text, "mtu": Int, "address": Text, "error": NotRequired[Text]})
+
+
+class Compare(Measured, total=False):
+    """Phase 2."""
+
+    offset_s: Number  # this clock minus the hub's
+    round_trip_s: Number  # of that measurement; the error is at most half of it
+    interface: Reached
+    master: Resolved  # how the name of rank 0's host (MASTER_ADDR if it is set) resolves here
+
+
+class Links(Measured, total=False):
+    """Phase 3."""
+
+    node: Int  # this node's number
+    nodes: Int  # how many there are
+    rounds: Int
+    representative: Int  # the rank that examines this node's links
+    # By rank the datagrams received from it. It sends three before it connects: if they arrive although no connection works, this
+    # direction of the link works.
+    heard: dict[Key, Int]
+    loopback: Cell | None  # to this node's representative, from ranks that are not it
+    cells: list[Cell]  # the outgoing links of this node
+
+
+class Child(TypedDict):
+    """A rank's torch process that died or was killed."""
+
+    hung: bool  # killed by its agent at the deadline
+    how: Text  # it ended
+    doing: Text  # its current step
+    doing_s: Number  # for how long
+    stderr: list[Text]  # its last lines
+
+
+class Together(Measured, total=False):
+    """What the phases of a process group have."""
+
+    members: list[Rank]  # of the process group, ascending
+    missing: list[Rank]  # that did not join the phase, or did not report at the end of a round: the child hangs, died or is cut off
+    stopped: Text  # why not all was run
+    child: Child
+
+
+class Group(TypedDict, total=False):
+    """How a backend's process group started."""
+
+    seconds: Number
+    error: Text  # torch's own text
+    skipped: Text  # why it was not started
+    not_ready: list[Rank]  # whose group did not start, known only where ours did not start either
+    lacking: dict[Text, Text]  # by rank what prevents NCCL from starting: "gpu" (none of its own), "nccl" (its torch has none)
+
+
+class Store(TypedDict):
+    """Torch's store, as this rank reached it."""
+
+    rank: Rank  # that hosts it
+    address: Text
+    port: Port
+    connect_s: NotRequired[Number | None]
+    error: Text  # torch's own text, "" if it was reached
+
+
+class Backend(Together, total=False):
+    """Phase 4."""
+
+    torch: Text  # version
+    import_s: Number  # that importing torch took
+    device: Text  # cpu, or cuda:<local rank> if NCCL was started; likewise in the phases to come
+    num_gpus: Int  # visible to this rank's child
+    store: Store
+    groups: dict[Text, Group]  # gloo, nccl
+
+
+class Corrupt(TypedDict):
+    first_offset: Int
+    num_bytes: Int
+    num_bits: Int  # numbers of those that differ
+
+
+class Received(TypedDict):
+    """What a rank received from its peer; what the peer received is in the peer's own data."""
+
+    bytes: Int
+    seconds: NotRequired[Number | None]  # the smallest of three up to 1 MiB
+    bytes_per_s: NotRequired[Number | None]
+    skipped: NotRequired[Text]  # why
+    corrupt: NotRequired[Corrupt | None]
+
+
+class Pair(TypedDict):
+    """One pair of ranks over one backend."""
+
+    peer: Rank
+    backend: Text  # gloo, nccl
+    round: Int
+    status: Text  # ok, corrupt, timeout, error, skipped
+    doing: NotRequired[Text]  # the step in which it hung or failed, such as "recv from 3, 64 MiB"
+    error: NotRequired[Text]  # torch's own text, or why skipped
+    round_trip_s: NotRequired[Number | None]  # the smallest of several, 8 bytes each way
+    received: NotRequired[list[Received]]
+
+
+class Pairs(Together, total=False):
+    """Phase 5."""
+
+    sizes: list[Int]
+    num_rounds: Int
+    rounds_done: Int
+    pairs: list[Pair]
+
+
+# index: of the first
+Wrong = TypedDict("Wrong", {"index": Int, "got": Number | Text, "expected": Number | Text, "num_wrong": Int, "num_elements": Int})
+
+
+class Collective(TypedDict):
+    """One collective in one group with one size."""
+
+    name: Text  # all_reduce, broadcast, all_gather, reduce_scatter, all_to_all, barrier, float_sum
+    backend: Text  # gloo, nccl
+    group: Text  # all, half
+    ranks: list[Rank]  # of the group
+    bytes: Int  # of a rank's whole payload, as asked for (at least one float32 per rank is sent)
+    status: Text  # ok, wrong, unstable, timeout, error, skipped
+    repeats: NotRequired[Int]
+    seconds_min: NotRequired[Number | None]
+    seconds_max: NotRequired[Number | None]
+    bytes_per_s_min: NotRequired[Number | None]
+    bytes_per_s_max: NotRequired[Number | None]
+    wrong: NotRequired[Wrong | None]
+    digests: NotRequired[list[Text]]  # of the results' bits; of float_sum more than one is unstable, and all ranks of a group must agree
+    error: NotRequired[Text]  # torch's own text, or why skipped
+    missing: NotRequired[list[Rank]]  # that did not enter it, if it failed
+
+
+# error: why the memory could not be allocated and filled
+Allocated = TypedDict("Allocated", {"device": Text, "bytes": Int, "seconds": Number, "error": Text})
+
+
+class Collectives(Together, total=False):
+    """Phase 6."""
+
+    memory: Allocated
+    collectives: list[Collective]
+
+
+class Timed(TypedDict):
+    """Seconds of repeated runs; rates are those of the fastest."""
+
+    repeats: Int
+    min_s: Number
+    median_s: Number
+    max_s: Number
+
+
+class Gemm(Timed):
+    """A product of square float32 matrices with n rows."""
+
+    n: Int
+    flops_per_s: Number
+
+
+class Copied(Timed):
+    """A copy of memory; a read and its write count once."""
+
+    bytes: Int
+    bytes_per_s: Number
+
+
+class Compute(Measured, total=False):
+    """Phase 7."""
+
+    child: Child
+    device: Text
+    threads: Int  # of torch
+    load: Number  # the host's load average over the last minute at the start, or -1
+    gemm: Gemm
+    copy: Copied
+
+
+# ---- Messages ----------------------------------------------------------------------------------------------------------------------
+
+_Number = TypeVar("_Number", bound=int)
+_Data = TypeVar("_Data", bound=Measured)
+
+
+class Of(TypedDict, Generic[_Number, _Data]):
+    """The result of one phase on one rank, see ``PhaseResult``."""
+
+    phase: _Number
+    rank: Rank
+    status: Status
+    started: NotRequired[Number]
+    seconds: NotRequired[Number]
+    doing: NotRequired[Text]
+    error: NotRequired[Text]
+    data: _Data
+
+
+Result = Annotated[
+    Of[Literal[0], Facts]
+    | Of[Literal[1], Rendezvous]
+    | Of[Literal[2], Compare]
+    | Of[Literal[3], Links]
+    | Of[Literal[4], Backend]
+    | Of[Literal[5], Pairs]
+    | Of[Literal[6], Collectives]
+    | Of[Literal[7], Compute],
+    Field(discriminator="phase"),
+]
+
+
+Listen = TypedDict("Listen", {"address": Address, "port": Port, "store_port": Port})
+_NodeRank = Annotated[int, Field(ge=-1, lt=1 << 24)]
+
+
+class Introduced(TypedDict):
+    """What a rank says of itself."""
+
+    identity: Identity
+    pid: Int
+    listen: Listen
+    offset_s: Number
+    round_trip_s: Number
+
+
+class Joined(Introduced):
+    """A rank in the roster."""
+
+    address: Address
+    seen: Address
+
+
+class Join(Introduced):
+    """See hub.py."""
+
+    kind: Literal["join"]
+
+
+# To the hub.
+Time = TypedDict("Time", {"kind": Literal["time"], "t": Number})
+Beat = TypedDict("Beat", {"kind": Literal["beat"], "t": Number, "phase": Phase, "doing": Text, "for_s": Number})
+Node = TypedDict("Node", {"kind": Literal["node"], "hostname": Name, "nnodes": Count, "nproc": Count, "node_rank": _NodeRank})
+Outcome = TypedDict("Outcome", {"kind": Literal["result"], "result": Result})
+Leave = TypedDict("Leave", {"kind": Literal["leave"], "signal": Name})
+Bye = TypedDict("Bye", {"kind": Literal["bye"]})
+# From the hub.
+Clock = TypedDict("Clock", {"kind": Literal["clock"], "t": Number, "hub": Number})
+Welcome = TypedDict("Welcome", {"kind": Literal["welcome"]})
+Refused = TypedDict("Refused", {"kind": Literal["refused"], "why": Text, "reason": Text, "stay": bool})
+Place = TypedDict("Place", {"kind": Literal["place"], "node": Rank})
+Roster = TypedDict("Roster", {"kind": Literal["roster"], "roster": dict[Key, Joined]})
+Begin = TypedDict("Begin", {"kind": Literal["phase"], "phase": Phase, "alive": list[Rank], "budget_s": Number})
+Decided = TypedDict("Decided", {"kind": Literal["verdict"], "verdict": Verdict})
+End = TypedDict("End", {"kind": Literal["end"]})
+# To and from the port of a rank.
+Here = TypedDict("Here", {"kind": Literal["rank"], "rank": _NodeRank})
+Echo = TypedDict("Echo", {"kind": Literal["echo"], "times": Annotated[int, Field(ge=0, lt=1000)]})
+Payload = TypedDict("Payload", {"kind": Literal["payload"], "bytes": Annotated[int, Field(ge=0, lt=1 << 20)]})
+Ephemeral = TypedDict("Ephemeral", {"kind": Literal["ephemeral"]})
+Bulk = TypedDict("Bulk", {"kind": Literal["bulk"]})
+Acknowledged = TypedDict("Acknowledged", {"kind": Literal["received"]})
+Opened = TypedDict("Opened", {"kind": Literal["port"], "port": Port})
+Go = TypedDict("Go", {"kind": Literal["go"], "go": bool})
+_by_kind = Field(discriminator="kind")
+ToHub = Annotated[Union[Join, Time, Beat, Node, Outcome, Leave, Bye], _by_kind]  # noqa: UP007
+ToRank = Annotated[Union[Roster, Begin, Decided, End, Clock], _by_kind]  # noqa: UP007
+ToListener = Annotated[Union[Echo, Payload, Ephemeral, Bulk], _by_kind]  # noqa: UP007
