@@ -41,8 +41,7 @@ class Recorder(Sinks):
         plan: what is collected.
         plugins: custom statistics, features, loggers and rules.
         log_dir: folder for logs and the run's files; None: no files.
-        tb_writer: TensorBoard's writer, on ranks that have one.
-        loggers: objects with ``log_scalar``.
+        loggers: as ``Sinks`` takes them.
         text: the statistics' text log too.
         first_step: number of the first step.
         debug_file, text_file: the logs' places in ``log_dir``.
@@ -54,7 +53,6 @@ class Recorder(Sinks):
         plugins: Plugins,
         *,
         log_dir: str | os.PathLike[str] | None,
-        tb_writer: Any = None,
         loggers: Sequence[object] = (),
         text: bool = True,
         first_step: int = 0,
@@ -80,7 +78,6 @@ class Recorder(Sinks):
         super().__init__(
             log_dir=log_dir,
             rank=self.rank,
-            tb_writer=tb_writer,
             loggers=(*loggers, *plugins.loggers.values()),
             text=text,
             text_file=text_file,
@@ -110,14 +107,13 @@ class Recorder(Sinks):
         assert options.config is not None
         plan, plugins = plan_of(options.config, options.features)
         log_dir = options.log_dir
-        if log_dir is None and options.tb_writer is None and not options.loggers and plan.parts:
+        if log_dir is None and not options.loggers and plan.parts:
             log_dir = DEFAULT_LOG_DIR
             say(f"numscope: statistics are written to {DEFAULT_LOG_DIR}")
         return cls(
             plan,
             plugins,
             log_dir=log_dir,
-            tb_writer=options.tb_writer,
             loggers=options.loggers,
             text=options.default_logging,
             **{"first_step": options.first_step, **more},

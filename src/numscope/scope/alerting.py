@@ -44,7 +44,7 @@ class Alerting:
         self.closed = False  # the watch is ending: nothing is raised any more
         self._others: list[str] = []
         self._delivery = delivery
-        self._taken = SharedSinks.take(options.loggers, options.tb_writer, options.log_dir, agree.rank()) if recorder is None else None
+        self._taken = SharedSinks.take(options.loggers, options.log_dir, agree.rank()) if recorder is None else None
         self._sinks: Sinks = recorder or self._taken  # type: ignore[assignment]
         self._ends_run = options.on_nonfinite == "raise"
         delivery.outlet = self._found

@@ -292,7 +292,7 @@ class AutoWatch(optimizer_probe.StepListener):
             self._recorder = self._own_recorder = Recorder.of(self.options)
         if self._recorder is None and self._sinks is None:  # all models' findings go to one run
             options = self.options
-            self._sinks = SharedSinks.take(options.loggers, options.tb_writer, options.log_dir, agree.rank())
+            self._sinks = SharedSinks.take(options.loggers, options.log_dir, agree.rank())
         scope = ModelWatch(module, self.options, recorder=self._recorder, strict=False, explicit=self.explicit)
         self.scopes.add(scope)
         self.coverage.add(scope)

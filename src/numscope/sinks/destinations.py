@@ -54,7 +54,7 @@ def destination(text: str, where: str = "loggers") -> Destination:
         raise UsageError(f"{where}: got {text!r}, but {kind} is not installed. Install it: pip install 'numscope[{kind}]'.")
     if kind == "tensorboard" and place:
         if "://" in place:
-            raise UsageError(f"{where}: got {text!r}, expected a local folder. To write elsewhere, pass tb_writer=SummaryWriter(…).")
+            raise UsageError(f"{where}: got {text!r}, expected a local folder. To write elsewhere, pass loggers=SummaryWriter(…).")
         place = os.path.abspath(place)  # a script may change its folder
         if os.path.exists(place) and not os.path.isdir(place):
             raise UsageError(f"{where}: got {text!r}, expected a folder, or a path where one can be created. It is a file.")

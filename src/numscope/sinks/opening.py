@@ -32,8 +32,8 @@ class Sinks:
 
     Args:
         log_dir: folder for the statistics log and the run's Parquet files; None: neither.
-        tb_writer: TensorBoard's ``SummaryWriter`` or one like it; None: none. It is flushed but never closed.
-        loggers: objects with ``log_scalar``, sinks, or destinations: ``"tensorboard:DIR"``, ``"wandb:PROJECT"``, ``"mlflow:EXPERIMENT"``.
+        loggers: objects with ``log_scalar``, TensorBoard's ``SummaryWriter`` or one like it, sinks, or destinations: ``"tensorboard:DIR"``,
+            ``"wandb:PROJECT"``, ``"mlflow:EXPERIMENT"``. A writer is flushed but never closed.
         text: whether statistics also go to the text log.
         text_file: its path in ``log_dir``.
         run: facts on the run for ``run.json``, JSON values by name.
@@ -48,7 +48,6 @@ class Sinks:
         *,
         log_dir: str | os.PathLike[str] | None,
         rank: int,
-        tb_writer: Any = None,
         loggers: Sequence[object] = (),
         text: bool = True,
         text_file: str = STATISTICS_FILE,
@@ -68,11 +67,11 @@ class Sinks:
                 add("The statistics log", opened)
             if opened := _unless_full("The run's Parquet files", log, lambda: _parquet(log_dir, rank, run, log)):
                 add("The run's Parquet files", opened)
-        if tb_writer is not None:
-            add("TensorBoard", TensorBoardSink(tb_writer))
         named: set[Destination] = set()
         for logger in checked:
-            if isinstance(logger, Sink):
+            if isinstance(logger, TensorBoardSink):
+                add("TensorBoard", logger)
+            elif isinstance(logger, Sink):
                 add(f"The sink {type(logger).__name__}", logger)
             elif not isinstance(logger, Destination):
                 add(f"The logger {type(logger).__name__}", LoggerSink(logger))
@@ -121,14 +120,14 @@ class SharedSinks(Sinks):
     _num_users = 0
 
     @classmethod
-    def take(cls, loggers: Sequence[object], tb_writer: Any, log_dir: str | None, rank: int) -> SharedSinks:
+    def take(cls, loggers: Sequence[object], log_dir: str | None, rank: int) -> SharedSinks:
         """Those of this process; each who takes them closes them.
 
         Raises: UsageError for anything that is no logger.
         """
-        key = (os.getpid(), *(one if isinstance(one, str) else id(one) for one in loggers), id(tb_writer))
+        key = (os.getpid(), *(one if isinstance(one, str) else id(one) for one in loggers))
         if key not in _shared:
-            _shared[key] = cls(log_dir=None, rank=rank, tb_writer=tb_writer, loggers=loggers, run={}, folder=log_dir)
+            _shared[key] = cls(log_dir=None, rank=rank, loggers=loggers, run={}, folder=log_dir)
         _shared[key]._num_users += 1
         return _shared[key]
 
@@ -253,15 +252,18 @@ def _checked(loggers: Sequence[object]) -> Iterable[Destination | Sink | Logger]
         if is_object and isinstance(logger, Sink | Logger):
             yield logger
             continue
+        if is_object and callable(getattr(logger, "add_scalar", None)):
+            yield TensorBoardSink(logger)
+            continue
         hint = ""
-        if isinstance(logger, type) and hasattr(logger, "log_scalar"):
+        if isinstance(logger, type) and (hasattr(logger, "log_scalar") or hasattr(logger, "add_scalar")):
             hint = f" Make one first: {logger.__name__}(…)."
         elif isinstance(logger, str):
             hint = nearest(logger.partition(":")[0], KINDS)
         got = f"the class {logger.__name__}" if isinstance(logger, type) else repr(logger)
         raise UsageError(
             f"loggers[{place}]: got {got}, expected an object with log_scalar(name, value, iteration), "
-            f"a sink with write, flush and close, or one of {', '.join(FORMS)}.{hint}"
+            f"TensorBoard's writer, a sink with write, flush and close, or one of {', '.join(FORMS)}.{hint}"
         )
 
 
