@@ -256,7 +256,11 @@ class AutoWatch(optimizer_probe.StepListener):
 
     def _whole(self, module: nn.Module) -> nn.Module:
         """The model that contains a module: scripts call an agent's actor, never the agent itself."""
+        called, seen = module, {module}
         while (ref := self._parents.get(module)) is not None and (parent := ref()) is not None:
+            if parent in seen:  # a part holds its whole as a part of its own
+                return called
+            seen.add(parent)
             if not any(child is module for child in parent._modules.values()) or type(parent).__name__ == "OptimizedModule":
                 break
             module = parent
