@@ -15,8 +15,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import numscope
-from numscope.cli import bisecting
-from numscope.cli.bisecting import Bisection, BisectionTask, BisectionVerdict
+from numscope.cli import bisection
+from numscope.cli.bisection import Bisection, BisectionTask, BisectionVerdict
 from numscope.cli.command import main
 from numscope.cli.precision import _base
 from numscope.cli.precision_text import advice_lines, advice_table, verdict_lines
@@ -162,7 +162,7 @@ def task(**changes: object) -> BisectionTask:
 
 
 def bisected(planted: Planted, monkeypatch: pytest.MonkeyPatch, said: list[str] | None = None, **changes: object) -> BisectionVerdict:
-    monkeypatch.setattr(bisecting, "run_trial", planted)
+    monkeypatch.setattr(bisection, "run_trial", planted)
     one = task(**changes)
     said = [] if said is None else said
     return Bisection(one, Book(Path("b.trials"), one.about()), said.append).run()

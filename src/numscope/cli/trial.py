@@ -15,9 +15,14 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from numscope.cli.import_hook import when_imported
-from numscope.cli.launch import Target, Watch, launch
 from numscope.cli.preparing import SCRIPT_WORDS, preparation, takes_script
+from numscope.cli.script import Target, Watch, launch
+from numscope.config.options import WatchOptions
+from numscope.precision.search.sections import WHOLE
 from numscope.precision.search.trials import AUTOCAST, Spec
+from numscope.records.files import write_atomically
+from numscope.records.finding import plain
+from numscope.records.layer import GEMMS, Layer
 
 if TYPE_CHECKING:
     from torch import nn
@@ -68,7 +73,6 @@ class TrialWatch(Watch):
             return
         import torch
 
-        from numscope.config.options import WatchOptions
         from numscope.precision.search.measuring import LossRecorder
         from numscope.scope.autowatch import AutoWatch
 
@@ -134,9 +138,6 @@ class TrialWatch(Watch):
 
     def _low_layers(self) -> dict[str, tuple[str, ...]]:
         """Each layer's GEMMs that were in low precision in the step that is just over."""
-        from numscope.precision.search.sections import WHOLE
-        from numscope.records.layer import GEMMS
-
         found: dict[str, tuple[str, ...]] = {}
         for layer, module, state in self._states():
             if state is not None:
@@ -168,8 +169,6 @@ class TrialWatch(Watch):
 
     def _write(self) -> None:
         from numscope.distributed.agree import rank
-        from numscope.records.files import write_atomically
-        from numscope.records.finding import plain
 
         losses = self._losses.losses if self._losses is not None else []
         told = {

@@ -9,6 +9,7 @@ import contextlib
 import logging
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -34,8 +35,8 @@ from numscope.report.ending import at_end, not_at_end
 from numscope.scope.alerting import Alerting
 from numscope.scope.autowatch import AutoWatch
 from numscope.scope.model_watch import ModelWatch
-from numscope.sinks import debuglog, textlog
-from numscope.sinks.debuglog import DebugLog
+from numscope.sinks.logs import DEBUG_FILE, STATISTICS_FILE, DebugLog
+from numscope.sinks.tensorboard import TensorBoardSink
 from numscope.storage.spool import spooled
 
 
@@ -149,6 +150,7 @@ class Session(optimizer_probe.StepListener):
     Args:
         config: a YAML file's path, or the same as a dict; None or "": none.
         log_dir: folder for logs and the run's files.
+        tb_writer: TensorBoard's writer, one more logger; None: none.
         first_step: number of the first step.
         debug_file, text_file: the logs' places in ``log_dir``.
         options: further options of ``WatchOptions``.
@@ -161,9 +163,10 @@ class Session(optimizer_probe.StepListener):
         config: Config,
         *,
         log_dir: str | os.PathLike[str],
+        tb_writer: Any = None,
         first_step: int = 0,
-        debug_file: str = debuglog.FILE,
-        text_file: str = textlog.FILE,
+        debug_file: str = DEBUG_FILE,
+        text_file: str = STATISTICS_FILE,
         **options: Any,
     ) -> None:
         self.recorder: Recorder | None = None
@@ -179,6 +182,8 @@ class Session(optimizer_probe.StepListener):
         self._given: GivenTensors | None = None
         if config is not None and config != "":
             watching = WatchOptions.of(config=config, log_dir=os.fspath(log_dir), on_nonfinite=None, **options)
+            if tb_writer is not None:
+                watching = replace(watching, loggers=(TensorBoardSink(tb_writer), *watching.loggers))
             self.recorder = Recorder.of(watching, first_step=first_step, debug_file=debug_file, text_file=text_file)
             self._groups = self.recorder.groups
             self._given = GivenTensors(self.recorder, watching)

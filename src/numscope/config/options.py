@@ -39,7 +39,6 @@ class WatchOptions:
     sarif: str | None = None
     log_dir: str | None = None
     config: str | os.PathLike[str] | Mapping[str, Any] | None = None
-    tb_writer: Any = None
     loggers: tuple[Any, ...] = ()
     features: tuple[str, ...] = ()
     default_logging: bool = True

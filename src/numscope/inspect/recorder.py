@@ -23,9 +23,8 @@ from numscope.records.alert import Alert
 from numscope.records.layer import Layer
 from numscope.records.observation import Observation
 from numscope.report.stderr import say
-from numscope.sinks import debuglog, textlog
-from numscope.sinks.debuglog import DebugLog
-from numscope.sinks.opening import Sinks, open_sinks
+from numscope.sinks.logs import DEBUG_FILE, STATISTICS_FILE, DebugLog
+from numscope.sinks.opening import Sinks
 from numscope.storage.spool import spooled
 
 log = logging.getLogger("numscope")
@@ -42,8 +41,7 @@ class Recorder(Sinks):
         plan: what is collected.
         plugins: custom statistics, features, loggers and rules.
         log_dir: folder for logs and the run's files; None: no files.
-        tb_writer: TensorBoard's writer, on ranks that have one.
-        loggers: objects with ``log_scalar``.
+        loggers: as ``Sinks`` takes them.
         text: the statistics' text log too.
         first_step: number of the first step.
         debug_file, text_file: the logs' places in ``log_dir``.
@@ -55,12 +53,11 @@ class Recorder(Sinks):
         plugins: Plugins,
         *,
         log_dir: str | os.PathLike[str] | None,
-        tb_writer: Any = None,
         loggers: Sequence[object] = (),
         text: bool = True,
         first_step: int = 0,
-        debug_file: str = debuglog.FILE,
-        text_file: str = textlog.FILE,
+        debug_file: str = DEBUG_FILE,
+        text_file: str = STATISTICS_FILE,
     ) -> None:
         self.plan = plan
         self.plugins = plugins
@@ -78,18 +75,15 @@ class Recorder(Sinks):
         self._layers: list[dict[str, Any]] = []
         self._log = DebugLog(log_dir, self.rank, debug_file)
         run = {"config": plan.text, "config_source": plan.source, "world_size": int(os.environ.get("WORLD_SIZE", "1"))}
-        every = (*loggers, *plugins.loggers.values())
-        opened = open_sinks(
+        super().__init__(
             log_dir=log_dir,
             rank=self.rank,
-            tb_writer=tb_writer,
-            loggers=every,
+            loggers=(*loggers, *plugins.loggers.values()),
             text=text,
             text_file=text_file,
             run=run,
             log=self._log,
         )
-        super().__init__(opened, every, self.say)
         self.say(f"configuration {plan.source}:\n{plan.text}")
         path = os.path.abspath(plan.source)  # the script may change its folder
         parse = partial(load, plan.source, plugins)
@@ -113,14 +107,13 @@ class Recorder(Sinks):
         assert options.config is not None
         plan, plugins = plan_of(options.config, options.features)
         log_dir = options.log_dir
-        if log_dir is None and options.tb_writer is None and not options.loggers and plan.parts:
+        if log_dir is None and not options.loggers and plan.parts:
             log_dir = DEFAULT_LOG_DIR
             say(f"numscope: statistics are written to {DEFAULT_LOG_DIR}")
         return cls(
             plan,
             plugins,
             log_dir=log_dir,
-            tb_writer=options.tb_writer,
             loggers=options.loggers,
             text=options.default_logging,
             **{"first_step": options.first_step, **more},
@@ -150,8 +143,7 @@ class Recorder(Sinks):
         told = {prefix + layer.name: layer for layer in layers if layer in named or prefix + layer.name not in self._names}
         self._layers = [known for known in self._layers if known["name"] not in told]
         self._layers += [{**asdict(layer), "name": name, "model": model} for name, layer in told.items()]
-        for sink in self._sinks:
-            sink.describe(self._layers)
+        self.describe(self._layers)
         said = f", their names with {prefix!r} before them" if prefix else ""
         self.say(f"{model}: {len(layers)} layers, {len(selected)} selected{said}")
         for layer, wanted in selected.items():
@@ -166,11 +158,9 @@ class Recorder(Sinks):
 
     def write(self, observations: Sequence[Observation]) -> None:
         """Give a step's observations to the sinks."""
-        if not observations:
-            return
-        for sink in self._sinks:
-            sink.write(observations)
-        self.flush()
+        if observations:
+            super().write(observations)
+            self.flush()
 
     def alerts(self, observations: Sequence[Observation]) -> list[Alert]:
         """What rules over statistics find in a step's observations."""

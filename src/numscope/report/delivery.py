@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import io
+import json
 import logging
 import os
 import random
@@ -16,11 +17,10 @@ from numscope.records.alert import Alert
 from numscope.records.attempt import Attempt
 from numscope.records.faults import ours, suppress
 from numscope.records.files import write_atomically, write_where_asked
-from numscope.records.finding import Finding, Frame
+from numscope.records.finding import Finding, Frame, plain
 from numscope.records.words import escape
 from numscope.report import page
 from numscope.report.frames import HEADER, NUM_FRAMES, batch_line, finding_text, frame_text, one_line
-from numscope.report.json import findings_json
 from numscope.report.sarif import sarif_json, script_path, source_root
 from numscope.report.stderr import marked, say
 
@@ -29,6 +29,8 @@ log = logging.getLogger("numscope")
 show: Callable[[Finding], bool] | None = None  # shows a finding in place of the terminal; False: it does not
 show_alert: Callable[[Alert, str], bool] | None = None
 
+# Of the JSON file; incremented when a reader of the previous version would misread it. Added keys do not count.
+SCHEMA_VERSION = 1
 PLAIN_WIDTH = 100  # columns of a report that goes elsewhere than to a terminal
 
 
@@ -48,6 +50,22 @@ class _Share:
     batches: int = 0
     events: list[tuple[int, str]] = field(default_factory=list)
     text: list[str] = field(default_factory=list)
+
+    def document(self, meta: Mapping[str, Any]) -> bytes:
+        """Findings and alerts as a JSON document; ``docs/json.md`` describes it, ``schema.json`` checks it.
+
+        Args:
+            meta: facts on the run, by name; values that JSON lacks are written as their ``str``.
+        """
+        document = {
+            "schema_version": SCHEMA_VERSION,
+            "meta": plain(dict(meta)),
+            "findings": [plain(finding) for finding in self.findings],
+            "contained": [plain(finding) for finding in self.contained],
+            "alerts": [plain(alert) for alert in self.alerts],
+        }
+        # With ensure_ascii (the default): a lone surrogate in a file's name is not valid UTF-8, but JSON can escape it.
+        return json.dumps(document, indent=1, allow_nan=False, default=str).encode() + b"\n"
 
 
 _shares: dict[tuple[str | None, str | None, str | None, int], _Share] = {}  # by files and process: a fork has its own
@@ -169,15 +187,6 @@ class Delivery:
         return self._files[:3] != (None, None, None)
 
     def close(
-        self, findings: Sequence[Finding], contained: Sequence[Finding], events: Sequence[tuple[int, str]], steps: int, batches: int
-    ) -> None:
-        """Write the files, together with what models watched at the same time had to report."""
-        self._share.open -= 1
-        if not self._share.open:
-            _shares.pop(self._files, None)
-        self.write(findings, contained, events, steps, batches, ended=True)
-
-    def write(
         self,
         findings: Sequence[Finding],
         contained: Sequence[Finding],
@@ -185,10 +194,13 @@ class Delivery:
         steps: int,
         batches: int,
         *,
-        ended: bool,
+        ended: bool = True,
     ) -> None:
-        """Write the files as ``close`` does; ``ended``: whether the run came to its end by itself."""
+        """Write the files, together with what models watched at the same time had to report; ``ended``: the run ends by itself."""
         share = self._share
+        share.open -= 1
+        if not share.open:
+            _shares.pop(self._files, None)
         share.models.insert(0, self.model)  # the last model watched is closed first
         share.findings = [*findings, *(finding for finding in share.findings if all(finding is not one for one in findings))]
         share.contained[:0] = contained
@@ -212,7 +224,7 @@ class Delivery:
         meta = {**meta, "rank": self._rank}
         if self._json is not None and not (early and _is_stream(self._json)):
             with _said(f"the findings to {escape(self._json)}"):
-                _write_asked(self._json, findings_json(share.findings, share.contained, share.alerts, meta))
+                _write_asked(self._json, share.document(meta))
         if self._sarif is not None and (self._rank == 0 or share.told) and not (early and _is_stream(self._sarif)):
             with _said(f"the findings as SARIF to {escape(self._sarif)}"):
                 told = [one for one in share.told if isinstance(one, Finding)], [one for one in share.told if isinstance(one, Alert)]
@@ -226,7 +238,7 @@ class Delivery:
         meta = {**meta, "attempt": share.attempt.number, **({} if self._detecting else {"detecting": False})}
         with _said("the findings' files"):
             name = share.attempt.file_name("findings", ".json")
-            write_atomically(os.path.join(self._log_dir, name), findings_json(share.findings, share.contained, share.alerts, meta))
+            write_atomically(os.path.join(self._log_dir, name), share.document(meta))
             if share.text:
                 name = share.attempt.file_name("report", ".txt")
                 write_atomically(os.path.join(self._log_dir, name), "\n".join(share.text).encode(errors="backslashreplace"))

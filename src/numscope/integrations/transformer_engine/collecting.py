@@ -33,6 +33,7 @@ from numscope.records.site import Site as Place
 from numscope.records.words import nearest
 from numscope.report.delivery import Delivery
 from numscope.scope.alerting import Alerting
+from numscope.sinks.tensorboard import TensorBoardSink
 from numscope.summary.extras import Layout
 from numscope.summary.ledger import numbers_of
 from numscope.summary.state import Summary
@@ -77,14 +78,17 @@ class Collector:
     Args:
         log_dir: where logs go.
         logger: nvdlfw-inspect's own, which gets each statistic too.
+        loggers: as the recorder takes them.
+        tb_writer: TensorBoard's writer, one more logger; None: none.
         options: the recorder's.
 
     *Cost:* one pass over a tensor that is on schedule; at ``step`` one sync a device, and one exchange for each process group.
     """
 
-    def __init__(self, log_dir: str, logger: object, *, loggers: Sequence[Any] = (), **options: Any) -> None:
+    def __init__(self, log_dir: str, logger: object, *, loggers: Sequence[Any] = (), tb_writer: Any = None, **options: Any) -> None:
         plan = Plan("nvdlfw-inspect", text="configured through nvdlfw-inspect")
-        self.recorder = Recorder(plan, plugins.load(()), log_dir=log_dir, loggers=(*loggers, logger), **options)
+        writers = () if tb_writer is None else (TensorBoardSink(tb_writer),)
+        self.recorder = Recorder(plan, plugins.load(()), log_dir=log_dir, loggers=(*writers, *loggers, logger), **options)
         self.findings: list[Finding] = []
         folder = self.recorder.log_dir
         self._delivery = Delivery(None, None if folder is None else os.fspath(folder), MODEL, self.recorder.rank, shown_as=log_dir)
