@@ -14,6 +14,7 @@ from torch import Tensor, nn
 from torch._dynamo.utils import counters
 
 import numscope
+from numscope.probe import calls
 from numscope.records.finding import Finding, Reason
 from numscope.replay import outside
 from tests.tape import line_of
@@ -393,3 +394,52 @@ def test_mode_that_is_taken_off_while_dynamo_traces_leaves_torch_as_it_was() -> 
         assert torch.ones(1).tolist() == [1.0]
     assert torch.ones(1).tolist() == [1.0]
     assert not torch._C._len_torch_dispatch_stack()
+
+
+class Branching(nn.Module):
+    """Calls other layers as its data say, which dynamo traces into graphs of their own."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.low, self.high, self.head = nn.Linear(4, 4), nn.Linear(4, 4), nn.Linear(4, 1)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        x = torch.cond(x.sum() > 0, lambda x: self.high(x).sin(), lambda x: self.low(x).cos(), (x,))
+        return self.head(x)
+
+
+class Heard:
+    def log_scalar(self, name: str, value: float, iteration: int, **_: Any) -> None:
+        """Takes what comes."""
+
+
+OF_ALL = {
+    "all": {
+        "enabled": True,
+        "layers": {"layer_types": "all"},
+        "statistics": {"enabled": True, "stats": ["max"], "tensors": ["output", "dgrad"]},
+    }
+}
+
+
+@pytest.mark.parametrize("options", [{}, {"config": OF_ALL, "loggers": [Heard()]}], ids=["detection", "statistics"])
+def test_branches_of_a_compiled_graph_are_left_alone_which_is_said(options: dict[str, Any]) -> None:
+    torch._dynamo.reset()
+    calls._said.clear()
+    found: list[list[torch.Tensor]] = []
+    for watched in (False, True):
+        torch.manual_seed(0)
+        model = Branching()
+        scope = numscope.watch(model, **options) if watched else None
+        compiled, optimizer = torch.compile(model, backend="aot_eager", fullgraph=True), torch.optim.SGD(model.parameters(), lr=0.1)
+        for step in range(4):
+            optimizer.zero_grad()
+            compiled(torch.full((2, 4), 0.1 if step % 2 else -0.1)).square().sum().backward()
+            optimizer.step()
+        found.append([p.detach().clone() for p in model.parameters()])
+        if scope is not None:
+            scope.close()
+            assert not scope.fault and scope.num_steps == 4
+    assert all(map(torch.equal, *found))
+    assert "what torch's cond runs in a compiled graph" in calls._said
+    calls._said.clear()

@@ -1,6 +1,6 @@
 """Runs each case bare and watched and compares.
 
-    python run.py --venv VENV --out OUT [--only a,b] [--bare-twice] [--modes run,watch]
+    python run.py --venv VENV --out OUT [--set FOLDER] [--only a,b] [--bare-twice] [--modes run,watch]
 
 bare:   VENV/bin/python case.py
 run:    VENV/bin/python -m numscope run case.py      (torchrun: `… torch.distributed.run … -m numscope run case.py`)
@@ -70,7 +70,7 @@ def once(name, t, mode, a, label):
     work = os.path.join(base, "work")  # the same path for every run, so that texts with paths can be compared
     wipe(work)
     os.makedirs(work)
-    with open(os.path.join(here, "cases", name + ".py")) as case, open(os.path.join(here, "prelude.txt")) as prelude:
+    with open(os.path.join(a.set, "cases", name + ".py")) as case, open(os.path.join(here, "prelude.txt")) as prelude:
         text = case.read().replace("\n# PRELUDE\n", prelude.read(), 1)
     with open(os.path.join(work, "case.py"), "w") as file:
         file.write(text)
@@ -157,6 +157,7 @@ def main():
     ap = argparse.ArgumentParser()
     ap.add_argument("--venv", required=True)
     ap.add_argument("--out", default=os.path.join(here, "out"))
+    ap.add_argument("--set", default=here, help="a folder with cases and truth.json, such as ../harm3")
     ap.add_argument("--only", default="")
     ap.add_argument("--bare-twice", action="store_true")
     ap.add_argument("--modes", default="run,watch")
@@ -164,7 +165,7 @@ def main():
     ap.add_argument("--results", default="")
     a = ap.parse_args()
     a.out = os.path.abspath(a.out)
-    truth = json.load(open(os.path.join(here, "truth.json")))
+    truth = json.load(open(os.path.join(a.set, "truth.json")))
     names = [n for n in (a.only.split(",") if a.only else truth) if n]
     modes = ["bare2"] if a.bare_twice else a.modes.split(",")
     results, path = {}, a.results or os.path.join(a.out, "results.json")

@@ -99,7 +99,7 @@ def is_faked() -> bool:
 
 
 def say_unread(what: str) -> None:
-    """Tell once what is not watched, since there are no numbers to read."""
+    """Tell once what is not watched, since there are no numbers that could be read."""
     if what not in _said:
         _said.add(what)
         log.warning("numscope does not watch %s: there are no numbers to read. The rest is watched.", what)

@@ -18,6 +18,7 @@ import torch
 from torch import Tensor, nn
 
 from numscope.probe import walk
+from numscope.probe.calls import say_unread
 from numscope.probe.entry import Entry, Leaves, Wanted
 from numscope.records.site import Phase
 
@@ -119,7 +120,7 @@ class Graphs:
         Returns: what the module must get in place of its arguments; None: nothing else.
         """
         x, dgrad = args[0] if args else None, wanted.marks[3]
-        if not dgrad or not isinstance(x, Tensor) or not _uses_input_once(type(module)) or not _has_gradient(x):
+        if not dgrad or not isinstance(x, Tensor) or not _uses_input_once(type(module)) or not _has_gradient(x) or _in_branch():
             return None
         own = x.view_as(x)
         self._tap_gradient(_place(self.key, entry.key, Phase.BACKWARD, False, (("", "", dgrad),)), own)
@@ -137,7 +138,7 @@ class Graphs:
     ) -> None:
         """Tap a module call's leaves, and the gradients of its outputs in each backward; ``gradients``: where leaves are wanted, too."""
         told, sites = wanted.leaves, wanted.sites
-        if not told and sites is None:
+        if (not told and sites is None) or _in_branch():
             return
         marks = {"input": "", "output": ""}  # of the first floating-point tensor among them
         if sites is not None and (torch.is_grad_enabled() or module.training or sites.evaluation):
@@ -166,6 +167,8 @@ class Graphs:
 
     def take(self, entry: Entry, phase: Phase, told: bool, slot: str, mark: str, tensor: Tensor) -> None:
         """Tap one tensor."""
+        if _in_branch():
+            return
         place = _place(self.key, entry.key, phase, told, ((slot, "", mark),))
         torch.ops.numscope.tap([tensor.detach()], self._number, place, phase is Phase.BACKWARD)
 
@@ -196,6 +199,27 @@ def _place(graphs: str, entry: str, phase: Phase, told: bool, slots: tuple[tuple
 
 # What torch.compiler.assume_constant_result does, which would load dynamo: 2 s that an uncompiled run need not spend.
 _place._dynamo_marked_constant = True  # type: ignore[attr-defined]
+
+# Operators whose branches are graphs of their own that take no hooks and no effects.
+_BRANCHING = {"cond", "while_loop", "while_loop_stack_output", "map", "map_impl", "scan", "associative_scan"}
+
+
+def _in_branch() -> bool:
+    """Whether dynamo traces what one of these operators is to run: nothing can be shown of it."""
+    from torch._dynamo.symbolic_convert import InstructionTranslator
+
+    tracer: Any = InstructionTranslator.current_tx().output.current_tracer
+    while tracer is not None:
+        target = tracer.source_target
+        name = getattr(target, "__name__", target)
+        if name in _BRANCHING:
+            say_unread(f"what torch's {name} runs in a compiled graph")
+            return True
+        tracer = tracer.parent
+    return False
+
+
+_in_branch._dynamo_marked_constant = True  # type: ignore[attr-defined]
 
 
 # ---- the operator

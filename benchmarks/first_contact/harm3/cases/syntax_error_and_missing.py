@@ -1,0 +1,1 @@
+"""The scripts are made by the command."""
