@@ -134,7 +134,7 @@ class ModelWatch:
         if self.inspector is not None:
             self.inspector.post = self.alerting.post
         if self._detection is not None and self.alerting.plan.mode != "off":
-            subject = Subject(self._model, model, self._probe, self._steps, self._detection.ranks, self._detection.evidence.journal)
+            subject = Subject(self._model, model, self._probe, self._steps, self._detection.evidence.journal)
             self._checker = Checker(subject, self.alerting.desk.post, CHECKS, self.alerting.plan.rules)
         opened(self)
         if self._delivery.has_files or self.inspector is not None or options.loggers:

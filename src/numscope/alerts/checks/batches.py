@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from torch import nn
 from torch.utils import data
 
 from numscope.alerts.checks.inputs import KEPT, Batch
-from numscope.alerts.checks.protocol import NONE, Check, Subject
-from numscope.records.alert import Alert
+from numscope.alerts.checks.protocol import Check, Subject
 from numscope.records.heap import instances_of
 
 SAME_STEPS = 16  # in a row, with one batch for all
@@ -26,31 +25,20 @@ class _OfBatches(Check):
     def __init__(self, subject: Subject) -> None:
         super().__init__(subject)
         self._num_seen = 0
-        self._said = False
+        if subject.rank:
+            self.spoken.add(self.name)
 
-    @property
-    def _is_done(self) -> bool:
-        return self._said or self.subject.rank > 0
+    def enter(self, module: nn.Module, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
+        self.subject.inputs.see(self.subject.num, self.subject.step, args, kwargs)
 
-    def enter(self, module: nn.Module, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Iterable[Alert]:
-        if not self._is_done:
-            self.subject.inputs.see(self.subject.num, self.subject.step, args, kwargs)
-        return NONE
-
-    def end(self, closing: bool) -> Iterable[Alert]:
-        if self._is_done:
-            return NONE
+    def end(self, closing: bool) -> None:
         inputs = self.subject.inputs
         inputs.settle()
-        found: list[Alert] = []
         for batch in inputs.since(self._num_seen):
-            if not self._said:
-                found += self.take(batch)
-                self._said = bool(found)
+            self.take(batch)
         self._num_seen = inputs.num_batches
-        return found
 
-    def take(self, batch: Batch) -> Iterable[Alert]:
+    def take(self, batch: Batch) -> None:
         """A step's batch, in order."""
         raise NotImplementedError
 
@@ -70,7 +58,7 @@ class SameBatchAgain(_OfBatches):
         self._may_repeat = True
         self._runs: list[int] = [0]  # how often each of the last batches came in a row
 
-    def take(self, batch: Batch) -> Iterable[Alert]:
+    def take(self, batch: Batch) -> None:
         if batch.sum == self._last:
             self._runs[-1] += 1
         else:
@@ -78,22 +66,21 @@ class SameBatchAgain(_OfBatches):
         self._last = batch.sum
         if self._runs[-1] >= self._steps:
             text = f"The last {self._runs[-1]} steps got the same input."
-            advice = "Take the next batch from the loader in each step: next(iter(loader)) begins anew each time."
-            return [self._alert(text, advice, batch.step, self._runs[-1])]
+            self._tell(
+                text, "Take the next batch from the loader in each step: next(iter(loader)) begins anew each time.", batch, self._runs[-1]
+            )
         whole = self._runs[-REPEATED - 1 : -1]  # those that are over
         if self._may_repeat and len(whole) == REPEATED and len({*whole}) == 1 and 1 < whole[0] < self._steps:
             self._may_repeat = False  # the walk is made once
-            if whole[0] not in _numbers_of_workers():
-                return NONE
-            text = f"Each batch comes {whole[0]} times in a row, and a DataLoader has {whole[0]} workers."
-            advice = "Workers of a DataLoader that copy one generator give equal batches: seed it in worker_init_fn, from the worker's id."
-            return [self._alert(text, advice, batch.step, whole[0])]
-        return NONE
+            if whole[0] in _numbers_of_workers():
+                text = f"Each batch comes {whole[0]} times in a row, and a DataLoader has {whole[0]} workers."
+                why = "Workers of a DataLoader that copy one generator give equal batches"
+                advice = f"{why}: seed it in worker_init_fn, from the worker's id."
+                self._tell(text, advice, batch, whole[0])
 
-    def _alert(self, text: str, advice: str, step: int, value: int) -> Alert:
-        return self.subject.alert(
-            self.name, text, advice, tensor="input", value=float(value), limit=float(self._steps), evidence={"last step": step}, asks=True
-        )
+    def _tell(self, text: str, advice: str, batch: Batch, value: int) -> None:
+        about = {"last step": batch.step}
+        self.say(text, advice, tensor="input", value=float(value), limit=float(self._steps), evidence=about, asks=True)
 
 
 def _numbers_of_workers() -> set[int]:
@@ -118,7 +105,7 @@ class EpochsInSameOrder(_OfBatches):
         self._distance = 0
         self._matches = 0
 
-    def take(self, batch: Batch) -> Iterable[Alert]:
+    def take(self, batch: Batch) -> None:
         last = self._at.pop(batch.sum, None)
         self._at[batch.sum] = self._count  # last in the dict's order
         if len(self._at) > KEPT:
@@ -127,18 +114,11 @@ class EpochsInSameOrder(_OfBatches):
         self._count += 1
         self._matches = self._matches + 1 if distance == self._distance else 1
         self._distance = distance
-        if distance < 2 or self._matches < MATCHES:
-            return NONE
+        if distance >= 2 and self._matches >= MATCHES:
+            text = f"The last {self._matches} batches came in the order in which they came {distance} steps before."
+            advice = "Shuffle: DataLoader(shuffle=True), or sampler.set_epoch(epoch) at each epoch's begin."
+            about = {"steps of an epoch": distance, "last step": batch.step}
+            self.say(text, advice, tensor="input", value=float(self._matches), limit=float(MATCHES), evidence=about, asks=True)
+
+    def close(self) -> None:
         self._at.clear()
-        return [
-            self.subject.alert(
-                self.name,
-                f"The last {self._matches} batches came in the order in which they came {distance} steps before.",
-                "Shuffle: DataLoader(shuffle=True), or sampler.set_epoch(epoch) at each epoch's begin.",
-                tensor="input",
-                value=float(self._matches),
-                limit=float(MATCHES),
-                evidence={"steps of an epoch": distance, "last step": batch.step},
-                asks=True,
-            )
-        ]

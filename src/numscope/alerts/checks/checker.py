@@ -20,7 +20,7 @@ from numscope.probe.step import Reader
 from numscope.records.alert import Alert
 from numscope.records.faults import ours
 
-OCCASIONS = ("begin", "enter", "leave", "before_backward", "before_step", "after_step", "skipped_step", "called", "end", "last")
+OCCASIONS = ("enter", "leave", "before_backward", "before_step", "after_step", "skipped_step", "called", "end", "last")
 
 MOST_SKIPS = 20  # of GradScaler's first ones; those that it leaves out show nothing, and are not counted
 
@@ -52,7 +52,6 @@ class Checker(Reader, CallListener):
         self._off = {rule for rule, setting in given.items() if setting is False}
         self._checks: list[Check] = []
         self._asked: dict[str, list[Check]] = {}
-        self._begun = False
         self._is_stretch = True
         self._skips = 0  # steps in a row
         for kind in checks:
@@ -79,16 +78,7 @@ class Checker(Reader, CallListener):
         self._checks.clear()
         self._sort()
 
-    @property
-    def names(self) -> list[str]:
-        """Of the rules that are on."""
-        return [name for check in self._checks for name in (check.name, *check.also) if name not in self._off]
-
     # ---- occasions
-
-    def begin(self) -> None:
-        self._begun = True
-        self._ask("begin")
 
     def enter(self, module: nn.Module, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
         """An outermost call begins."""
@@ -103,11 +93,11 @@ class Checker(Reader, CallListener):
             self._ask("before_backward", roots)
 
     def before_step(self, optimizer: Optimizer) -> None:
-        self._ask("before_step", optimizer)
+        self._ask("before_step", optimizer, fused=in_backward())
 
     def after_step(self, optimizer: Optimizer) -> None:
         self._skips = 0
-        self._ask("after_step", optimizer)
+        self._ask("after_step", optimizer, fused=in_backward())
 
     def skipped_step(self, optimizer: Optimizer) -> None:
         self._skips += 1
@@ -137,20 +127,23 @@ class Checker(Reader, CallListener):
         """Which checks have something to do on an occasion of this step."""
         subject = self._subject
         self._is_stretch = subject.num % EVERY < STRETCH
-        asked = [check for check in self._checks if check.cheap or subject.thorough or (check.rhythm and self._is_stretch)]
+        asked = [c for c in self._checks if not c.is_done and (c.cheap or subject.thorough or (c.rhythm and self._is_stretch))]
         self._asked = {
             occasion: [check for check in asked if getattr(type(check), occasion) is not getattr(Check, occasion)] for occasion in OCCASIONS
         }
 
-    def _ask(self, occasion: str, *args: Any) -> None:
-        if not self._begun and occasion != "begin":  # nobody tells of the first step's begin
-            self.begin()
+    def _ask(self, occasion: str, *args: Any, fused: bool = False) -> None:
         self._subject.moment += 1
         for check in self._asked[occasion]:
-            found: list[Alert] = []
+            if fused and not check.fused:
+                continue
             with self._lock:
-                guard(partial(self._fail, check), (), lambda: found.extend(getattr(check, occasion)(*args) or ()))  # noqa: B023
+                guard(partial(self._fail, check), (), getattr(check, occasion), *args)
+                found, check.found = check.found, []
             if found:
+                if check.is_done:
+                    self._close(check)
+                    self._sort()
                 self._post([alert for alert in found if alert.rule not in self._off])  # what it raises is meant for the script
 
     def _fail(self, check: Check, error: Exception) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -11,9 +11,8 @@ import torch
 from torch import Tensor
 from torch.optim import Optimizer
 
-from numscope.alerts.checks.protocol import EVERY, FIRST, MOST_NAMED, NONE, Check, Subject
+from numscope.alerts.checks.protocol import EVERY, FIRST, MOST_NAMED, Check, Subject
 from numscope.probe.naming import named_state
-from numscope.records.alert import Alert
 from numscope.summary.late import Late
 from numscope.summary.sampling import sampled
 from numscope.summary.unseen import unseen
@@ -83,6 +82,7 @@ class UpdatesLost(Check):
 
     name = "updates lost"
     cheap = True
+    fused = True
 
     def __init__(self, subject: Subject, share: float = SHARE, steps: int = STEPS) -> None:
         super().__init__(subject)
@@ -92,12 +92,11 @@ class UpdatesLost(Check):
         self._levels: dict[Name, Tensor] = {}
         self._taken: list[tuple[Name, Tensor, _Record, Any, float]] = []  # in the step at work, with the group's rate and known peak
         self._looks: list[_Look] = []
-        self._said = False
 
-    def before_step(self, optimizer: Optimizer) -> Iterable[Alert]:
+    def before_step(self, optimizer: Optimizer) -> None:
         self._taken = []
-        if not self.subject.thorough or self._said:
-            return NONE
+        if not self.subject.thorough:
+            return
         chosen = {
             id(p): (group.get("lr"), _peak(group))
             for group in optimizer.param_groups
@@ -109,7 +108,6 @@ class UpdatesLost(Check):
                 for name, p in self._places():
                     if id(p) in chosen:
                         self._take(name, p, *chosen[id(p)])
-        return NONE
 
     def _places(self) -> Iterator[tuple[Name, Tensor]]:
         """The parameters that are followed."""
@@ -136,7 +134,7 @@ class UpdatesLost(Check):
             record.had &= had
         self._taken.append((name, p, record, rate, peak))
 
-    def after_step(self, optimizer: Optimizer) -> Iterable[Alert]:
+    def after_step(self, optimizer: Optimizer) -> None:
         if self._taken:
             with unseen():
                 of_device: dict[torch.device, list[tuple[tuple[Name, _Record, float], Tensor]]] = {}
@@ -154,14 +152,13 @@ class UpdatesLost(Check):
                     about, counts = zip(*rows, strict=True)
                     self._looks.append(_Look(self.subject.step, self.subject.num, list(about), torch.stack(counts)))
             self._taken = []
-        return NONE
 
-    def end(self, closing: bool) -> Iterable[Alert]:
+    def end(self, closing: bool) -> None:
         while self._looks and self._looks[0].counts.is_here:
             self._count(self._looks.pop(0))
-        return self._alerts(SPAN)
+        self._tell(SPAN)
 
-    def last(self) -> Iterable[Alert]:
+    def last(self) -> None:
         for look in self._looks:
             self._count(look)
         self._looks = []
@@ -173,7 +170,7 @@ class UpdatesLost(Check):
                     record.see(sampled(plain(places[name])))
                     lost, num = map(int, record.counts())
                     record.share = lost / num
-        return self._alerts(0)
+        self._tell(0)
 
     def _count(self, look: _Look) -> None:
         for (name, record, peak), (lost, num, rate) in zip(look.records, look.counts.take().tolist(), strict=True):
@@ -195,17 +192,15 @@ class UpdatesLost(Check):
             if len(record.steps) > self._steps and record.share > self._share and record.span >= span
         ]
 
-    def _alerts(self, span: int) -> Iterable[Alert]:
-        losing = [] if self._said else self._losing(span)
+    def _tell(self, span: int) -> None:
+        losing = self._losing(span)
         if not losing:
-            return NONE
-        self._said = True
+            return
         losing.sort(key=lambda name: self._records[name].share, reverse=True)
         worst = self._records[losing[0]]
         dtype = str(dict(self._places())[losing[0]].dtype).removeprefix("torch.")
         among = f"; {len(losing)} of {len(self._peaks)} such parameters lose so many" if len(losing) > 1 else ""
-        alert = self.subject.alert(
-            self.name,
+        self.say(
             f"{worst.share:.0%} of the {dtype} elements with a gradient have kept their bits since step {worst.steps[0]}: the update is "
             f"below half the distance to the next number{among}.",
             "Keep weights in float32 and use autocast, or an optimizer with float32 master weights or stochastic rounding, or a larger "
@@ -219,8 +214,6 @@ class UpdatesLost(Check):
                 "shares": {".".join(filter(None, name)): round(self._records[name].share, 3) for name in losing[:MOST_NAMED]},
             },
         )
-        self._records.clear()
-        return [alert]
 
     def close(self) -> None:
         self._taken = []

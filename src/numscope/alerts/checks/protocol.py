@@ -1,8 +1,8 @@
-"""What a check is: it is asked on the occasions of a model's steps, and answers with alerts."""
+"""What a check is: it is asked on the occasions of a model's steps, and says alerts."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import takewhile
 from typing import Any, ClassVar, cast
@@ -11,8 +11,9 @@ from torch import Tensor, nn
 from torch.optim import Optimizer
 
 from numscope.alerts.checks.inputs import Inputs
+from numscope.alerts.checks.where import UNKNOWN, Line
 from numscope.detect.journal import Journal
-from numscope.distributed.agree import Ranks, rank
+from numscope.distributed.agree import rank
 from numscope.probe.loop_calls import LoopCall
 from numscope.probe.module import ModuleProbe
 from numscope.probe.naming import named_state
@@ -27,8 +28,6 @@ EVERY = 100  # afterwards one of so many is
 STRETCH = 16  # steps in a row, the first of each EVERY, in which rhythms are followed
 MOST_NAMED = 64  # parameters in an alert's evidence
 
-NONE: tuple[Alert, ...] = ()
-
 
 def names_of(parameters: Sequence[str]) -> str:
     """``a.weight, a.bias and 3 more``."""
@@ -41,11 +40,6 @@ def _common(modules: Sequence[str]) -> str:
     return ".".join(same[0] for same in takewhile(lambda same: len(set(same)) == 1, zip(*parts, strict=False)))
 
 
-def off_by(rule: str) -> str:
-    """How to switch a check off, for the advice of one that asks."""
-    return f'If this is intended, switch it off: watch(alerts={{"{rule}": False}}).'
-
-
 @dataclass(slots=True, eq=False)
 class Subject:
     """The watched model and its step at work, as checks know them.
@@ -55,7 +49,6 @@ class Subject:
         wrapper: what the user gave: the model, or a DDP around it.
         probe: names the model's modules.
         steps: the model's steps: their number, and its optimizers.
-        ranks: the ranks that train the model together. What is asked must be asked by all, at the same occasion of the same step.
         journal: what detection has seen of the step at work. Its rows are read when an optimizer's step begins.
         num: of the step, counted from 0 at the watch's start, whatever number the run gives it.
         thorough: this step is one of those at which each parameter is looked at.
@@ -67,7 +60,6 @@ class Subject:
     wrapper: nn.Module
     probe: ModuleProbe
     steps: Step
-    ranks: Ranks
     journal: Journal
     num: int = 0
     thorough: bool = True
@@ -100,41 +92,13 @@ class Subject:
         """Those of the model."""
         return self.steps.optimizers
 
-    def alert(
-        self,
-        rule: str,
-        text: str,
-        advice: str = "",
-        *,
-        parameters: Sequence[str] = (),
-        layer: str = "",
-        tensor: str = "",
-        value: float | None = None,
-        limit: float | None = None,
-        evidence: Mapping[str, Any] | None = None,
-        asks: bool = False,
-    ) -> Alert:
-        """An alert of this step and rank. One that asks gets the sentence that switches it off.
-
-        Args:
-            parameters: those that it is about, by name: they give layer and tensor, and stand in the evidence.
-        """
-        if parameters:
-            evidence = {**(evidence or {}), "parameters": list(parameters[:MOST_NAMED]), "num_parameters": len(parameters)}
-            layer = _common([name.rpartition(".")[0] for name in parameters])
-            slot = parameters[0].rpartition(".")[2]
-            tensor = "" if len(parameters) > 1 else slot if slot == "weight" else f"weight[{slot}]"
-        if asks:
-            advice = f"{advice} {off_by(rule)}".lstrip()
-        return Alert(self.step, rule, layer, tensor, value, limit, text, advice, evidence or {}, self.rank, asks)
-
 
 class Check:
-    """One thing that can go wrong in silence. It overrides the occasions that it needs; each answers with alerts, mostly none.
+    """One thing that can go wrong in silence. It overrides the occasions that it needs; on each it may ``say`` alerts.
 
-    It is asked at thorough steps only (the first ``FIRST``, then one of ``EVERY``), unless it is ``cheap`` or follows a ``rhythm``. It must
-    not sync with a device between a step's begin and its end, write to anything of the run's, or keep tensors of a step alive beyond it. An
-    error that it raises switches it off.
+    It is asked at thorough steps only (the first ``FIRST``, then one of ``EVERY``), unless it is ``cheap`` or follows a ``rhythm``, and no
+    more once all its rules have spoken. It must not sync with a device between a step's begin and its end, write to anything of the run's,
+    or keep tensors of a step alive beyond it. An error that it raises switches it off.
 
     Args:
         subject: the model and its step at work.
@@ -144,55 +108,95 @@ class Check:
         also: further rules that it speaks of; it is made unless all of them are off.
         cheap: it is asked at each step; then it may take some microseconds, and walks over parameters only if ``subject.thorough``.
         rhythm: it is asked at the first ``STRETCH`` of each ``EVERY`` steps, which follow each other; it may take 50 µs.
+        fused: it is also asked of optimizers that step within backward, mostly a parameter at a time.
+        spoken: the rules that need speak no more.
+        found: alerts that were said and not yet taken.
     """
 
     name: ClassVar[str]
     also: ClassVar[tuple[str, ...]] = ()
     cheap: ClassVar[bool] = False
     rhythm: ClassVar[bool] = False
+    fused: ClassVar[bool] = False
 
     def __init__(self, subject: Subject) -> None:
         self.subject = subject
+        self.spoken: set[str] = set()
+        self.found: list[Alert] = []
 
-    def begin(self) -> Iterable[Alert]:
-        """A step begins; the first one before any call, and perhaps before the model has an optimizer or lies on its device."""
-        return NONE
+    @property
+    def is_done(self) -> bool:
+        """Whether none of its rules has anything more to say."""
+        return self.spoken.issuperset((self.name, *self.also))
 
-    def enter(self, module: nn.Module, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Iterable[Alert]:
+    def say(
+        self,
+        text: str,
+        advice: str,
+        *,
+        rule: str = "",
+        again: bool = False,
+        line: Line = UNKNOWN,
+        parameters: Sequence[str] = (),
+        layer: str = "",
+        tensor: str = "",
+        value: float | None = None,
+        limit: float | None = None,
+        evidence: Mapping[str, Any] | None = None,
+        asks: bool = False,
+        step: int | None = None,
+    ) -> None:
+        """Say an alert of this rank, once a rule. One that asks gets the sentence that switches it off.
+
+        Args:
+            rule: the check's own if not given.
+            again: it may be said again, of other parameters for example.
+            line: the script's, for the evidence.
+            parameters: those that it is about, by name: they give layer and tensor, and stand in the evidence.
+            step: the one at work if not given.
+        """
+        rule = rule or self.name
+        if rule in self.spoken:
+            return
+        if not again:
+            self.spoken.add(rule)
+        evidence = {**line.evidence, **(evidence or {})}
+        if parameters:
+            evidence |= {"parameters": list(parameters[:MOST_NAMED]), "num_parameters": len(parameters)}
+            layer = _common([name.rpartition(".")[0] for name in parameters])
+            slot = parameters[0].rpartition(".")[2]
+            tensor = "" if len(parameters) > 1 else slot if slot == "weight" else f"weight[{slot}]"
+        if asks:
+            advice = f'{advice} If this is intended, switch it off: watch(alerts={{"{rule}": False}}).'.lstrip()
+        step = self.subject.step if step is None else step
+        self.found.append(Alert(step, rule, layer, tensor, value, limit, text, advice, evidence, self.subject.rank, asks))
+
+    def enter(self, module: nn.Module, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
         """An outermost call begins."""
-        return NONE
 
-    def leave(self, module: nn.Module, output: Any) -> Iterable[Alert]:
+    def leave(self, module: nn.Module, output: Any) -> None:
         """The outermost call has returned."""
-        return NONE
 
-    def before_backward(self, roots: Sequence[Tensor]) -> Iterable[Alert]:
+    def before_backward(self, roots: Sequence[Tensor]) -> None:
         """``backward`` is about to run from these tensors. They may be another model's."""
-        return NONE
 
-    def before_step(self, optimizer: Optimizer) -> Iterable[Alert]:
+    def before_step(self, optimizer: Optimizer) -> None:
         """An optimizer of the model is about to update it; gradients are final."""
-        return NONE
 
-    def after_step(self, optimizer: Optimizer) -> Iterable[Alert]:
+    def after_step(self, optimizer: Optimizer) -> None:
         """The optimizer has updated the weights."""
-        return NONE
 
-    def skipped_step(self, optimizer: Optimizer) -> Iterable[Alert]:
+    def skipped_step(self, optimizer: Optimizer) -> None:
         """GradScaler left the optimizer's step out."""
-        return NONE
 
-    def called(self, call: LoopCall) -> Iterable[Alert]:
+    def called(self, call: LoopCall) -> None:
         """The script called a function of the loop: it clipped gradients, stepped a scheduler, unscaled."""
-        return NONE
 
-    def end(self, closing: bool) -> Iterable[Alert]:
+    def end(self, closing: bool) -> None:
         """The step is over; ``closing``: and the watch with it, other ranks may be elsewhere."""
-        return NONE
 
-    def last(self) -> Iterable[Alert]:
+    def last(self) -> None:
         """The script closes the watch, or has come to its end without an error."""
-        return NONE
 
     def close(self) -> None:
-        """The watch is over, or the check is switched off."""
+        """The watch is over, or the check is asked no more. Safe to call twice."""
