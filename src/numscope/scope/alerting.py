@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 
 from numscope.alerts.desk import MOST_KEPT, Desk
 from numscope.alerts.engine import Engine
-from numscope.alerts.outlook import Outlook
 from numscope.config.alerting import AlertPlan
 from numscope.config.options import WatchOptions
 from numscope.distributed import agree
@@ -61,7 +60,7 @@ class Alerting:
             return
         self.post = self._post_alone if detection is None else self.desk.post
         if detection is not None:
-            detection.judge.onlooker = Outlook(self.desk, Engine(self.plan))
+            detection.judge.onlooker, detection.judge.messenger = Engine(self.plan, self.desk.post), self.desk
         elif recorder is not None and (self.plan.mode or self.plan.rules):
             recorder.say_once(_WITHOUT, _WITHOUT, logging.WARNING)
 
