@@ -14,8 +14,7 @@ import torch
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
-from numscope.alerts.checks.checker import Checker
-from numscope.alerts.checks.known import CHECKS
+from numscope.alerts.checks.checker import CHECKS, Checker
 from numscope.alerts.checks.protocol import Subject
 from numscope.config.options import WatchOptions
 from numscope.config.rules import RULES

@@ -14,7 +14,7 @@ from torch.optim import Optimizer
 from torch.optim.lr_scheduler import LRScheduler, ReduceLROnPlateau, StepLR
 
 import numscope
-from numscope.alerts.checks import known
+from numscope.alerts.checks.checker import CHECKS, Checker
 from numscope.alerts.checks.protocol import EVERY, FIRST, STRETCH, Check, Subject
 from numscope.probe import loop_calls
 from numscope.probe import optimizer as optimizer_probe
@@ -201,13 +201,11 @@ def test_model_and_checks_go_together(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_names_of_checks_differ() -> None:
-    names = [check.name for check in known.CHECKS]
+    names = [check.name for check in CHECKS]
     assert len(set(names)) == len(names)
 
 
 def test_check_is_switched_off_by_its_name_gets_its_arguments_and_rests_when_it_has_spoken(monkeypatch: pytest.MonkeyPatch) -> None:
-    from numscope.alerts.checks.checker import Checker
-
     model = nn.Linear(3, 1)
     use(monkeypatch)
     with numscope.watch(model) as scope:

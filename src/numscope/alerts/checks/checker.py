@@ -12,13 +12,49 @@ from typing import Any
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
+from numscope.alerts.checks.batches import EpochsInSameOrder, SameBatchAgain
+from numscope.alerts.checks.bypass import Bypass
+from numscope.alerts.checks.clearing import Clearing, Reaching
+from numscope.alerts.checks.dead_units import DeadUnits
+from numscope.alerts.checks.losses import ConstantLoss
+from numscope.alerts.checks.lost_updates import UpdatesLost
+from numscope.alerts.checks.modes import Autocast, EvalMode, WeightDtype
 from numscope.alerts.checks.protocol import EVERY, FIRST, STRETCH, Check, Subject
+from numscope.alerts.checks.rank_data import SameDataOnRanks
+from numscope.alerts.checks.replicas import ReplicasDiffer
+from numscope.alerts.checks.scaling import Scaling
+from numscope.alerts.checks.schedules import Schedules
+from numscope.alerts.checks.states import LostState
+from numscope.alerts.checks.tied import Tied
+from numscope.alerts.checks.weights import Weights
 from numscope.probe import loop_calls
 from numscope.probe.calls import guard, in_backward
 from numscope.probe.loop_calls import CallListener, LoopCall
 from numscope.probe.step import Reader
 from numscope.records.alert import Alert
 from numscope.records.faults import ours
+
+# Those that a watch makes unless they are switched off. A check that stands behind another one is asked after it.
+CHECKS: tuple[type[Check], ...] = (
+    Weights,
+    Tied,
+    EvalMode,
+    Autocast,
+    WeightDtype,
+    Clearing,
+    Reaching,
+    Scaling,
+    Schedules,
+    ConstantLoss,
+    LostState,
+    Bypass,
+    ReplicasDiffer,
+    SameDataOnRanks,
+    SameBatchAgain,
+    EpochsInSameOrder,
+    UpdatesLost,
+    DeadUnits,
+)
 
 OCCASIONS = ("enter", "leave", "before_backward", "before_step", "after_step", "skipped_step", "called", "end", "last")
 
