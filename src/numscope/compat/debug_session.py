@@ -162,7 +162,7 @@ class Session(optimizer_probe.StepListener):
         """Merge over this process group: all layers, or one by name."""
         self._groups[layer] = group
         for inspector in self._inspectors():
-            inspector.set_group(group, layer)
+            inspector.joint.set_group(group, layer)
 
     def group(self, layer: str | None = None) -> Any:
         """The process group that was set for a layer, else for all; None where none was."""

@@ -96,7 +96,7 @@ class GivenTensors:
         if write:
             self._recorder.write(observations)
             if self._alerting.post is not None:
-                self._alerting.post(self._recorder.alerts(observations))
+                self._alerting.post(self._recorder.rules.read(observations))
         return {
             label: Scalar(float("nan") if value is None else value)
             for observation in observations

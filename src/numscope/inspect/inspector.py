@@ -64,6 +64,9 @@ class Inspector(Reader):
         journal: of detection on the same model; a tensor that both need is read once.
         strict: a section that selects no layer is an error.
 
+    Attributes:
+        joint: the ranks that numbers are merged over.
+
     Raises: UsageError.
     """
 
@@ -99,7 +102,7 @@ class Inspector(Reader):
                 self._own_recorder.close()
             raise
         self.fault = ""  # the error of the tool's own that ended the statistics early
-        self._joint = Joint(probe.root, wrapper, self.recorder, self._prefix)
+        self.joint = Joint(probe.root, wrapper, self.recorder, self._prefix)
         self._weights_seen: set[int] = set()
         self._given: dict[int, dict[str, list[float]]] = {}  # by site: what plug-ins' features gave in this step
         self._active = Active()
@@ -146,7 +149,7 @@ class Inspector(Reader):
         self._resolve(strict=False, again=True)
         for line in self.resolved.unmatched:
             self.recorder.say_once(line, f"after modules have changed: {line}", logging.WARNING)
-        self._joint.forget_sites()
+        self.joint.forget_sites()
         self._steps.optimizers.forget_parameters()
         self._active = Active()
 
@@ -155,10 +158,6 @@ class Inspector(Reader):
     def collects(self, layer: str, tensor: str) -> bool:
         """Whether a tensor of a layer is among those that it collects."""
         return not self.closed and any(self._prefix + s.layer.name == layer and s.kind == tensor for s in self._inspection.sites)
-
-    def set_group(self, group: Any, layer: str | None = None) -> None:
-        """Reduce over a process group instead of the one found: for all layers, or for one by name."""
-        self._joint.set_group(group, layer)
 
     def close(self) -> None:
         """Write the step at work, remove every hook. Safe to call twice."""
@@ -263,7 +262,7 @@ class Inspector(Reader):
             self._updates.forget()
         self._board.end()
         if self.post is not None:
-            self.post(self.recorder.alerts(written))
+            self.post(self.recorder.rules.read(written))
 
     def _record(self, closing: bool) -> list[Observation]:
         step = self._steps.number
@@ -287,7 +286,7 @@ class Inspector(Reader):
             own = [pair for pair in alone if self._writes_own(pair[0], step) or pair[0].index in self._given.keys() - shared]
             observations = self._observations(own, reduced=False, without=shared)
             if self._reduces(step):
-                observations += self._observations(self._joint.merge(mergeable, step), reduced=True)
+                observations += self._observations(self.joint.merge(mergeable, step), reduced=True)
         self.last = observations
         self.recorder.write(observations)
         return observations
@@ -320,7 +319,7 @@ class Inspector(Reader):
             self._show(self._inspection.sites[site], tensor, shape)
 
     def _part(self, site: Site, tensor: Tensor) -> Tensor | None:
-        return self._joint.part(site, tensor)
+        return self.joint.part(site, tensor)
 
     def _show(self, site: Site, tensor: Tensor, shape: torch.Size | None = None) -> None:
         part = self._part(site, tensor)
@@ -337,7 +336,7 @@ class Inspector(Reader):
         cast_on_paper(tensor, found.kind, cells, layout, self._board.format_of(found))
         if (rows := found.offset("attention")) is not None:
             read(tensor, lambda readable: self._tally.merge_cells(site, rows, attention_cells(readable)))
-        if (first := found.offset("spectral")) is not None and self._joint.is_whole(found):
+        if (first := found.offset("spectral")) is not None and self.joint.is_whole(found):
             largest = cells[first]
             read(tensor, lambda readable: largest.copy_(torch.maximum(largest, spectral_norm(readable))))
         elif first is not None:
@@ -357,7 +356,7 @@ class Inspector(Reader):
             if tensor is None:
                 continue
             self._weights_seen.add(site.index)
-            part = self._joint.part(site, tensor)
+            part = self.joint.part(site, tensor)
             if part is not None:
                 found.append((site, tensor, part))
         # Weights that an optimizer takes are as it left them, and detection has read them then.
@@ -403,11 +402,11 @@ class Inspector(Reader):
     def _writes_own(self, site: Site, step: int) -> bool:
         """Whether this rank writes a site's numbers as it has them: of copies, only one rank does where readers merge."""
         hows = {collect.reduce for collect in self._inspection.collects_at(site, step, reduced=False)}
-        return False in hows or ("when read" in hows and self._joint.is_first(site))
+        return False in hows or ("when read" in hows and self.joint.is_first(site))
 
     def _reduces(self, step: int) -> bool:
         """Whether ranks exchange numbers at a step; all ranks must give the same answer."""
-        if self._joint.spans_models:
+        if self.joint.spans_models:
             collects, switches = self._plan.collects, self._plan.switches
         else:
             collects, switches = tuple(c for c, _ in self.resolved.collects), tuple(s for s, _ in self.resolved.switches)
@@ -422,7 +421,7 @@ class Inspector(Reader):
         self._updates.forget()
         if not self.fault:
             self._put_back()
-        self._joint.close(failed=bool(self.fault))  # last: it asks others
+        self.joint.close(failed=bool(self.fault))  # last: it asks others
 
     def _let_go(self) -> None:
         """Stop reading tensors; detection reads what it needs without statistics."""

@@ -87,7 +87,7 @@ class Joint:
         self._groups.clear()
         self._modules = {layer: module for module, layer in layers_of(self._model).items()}
 
-    def set_group(self, group: Any, layer: str | None) -> None:
+    def set_group(self, group: Any, layer: str | None = None) -> None:
         """Merge over a process group instead of those found: for all layers, or for one by name."""
         reducer = self._find()
         if reducer is not None:

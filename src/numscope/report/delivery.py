@@ -169,15 +169,6 @@ class Delivery:
         return self._files[:3] != (None, None, None)
 
     def close(
-        self, findings: Sequence[Finding], contained: Sequence[Finding], events: Sequence[tuple[int, str]], steps: int, batches: int
-    ) -> None:
-        """Write the files, together with what models watched at the same time had to report."""
-        self._share.open -= 1
-        if not self._share.open:
-            _shares.pop(self._files, None)
-        self.write(findings, contained, events, steps, batches, ended=True)
-
-    def write(
         self,
         findings: Sequence[Finding],
         contained: Sequence[Finding],
@@ -185,10 +176,17 @@ class Delivery:
         steps: int,
         batches: int,
         *,
-        ended: bool,
+        ended: bool = True,
     ) -> None:
-        """Write the files as ``close`` does; ``ended``: whether the run came to its end by itself."""
+        """Write the files, together with what models watched at the same time had to report.
+
+        Args:
+            ended: the run came to its end by itself; else the process may be gone the next moment.
+        """
         share = self._share
+        share.open -= ended
+        if not share.open:
+            _shares.pop(self._files, None)
         share.models.insert(0, self.model)  # the last model watched is closed first
         share.findings = [*findings, *(finding for finding in share.findings if all(finding is not one for one in findings))]
         share.contained[:0] = contained

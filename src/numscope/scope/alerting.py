@@ -52,7 +52,7 @@ class Alerting:
         self.plan = options.alert_plan(() if recorder is None else recorder.plugins.rules)
         if recorder is not None:
             self.plan = self.plan.over(recorder.plan.alerts)
-            recorder.go_by(self.plan if detection is not None or self.plan.mode or self.plan.rules else AlertPlan("off"))
+            recorder.rules.plan = self.plan if detection is not None or self.plan.mode or self.plan.rules else AlertPlan("off")
         if detection is not None:
             detection.judge.go_by(self.plan)
         self.desk = Desk(self, self.plan, agree.rank())

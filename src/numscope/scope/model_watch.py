@@ -254,7 +254,7 @@ class ModelWatch:
     def write(self) -> None:
         """Write the files without a judgment: the process may be gone the next moment."""
         self.alerting.close(stops=False)
-        self._delivery.write(self.findings, self.contained, self.events, self.num_steps, self.batch, ended=False)
+        self._delivery.close(self.findings, self.contained, self.events, self.num_steps, self.batch, ended=False)
         self._write_history()
         if self.inspector is not None:
             self.inspector.recorder.close()

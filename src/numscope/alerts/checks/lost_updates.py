@@ -12,7 +12,6 @@ from torch import Tensor
 from torch.optim import Optimizer
 
 from numscope.alerts.checks.protocol import EVERY, FIRST, MOST_NAMED, Check, Subject
-from numscope.probe.naming import named_state
 from numscope.summary.late import Late
 from numscope.summary.sampling import sampled
 from numscope.summary.unseen import unseen
@@ -28,8 +27,6 @@ OF_LEVEL = 2.0**-8  # of the highest mean gradient: smaller ones are those of a 
 LOW = (torch.bfloat16, torch.float16)
 # States of optimizers that keep what a low-precision weight can't hold, or round so that it averages out.
 _COMPENSATES = re.compile("master|kahan|compensation|fp32|shift|stochastic", re.IGNORECASE)
-
-Name = tuple[str, str]
 
 
 @dataclass(slots=True, eq=False)
@@ -55,7 +52,7 @@ class _Record:
     share: float = 0.0
 
     def see(self, weight: Tensor) -> None:
-        self.stayed &= _bits(weight) == self.before
+        self.stayed &= weight.view(torch.int16) == self.before
 
     def counts(self) -> list[Tensor]:
         return [(self.stayed & self.had).sum(), self.had.sum()]
@@ -64,7 +61,7 @@ class _Record:
 class _Look:
     """What was counted in one step, on its way from a device."""
 
-    def __init__(self, step: int, num: int, records: list[tuple[Name, _Record, float]], counts: Tensor) -> None:
+    def __init__(self, step: int, num: int, records: list[tuple[str, _Record, float]], counts: Tensor) -> None:
         self.step, self.num, self.records, self.counts = step, num, records, Late(counts)
 
 
@@ -87,10 +84,10 @@ class UpdatesLost(Check):
     def __init__(self, subject: Subject, share: float = SHARE, steps: int = STEPS) -> None:
         super().__init__(subject)
         self._share, self._steps = share, steps
-        self._records: dict[Name, _Record] = {}
-        self._peaks: dict[Name, float] = {}
-        self._levels: dict[Name, Tensor] = {}
-        self._taken: list[tuple[Name, Tensor, _Record, Any, float]] = []  # in the step at work, with the group's rate and known peak
+        self._records: dict[str, _Record] = {}
+        self._peaks: dict[str, float] = {}
+        self._levels: dict[str, Tensor] = {}
+        self._taken: list[tuple[str, Tensor, _Record, Any, float]] = []  # in the step at work, with the group's rate and known peak
         self._looks: list[_Look] = []
 
     def before_step(self, optimizer: Optimizer) -> None:
@@ -109,12 +106,12 @@ class UpdatesLost(Check):
                     if id(p) in chosen:
                         self._take(name, p, *chosen[id(p)])
 
-    def _places(self) -> Iterator[tuple[Name, Tensor]]:
+    def _places(self) -> Iterator[tuple[str, Tensor]]:
         """The parameters that are followed."""
-        low = [((layer, slot), p) for layer, slot, p in named_state(self.subject.probe.names, buffers=False) if p.dtype in LOW]
+        low = [(name, p) for name, p in self.subject.parameters().items() if p.dtype in LOW]
         yield from low[:: 1 + len(low) // MOST_PARAMETERS]
 
-    def _take(self, name: Name, p: Tensor, rate: Any, peak: float) -> None:
+    def _take(self, name: str, p: Tensor, rate: Any, peak: float) -> None:
         try:
             weight, gradient = sampled(plain(p)), sampled(plain(p.grad))  # type: ignore[arg-type]
         except Unsummarizable:
@@ -127,7 +124,7 @@ class UpdatesLost(Check):
         had = (size > 0) & (size >= level * OF_LEVEL) & (weight != 0)
         record = self._records.get(name)
         if record is None or record.before.shape != weight.shape or record.before.device != weight.device:
-            bits = _bits(weight).clone()
+            bits = weight.view(torch.int16).clone()
             record = self._records[name] = _Record(bits, had, torch.ones_like(had), self.subject.num, p.dim() > 1)
         else:
             record.see(weight)
@@ -137,7 +134,7 @@ class UpdatesLost(Check):
     def after_step(self, optimizer: Optimizer) -> None:
         if self._taken:
             with unseen():
-                of_device: dict[torch.device, list[tuple[tuple[Name, _Record, float], Tensor]]] = {}
+                of_device: dict[torch.device, list[tuple[tuple[str, _Record, float], Tensor]]] = {}
                 for name, p, record, rate, peak in self._taken:
                     record.see(sampled(plain(p)))
                     device = record.before.device
@@ -184,7 +181,7 @@ class UpdatesLost(Check):
                 record.steps.append(look.step)
                 record.share, record.span = lost / num, look.num - record.num
 
-    def _losing(self, span: int) -> list[Name]:
+    def _losing(self, span: int) -> list[str]:
         """The parameters that have lost their updates at enough looks, over a span of steps."""
         return [
             name
@@ -205,23 +202,16 @@ class UpdatesLost(Check):
             f"below half the distance to the next number{among}.",
             "Keep weights in float32 and use autocast, or an optimizer with float32 master weights or stochastic rounding, or a larger "
             "learning rate.",
-            parameters=[".".join(filter(None, name)) for name in losing],
+            parameters=losing,
             value=worst.share,
             limit=self._share,
             asks=not any(self._records[name].matrix for name in losing),  # norms' gains at 1: whoever trains in bfloat16 alone may know
-            evidence={
-                "steps": worst.steps,
-                "shares": {".".join(filter(None, name)): round(self._records[name].share, 3) for name in losing[:MOST_NAMED]},
-            },
+            evidence={"steps": worst.steps, "shares": {name: round(self._records[name].share, 3) for name in losing[:MOST_NAMED]}},
         )
 
     def close(self) -> None:
         self._taken = []
         self._records.clear()
-
-
-def _bits(tensor: Tensor) -> Tensor:
-    return tensor.view(torch.int16)
 
 
 def _peak(group: dict[str, Any]) -> float:

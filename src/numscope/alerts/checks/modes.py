@@ -61,12 +61,11 @@ class EvalMode(Check):
 
     def _evaluated(self) -> None:
         model, line = self.subject.model, current_line()
-        dropouts = sum(isinstance(m, _DropoutNd) and m.p > 0 and m.training for m in model.modules())
-        norms = sum(isinstance(m, _BatchNorm) and m.track_running_stats and m.training for m in model.modules())
+        dropouts, norms = ([m for m in of_kind if m.training] for of_kind in _moody(model))
         if not (dropouts or norms):
             return
-        does = [f"{count(dropouts, 'dropout layer')} at work"] if dropouts else []
-        does += [f"{count(norms, 'batch norm')} writing statistics"] if norms else []
+        does = [f"{count(len(dropouts), 'dropout layer')} at work"] if dropouts else []
+        does += [f"{count(len(norms), 'batch norm')} writing statistics"] if norms else []
         text = f"The model is called without gradients in train mode{line.at()}, {LEAST_CALLS} times in a row, with {' and '.join(does)}."
         self.say(text, "Call model.eval() before an evaluation.", rule=TRAIN_MODE, line=line, asks=True)
 
@@ -95,23 +94,22 @@ class EvalMode(Check):
 
 def _modes_matter(model: nn.Module) -> str:
     """What eval mode changes in a model whose modules are all in it; "" if nothing is."""
-    dropouts = batch_norms = 0
-    by_name = ""
-    for name, module in model.named_modules():
-        is_dropout = isinstance(module, _DropoutNd) and module.p > 0
-        is_norm = isinstance(module, _BatchNorm) and module.track_running_stats
-        if (is_dropout or is_norm) and module.training:
-            return ""
-        dropouts += is_dropout
-        batch_norms += is_norm
-        if not by_name:
-            rate = next((k for k, v in vars(module).items() if "drop" in k and isinstance(v, float) and 0 < v < 1), "")
-            by_name = f"{name}.{rate}".lstrip(".") if rate else ""
+    dropouts, norms = _moody(model)
+    if any(module.training for module in (*dropouts, *norms)):
+        return ""
     if dropouts:
-        return f"its {dropouts} dropout {'layer does' if dropouts == 1 else 'layers do'} nothing"
-    if by_name:
-        return f"dropout ({by_name}) does nothing"
-    return f"its {batch_norms} batch norm {'layer uses' if batch_norms == 1 else 'layers use'} fixed statistics" if batch_norms else ""
+        return f"its {len(dropouts)} dropout {'layer does' if len(dropouts) == 1 else 'layers do'} nothing"
+    for name, module in model.named_modules():
+        if rate := next((k for k, v in vars(module).items() if "drop" in k and isinstance(v, float) and 0 < v < 1), ""):
+            return f"dropout ({f'{name}.{rate}'.lstrip('.')}) does nothing"
+    return f"its {len(norms)} batch norm {'layer uses' if len(norms) == 1 else 'layers use'} fixed statistics" if norms else ""
+
+
+def _moody(model: nn.Module) -> tuple[list[nn.Module], list[nn.Module]]:
+    """The dropouts and the batch norms that do something else in eval mode."""
+    modules = list(model.modules())
+    dropouts: list[nn.Module] = [m for m in modules if isinstance(m, _DropoutNd) and m.p > 0]
+    return dropouts, [m for m in modules if isinstance(m, _BatchNorm) and m.track_running_stats]
 
 
 class Autocast(Check):

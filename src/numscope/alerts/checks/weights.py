@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import weakref
+from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 
 import torch
@@ -256,7 +257,10 @@ class Weights(Check):
             advice = "Look for detach(), .data, no_grad(), .item() or NumPy on the way to the loss."
             about = {"edge": edge} if edge else {}
             self.say(text, advice, rule=WITHOUT_GRADIENT, again=True, parameters=names, evidence=about, asks=True)
-        zero = [n for n, p in waits.items() if self._weights[n].zeros > FIRST and not self._weights[n].was_nonzero and not _is_shard(p)]
+        zero = [n for n in waits if self._weights[n].zeros > FIRST and not self._weights[n].was_nonzero]
+        zero = [
+            n for n in zero if not hasattr(waits[n], "device_mesh")
+        ]  # of a shard the gradient may be zero though the whole one's is not
         matrices = {n.rpartition(".")[0] for n in zero if waits[n].dim() > 1}
         zero = [n for n in zero if n.rpartition(".")[0] in matrices]  # a bias alone: that of a critic's scores cancels out, for example
         if names := self._news(WITHOUT_GRADIENT, zero):
@@ -335,11 +339,6 @@ class _Sums:
         return dict(zip(self._names, self._sums.read(), strict=True))
 
 
-def _is_shard(parameter: Tensor) -> bool:
-    """Whether this rank holds a part of it, whose gradient may be zero though the whole one's is not."""
-    return hasattr(parameter, "device_mesh")
-
-
 def _number(rate: object) -> float | None:
     """A learning rate; None for one that lies on a device."""
     if isinstance(rate, Tensor):
@@ -359,18 +358,10 @@ class _Stepping(optimizer_probe.StepListener):
 
 def _holds_others(optimizers: Iterable[Optimizer], known: Iterable[nn.Parameter], left: Sequence[nn.Parameter]) -> Optimizer | None:
     """An optimizer of tensors that have the shapes of some parameters, are not the model's, and get no gradients."""
-    shapes = [tuple(p.shape) for p in left]
+    shapes = Counter(tuple(p.shape) for p in left)
     ids = {id(p) for p in known}
     for optimizer in optimizers:
         held = [p for group in optimizer.param_groups for p in group["params"] if id(p) not in ids]
-        if shapes and all(p.grad is None for p in held) and _contains([tuple(p.shape) for p in held], shapes):
+        if shapes and all(p.grad is None for p in held) and not shapes - Counter(tuple(p.shape) for p in held):
             return optimizer
     return None
-
-
-def _contains(many: list[tuple[int, ...]], few: Sequence[tuple[int, ...]]) -> bool:
-    for item in few:
-        if item not in many:
-            return False
-        many.remove(item)
-    return True
