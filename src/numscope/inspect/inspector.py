@@ -15,13 +15,13 @@ from numscope.config import resolve
 from numscope.config.options import WatchOptions
 from numscope.detect.journal import Journal
 from numscope.distributed.agree import spread
+from numscope.inspect.dynamics import Updates
 from numscope.inspect.ranks import Joint
 from numscope.inspect.recorder import Recorder
 from numscope.inspect.sites import Active, Inspection, Site
 from numscope.inspect.switches import Switchboard
 from numscope.inspect.tally import Seen, Tally
 from numscope.inspect.unmatched import refuse_unmatched
-from numscope.inspect.updates import Updates
 from numscope.probe.calls import in_backward
 from numscope.probe.dynamo import prepare_dynamo
 from numscope.probe.layer_names import Structure, layers_of, own_parameters
@@ -90,6 +90,7 @@ class Inspector(Reader):
         self._steps = steps
         self._journal = journal
         self._own_calls = OwnCalls(probe, self.observe, self.failed)
+        self.joint = Joint(probe.root, wrapper, self.recorder)
         self._prefix = ""
         self._strict = strict
         self._plan = self.recorder.plan_at(steps.number)
@@ -102,7 +103,6 @@ class Inspector(Reader):
                 self._own_recorder.close()
             raise
         self.fault = ""  # the error of the tool's own that ended the statistics early
-        self.joint = Joint(probe.root, wrapper, self.recorder, self._prefix)
         self._weights_seen: set[int] = set()
         self._given: dict[int, dict[str, list[float]]] = {}  # by site: what plug-ins' features gave in this step
         self._active = Active()
@@ -124,7 +124,7 @@ class Inspector(Reader):
         collects, customs = [*self.resolved.collects, *self._board.collects()], [*self.resolved.customs, *self._board.customs()]
         self._inspection = Inspection(collects, customs, self.recorder.plugins)
         selected, known_by = self._board.selected(self._inspection.selected()), self._prefix if again else None
-        self._prefix = self.recorder.introduce(class_name(self._model), list(self._modules), selected, known_by)
+        self._prefix = self.joint.prefix = self.recorder.introduce(class_name(self._model), list(self._modules), selected, known_by)
         self._board.introduce(self._prefix)
         sites, readable = self._inspection.sites, self._inspection.readable
         self._in_graphs = self._by_module(self._inspection.hooks(readable))
@@ -140,7 +140,7 @@ class Inspector(Reader):
         if again:
             self._shower.close()
         self._shower: Shower = Shower(self._tally, self.observe, self._steps.forward_begins, self._probe.caught_by_reader)
-        self._updates = Updates(self._weights, states, self._tally, self._part, self._show, self.recorder)
+        self._updates = Updates(self._weights, states, self._tally, self.joint.part, self._show, self.recorder)
 
     def _resolve_again(self) -> None:
         """Modules were added or removed, adapters for example: layers and sites change from this step on."""
@@ -318,11 +318,8 @@ class Inspector(Reader):
         if site in self._read:
             self._show(self._inspection.sites[site], tensor, shape)
 
-    def _part(self, site: Site, tensor: Tensor) -> Tensor | None:
-        return self.joint.part(site, tensor)
-
     def _show(self, site: Site, tensor: Tensor, shape: torch.Size | None = None) -> None:
-        part = self._part(site, tensor)
+        part = self.joint.part(site, tensor)
         if part is None:
             return
         self._tally.observe(site.index, part, shape)

@@ -34,16 +34,18 @@ class Joint:
         model: the watched module.
         wrapper: what the user gave, perhaps a DDP around it.
         recorder: has the plan, which must be the same on all ranks, and logs what can't be merged.
+
+    Attributes:
         prefix: of layers' names in messages.
 
     *Cost:* one packed exchange a process group and call of ``merge``.
     """
 
-    def __init__(self, model: nn.Module, wrapper: nn.Module, recorder: Recorder, prefix: str) -> None:
+    def __init__(self, model: nn.Module, wrapper: nn.Module, recorder: Recorder) -> None:
         self._model = model
         self._wrapper = wrapper
         self._recorder = recorder
-        self._prefix = prefix
+        self.prefix = ""
         self._reducer: Reducer | None = None
         self._groups: dict[int, tuple[Any, ...]] = {}  # by site: over which its elements lie spread
         self._modules: dict[Layer, nn.Module] = {}  # once there are other ranks
@@ -56,8 +58,8 @@ class Joint:
         try:
             local, self._groups[site.index] = reducer.places.of(tensor, _kind_of(site), site.layer.name)
         except Refused as refused:
-            said = f"{self._prefix}{site.layer.name}: its {site.tensor} is left out: {refused}"
-            self._recorder.say_once(("refused", self._prefix, site.key), said, logging.WARNING)
+            said = f"{self.prefix}{site.layer.name}: its {site.tensor} is left out: {refused}"
+            self._recorder.say_once(("refused", self.prefix, site.key), said, logging.WARNING)
             return None
         return local
 
