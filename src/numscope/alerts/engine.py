@@ -1,16 +1,19 @@
-"""The rules over each step's rows: which there are, and when they are asked."""
+"""The rules over each step's rows: how rows come to the board, which rules there are, and when they are asked."""
 
 from __future__ import annotations
 
 import logging
+import math
 import traceback
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
+import numpy.typing as npt
+import torch
 
-from numscope.alerts.board import Board
-from numscope.alerts.rows import Rows
+from numscope.alerts.board import Board, Floats, Kind, Place
 from numscope.alerts.rules.gradients import EXPLODE, VANISH, gradients_from_step_to_step, gradients_through_depth
 from numscope.alerts.rules.growth import divergence_ahead
 from numscope.alerts.rules.loss import loss_spike
@@ -18,12 +21,20 @@ from numscope.alerts.rules.overflow import overflow_ahead
 from numscope.alerts.rules.scaler import NAME as SCALE_FALLS
 from numscope.alerts.rules.scaler import Scales
 from numscope.config.alerting import AlertPlan
-from numscope.detect.journal import Journal
+from numscope.detect.journal import Event, Journal, Look
 from numscope.probe import optimizer as optimizer_probe
 from numscope.records.alert import Alert
 from numscope.records.faults import ours
+from numscope.records.observation import FIELDS
+from numscope.records.site import Phase, tensor_of
+from numscope.summary.block import Block
+from numscope.summary.ledger import UNOBSERVED
+from numscope.summary.state import ROW_WIDTH
 
 log = logging.getLogger("numscope")
+
+MOST_SITES = 20_000  # of a step; further ones are not looked at
+_NUMEL, _MIN, _MAX = (FIELDS.index(name) for name in ("numel", "min", "abs_max"))
 
 Rule = Callable[[Board, dict[str, Any]], Iterator[Alert]]
 
@@ -34,6 +45,102 @@ EACH_TICK: Mapping[str, Rule] = {
     VANISH: gradients_through_depth,
     EXPLODE: gradients_from_step_to_step,
 }
+
+
+class _Source(NamedTuple):
+    """Rows of one block: where they are in it, and whose they are."""
+
+    block: Block
+    rows: npt.NDArray[np.int64]
+    sites: npt.NDArray[np.int64]  # positions in ``Rows._at``
+    each_once: bool  # no site has several rows
+
+
+class Rows:
+    """Puts steps' rows on a board.
+
+    *Cost:* 0.1 µs a module call and gradient where a step has the same ones as the step before, and some 50 µs; else about 5 each.
+    """
+
+    def __init__(self, board: Board) -> None:
+        self._board = board
+        self._look: Look | None = None  # of the step that the places are of
+        self._at = np.zeros(0, np.int64)
+        self._sources: list[_Source] = []
+        self._loss: tuple[Block, int] | None = None
+
+    def add(self, step: int, journal: Journal) -> None:
+        """A step whose rows have been read."""
+        if self._look is None or not journal.looks_like(self._look):
+            self._look = journal.look()
+            self._find(journal.copied())
+        amax = np.full(len(self._at), np.nan)
+        for source in self._sources:
+            largest = _table(source.block)[source.rows, _MAX]
+            if source.each_once:
+                amax[source.sites] = largest
+            else:
+                np.fmax.at(amax, source.sites, largest)
+        self._board.add(step, self._at, amax, self._loss_now())
+
+    def _find(self, events: list[tuple[Any, ...]]) -> None:
+        found: dict[Place, int] = {}
+        sources: dict[Block, tuple[list[int], list[int]]] = {}
+        for place, block, row in _places(events):
+            rows, sites = sources.setdefault(block, ([], []))
+            if len(found) < MOST_SITES or place in found:
+                rows.append(row)
+                sites.append(found.setdefault(place, len(found)))
+        losses = [event.items[0] for event in map(Event._make, events) if event.phase is Phase.LOSS]
+        _, ledger, handle = losses[0] if losses else ("", None, UNOBSERVED)
+        self._loss = None if ledger is None or handle == UNOBSERVED else ledger.place(int(handle))[:2]
+        self._at = self._board.indexes([*found])
+        seen = Counter(site for _, sites in sources.values() for site in sites)
+        self._sources = [
+            _Source(block, np.array(rows, np.int64), np.array(sites, np.int64), all(seen[site] == 1 for site in sites))
+            for block, (rows, sites) in sources.items()
+        ]
+
+    def _loss_now(self) -> float:
+        if self._loss is None:
+            return math.nan
+        block, at = self._loss
+        row = _table(block)[at]
+        return float(row[_MIN]) if row[_NUMEL] == 1 and math.isfinite(row[_MIN]) else math.nan
+
+
+def _table(block: Block) -> Floats:
+    return np.frombuffer(block.view()).reshape(-1, ROW_WIDTH)
+
+
+def _places(events: list[tuple[Any, ...]]) -> Iterator[tuple[Place, Block, int]]:
+    """What is put on the board: outputs and what the model is called with, parameters, gradients."""
+    for event in map(Event._make, events):
+        entry = event.entry
+        for slot, ledger, handle in event.items:
+            if ledger is None or handle == UNOBSERVED or event.phase in (Phase.LOSS, Phase.OPTIMIZER):
+                continue
+            block, row, dtype, shape = ledger.place(int(handle))
+            if not dtype.is_floating_point:
+                continue
+            kind = _kind(event.phase, slot, entry.is_root or not entry.name, len(shape))
+            if kind is not None:
+                usual = -math.log2(max(math.prod(shape[1:]), 1)) / 2 if kind is Kind.MATRIX else -math.inf
+                yield Place(entry.name, entry.cls, tensor_of(event.phase, slot), _name(dtype), kind, usual), block, row
+
+
+def _kind(phase: Phase, slot: str, is_root: bool, num_axes: int) -> Kind | None:
+    if phase is Phase.BACKWARD:
+        return Kind.GRADIENT if slot.startswith("grad output") else Kind.WEIGHT_GRADIENT
+    if slot.startswith("output"):
+        return Kind.OUTPUT
+    if slot.startswith("input"):
+        return Kind.DATA if is_root else None
+    return Kind.MATRIX if num_axes >= 2 else Kind.VECTOR
+
+
+def _name(dtype: torch.dtype) -> str:
+    return str(dtype).removeprefix("torch.")
 
 
 class Engine:

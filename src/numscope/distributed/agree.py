@@ -8,7 +8,6 @@ answer, ends it: from then on each rank judges its steps alone, and waits for no
 from __future__ import annotations
 
 import hashlib
-import json
 import logging
 import os
 import time
@@ -257,21 +256,3 @@ def together(place: str, keys: Sequence[str]) -> bool:
     if met.add(f"{place}/first", 1) == 1:
         met.set(f"{place}/verdict", "together" if complete else "alone")
     return bool(met.get(f"{place}/verdict") == b"together")
-
-
-def in_all_ranks(values: Sequence[str], purpose: str) -> set[str]:
-    """Those of this rank's values that every rank has that publishes its values within ``PATIENCE_S``.
-
-    *Cost:* one entry in the store; a rank without values does not wait for other ranks.
-    """
-    met = store()
-    place = f"numscope/{numbered(purpose)}"
-    met.set(f"{place}/{dist.get_rank()}", json.dumps(list(values)))
-    if not values:
-        return set()
-    keys = [f"{place}/{r}" for r in range(dist.get_world_size())]
-    end = time.monotonic() + PATIENCE_S
-    while not met.check(keys) and time.monotonic() < end:
-        time.sleep(_POLL_S)
-    told = [set(json.loads(met.get(key))) for key in keys if met.check([key])]
-    return set(values).intersection(*told)

@@ -414,22 +414,18 @@ class Inspector(Reader):
         """Take every hook away, put plans back, write nothing."""
         self.closed = True
         self._steps.remove(self)
-        self._let_go()
-        self._updates.forget()
-        if not self.fault:
-            self._put_back()
-        self.joint.close(failed=bool(self.fault))  # last: it asks others
-
-    def _let_go(self) -> None:
-        """Stop reading tensors; detection reads what it needs without statistics."""
         self._probe.disarm()
         self._own_calls.disarm()
         self._shower.close()
         self._tally.reset()
         self._tally.want(Groups.HEALTH)
-        if self._journal is not None:
+        if self._journal is not None:  # detection reads what it needs without statistics
             self._journal.weights.ledger.groups = Groups.HEALTH
             self.go_alone()
+        self._updates.forget()
+        if not self.fault:
+            self._put_back()
+        self.joint.close(failed=bool(self.fault))  # last: it asks others
 
     def go_alone(self) -> None:
         """Detection has ended and no longer resets the shared rows."""

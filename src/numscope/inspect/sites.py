@@ -321,16 +321,13 @@ class Inspection:
             cells = layout.merge(cells, layout.from_named(member.extras))
         extras = layout.named(cells)
         fields, values = Asked([collect], self._plugins).of(summary.to_row(), extras)
-        first = members[0]
         dtypes = {member.dtype for member in members}
-        return Observation(
-            step=first.step,
+        return members[0]._replace(
             layer=group,
             cls="",
             tensor=kind,
             dtype=dtypes.pop() if len(dtypes) == 1 else "",
             order=-1,
-            rank=first.rank,
             ranks=max(member.ranks for member in members),
             calls=sum(member.calls for member in members),
             fields=fields,

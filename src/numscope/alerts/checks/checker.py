@@ -169,7 +169,6 @@ class Checker(Reader, CallListener):
         }
 
     def _ask(self, occasion: str, *args: Any, fused: bool = False) -> None:
-        self._subject.moment += 1
         for check in self._asked[occasion]:
             if fused and not check.fused:
                 continue

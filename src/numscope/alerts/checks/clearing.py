@@ -12,6 +12,7 @@ from torch.optim import Optimizer
 from numscope.alerts.checks.protocol import Check, Subject
 from numscope.alerts.checks.where import UNKNOWN, Line, current_line
 from numscope.probe.living import Beside
+from numscope.probe.nodes import trains
 from numscope.probe.optimizer import accumulates
 from numscope.probe.optimizers import gradient_of
 from numscope.summary.ledger import Ledger
@@ -136,7 +137,7 @@ class Reaching(Check):
     def before_backward(self, roots: Sequence[Tensor]) -> None:
         if self._reaches or not self._calls:
             return
-        self._reaches = self.subject.reaches(roots)
+        self._reaches = trains(roots, self.subject.model)
         self._line = current_line()
         made_here = any(root.is_leaf and root.requires_grad for root in roots)
         self._reason = "The loss is a new tensor without a graph" if made_here else "The loss's graph holds none of the model's parameters"

@@ -17,7 +17,6 @@ from numscope.distributed.agree import rank
 from numscope.probe.loop_calls import LoopCall
 from numscope.probe.module import ModuleProbe
 from numscope.probe.naming import named_state
-from numscope.probe.nodes import trains
 from numscope.probe.optimizers import Optimizers
 from numscope.probe.step import Step
 from numscope.records.alert import Alert
@@ -53,7 +52,6 @@ class Subject:
         num: of the step, counted from 0 at the watch's start, whatever number the run gives it.
         thorough: this step is one of those at which each parameter is looked at.
         inputs: the data of the model's steps, once a check tells of them.
-        moment: of the occasion at work; it counts up.
     """
 
     model: nn.Module
@@ -65,17 +63,6 @@ class Subject:
     thorough: bool = True
     rank: int = field(default_factory=rank)
     inputs: Inputs = field(default_factory=Inputs)
-    moment: int = 0
-    _reached: tuple[int, bool] = (-1, False)
-
-    def reaches(self, roots: Sequence[Tensor]) -> bool:
-        """Whether the backward that is about to run from these tensors gives the model gradients. To be asked in ``before_backward``.
-
-        *Cost:* a walk over the graph, about 1 µs a node, once for all checks.
-        """
-        if self._reached[0] != self.moment:
-            self._reached = self.moment, trains(roots, self.model)
-        return self._reached[1]
 
     @property
     def step(self) -> int:

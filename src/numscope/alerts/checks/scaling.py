@@ -15,7 +15,7 @@ from numscope.probe import optimizer as optimizer_probe
 from numscope.probe.calls import in_backward
 from numscope.probe.living import Beside
 from numscope.probe.loop_calls import LoopCall
-from numscope.probe.nodes import holds
+from numscope.probe.nodes import holds, trains
 
 CLIPPED = "clipped before unscaling"
 UNSCALED_STEP = "step without unscaling"
@@ -56,7 +56,7 @@ class Scaling(Check):
             self._clips(call)
 
     def before_backward(self, roots: Sequence[Tensor]) -> None:
-        if self.subject.reaches(roots):
+        if trains(roots, self.subject.model):
             self._had_backward = True
             is_scaled = bool(self._scaled) and holds(roots, self._scaled)
             self._is_scaled = self._is_scaled or is_scaled
