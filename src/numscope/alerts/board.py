@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from numscope.records.alert import Alert
 from numscope.records.formats import format_of
 
 Floats = npt.NDArray[np.float64]
@@ -229,6 +230,11 @@ class Board:
             ours = [(i, w) for i, w in places if w is not None and w != i and self.kinds[w] == Kind.MATRIX]
             self._pairs = self.places.copy(), np.array(ours, np.int64).reshape(-1, 2)
         return self._pairs[1]
+
+    def alert(self, rule: str, at: int, value: float, limit: float, text: str, advice: str, **evidence: Any) -> Alert:
+        """An alert of the last step about a site."""
+        place = self.places[at]
+        return Alert(self.step, rule, place.layer, place.tensor, value, limit, text, advice, evidence)
 
     def of(self, *kinds: Kind) -> npt.NDArray[np.int64]:
         """Indexes of the sites of some kinds."""

@@ -17,16 +17,31 @@ REPEATED = 16  # runs of the same length, each of one batch, in a row
 MATCHES = 64  # batches in a row that came before in this order; of an epoch that is shorter, several epochs
 
 
-class _OfBatches(Check):
-    """A check that is shown each step's batch. Of several ranks the first one asks: their loaders are alike."""
+class Batches(Check):
+    """The same batch at each of ``steps`` steps in a row, or each batch as often in a row as a loader has workers; and 64 batches in a row
+    that come in the order in which they came before. Of several ranks the first one asks: their loaders are alike.
 
+    *Cost:* a checksum of 4,096 elements of each input a step, shared by the checks of data, and a look into a dict. Epochs of more than
+    16,384 steps can't be compared.
+    """
+
+    name = "same batch again"
+    also = ("epochs in the same order",)
     cheap = True
 
-    def __init__(self, subject: Subject) -> None:
+    def __init__(self, subject: Subject, steps: int = SAME_STEPS) -> None:
         super().__init__(subject)
         self._num_seen = 0
+        self._steps = steps
+        self._last: int | None = None
+        self._may_repeat = True
+        self._runs: list[int] = [0]  # how often each of the last batches came in a row
+        self._at: dict[int, int] = {}  # the count at which a sum was last seen
+        self._count = 0
+        self._distance = 0
+        self._matches = 0
         if subject.rank:
-            self.spoken.add(self.name)
+            self.spoken.update((self.name, *self.also))
 
     def enter(self, module: nn.Module, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
         self.subject.inputs.see(self.subject.num, self.subject.step, args, kwargs)
@@ -35,30 +50,13 @@ class _OfBatches(Check):
         inputs = self.subject.inputs
         inputs.settle()
         for batch in inputs.since(self._num_seen):
-            self.take(batch)
+            if self.name not in self.spoken:
+                self._repeats(batch)
+            if self.also[0] not in self.spoken:
+                self._has_order(batch)
         self._num_seen = inputs.num_batches
 
-    def take(self, batch: Batch) -> None:
-        """A step's batch, in order."""
-        raise NotImplementedError
-
-
-class SameBatchAgain(_OfBatches):
-    """The same batch at each of ``steps`` steps in a row; or each batch as often in a row as a loader has workers.
-
-    *Cost:* a checksum of 4,096 elements of each input a step, shared by the checks of data.
-    """
-
-    name = "same batch again"
-
-    def __init__(self, subject: Subject, steps: int = SAME_STEPS) -> None:
-        super().__init__(subject)
-        self._steps = steps
-        self._last: int | None = None
-        self._may_repeat = True
-        self._runs: list[int] = [0]  # how often each of the last batches came in a row
-
-    def take(self, batch: Batch) -> None:
+    def _repeats(self, batch: Batch) -> None:
         if batch.sum == self._last:
             self._runs[-1] += 1
         else:
@@ -82,30 +80,7 @@ class SameBatchAgain(_OfBatches):
         about = {"last step": batch.step}
         self.say(text, advice, tensor="input", value=float(value), limit=float(self._steps), evidence=about, asks=True)
 
-
-def _numbers_of_workers() -> set[int]:
-    """Of the process's loaders; several steps on a batch are a method of their own. *Cost:* a walk over all objects."""
-    iterators = getattr(data.dataloader, "_BaseDataLoaderIter", data.DataLoader)  # one may outlive its loader
-    found = [*instances_of(data.DataLoader), *instances_of(iterators)]
-    return {int(getattr(each, "num_workers", getattr(each, "_num_workers", 0))) for each in found}
-
-
-class EpochsInSameOrder(_OfBatches):
-    """64 batches in a row come in the order in which they came before.
-
-    *Cost:* as ``SameBatchAgain``'s, and a look into a dict. Epochs of more than 16,384 steps can't be compared.
-    """
-
-    name = "epochs in the same order"
-
-    def __init__(self, subject: Subject) -> None:
-        super().__init__(subject)
-        self._at: dict[int, int] = {}  # the count at which a sum was last seen
-        self._count = 0
-        self._distance = 0
-        self._matches = 0
-
-    def take(self, batch: Batch) -> None:
+    def _has_order(self, batch: Batch) -> None:
         last = self._at.pop(batch.sum, None)
         self._at[batch.sum] = self._count  # last in the dict's order
         if len(self._at) > KEPT:
@@ -118,7 +93,15 @@ class EpochsInSameOrder(_OfBatches):
             text = f"The last {self._matches} batches came in the order in which they came {distance} steps before."
             advice = "Shuffle: DataLoader(shuffle=True), or sampler.set_epoch(epoch) at each epoch's begin."
             about = {"steps of an epoch": distance, "last step": batch.step}
-            self.say(text, advice, tensor="input", value=float(self._matches), limit=float(MATCHES), evidence=about, asks=True)
+            matches, limit = float(self._matches), float(MATCHES)
+            self.say(text, advice, rule=self.also[0], tensor="input", value=matches, limit=limit, evidence=about, asks=True)
 
     def close(self) -> None:
         self._at.clear()
+
+
+def _numbers_of_workers() -> set[int]:
+    """Of the process's loaders; several steps on a batch are a method of their own. *Cost:* a walk over all objects."""
+    iterators = getattr(data.dataloader, "_BaseDataLoaderIter", data.DataLoader)  # one may outlive its loader
+    found = [*instances_of(data.DataLoader), *instances_of(iterators)]
+    return {int(getattr(each, "num_workers", getattr(each, "_num_workers", 0))) for each in found}

@@ -5,14 +5,14 @@ from __future__ import annotations
 import logging
 import threading
 import traceback
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from functools import partial
 from typing import Any
 
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
-from numscope.alerts.checks.batches import EpochsInSameOrder, SameBatchAgain
+from numscope.alerts.checks.batches import Batches
 from numscope.alerts.checks.bypass import Bypass
 from numscope.alerts.checks.clearing import Clearing, Reaching
 from numscope.alerts.checks.dead_units import DeadUnits
@@ -50,8 +50,7 @@ CHECKS: tuple[type[Check], ...] = (
     Bypass,
     ReplicasDiffer,
     SameDataOnRanks,
-    SameBatchAgain,
-    EpochsInSameOrder,
+    Batches,
     UpdatesLost,
     DeadUnits,
 )
@@ -85,15 +84,15 @@ class Checker(Reader, CallListener):
         self._subject = subject
         self._post = post
         given = settings or {}
-        self._off = {rule for rule, setting in given.items() if setting is False}
+        off = {rule for rule, setting in given.items() if setting is False}
         self._checks: list[Check] = []
         self._asked: dict[str, list[Check]] = {}
         self._is_stretch = True
         self._skips = 0  # steps in a row
         for kind in checks:
             setting = given.get(kind.name)
-            if not self._off.issuperset((kind.name, *kind.also)):
-                self._make(kind, setting if isinstance(setting, Mapping) else {})
+            if not off.issuperset((kind.name, *kind.also)):
+                self._make(kind, setting if isinstance(setting, Mapping) else {}, off)
         self._lock = threading.RLock()  # threads may train one model in turns, and one's step end where another's begins
         self._sort()
         subject.steps.add(self)
@@ -153,9 +152,11 @@ class Checker(Reader, CallListener):
 
     # ----
 
-    def _make(self, kind: type[Check], arguments: Mapping[str, Any]) -> None:
+    def _make(self, kind: type[Check], arguments: Mapping[str, Any], off: Set[str]) -> None:
         try:
-            self._checks.append(kind(self._subject, **arguments))
+            check = kind(self._subject, **arguments)
+            check.spoken |= off
+            self._checks.append(check)
         except ours() as error:
             _say(kind.name, error)
 
@@ -179,7 +180,7 @@ class Checker(Reader, CallListener):
                 if check.is_done:
                     self._close(check)
                     self._sort()
-                self._post([alert for alert in found if alert.rule not in self._off])  # what it raises is meant for the script
+                self._post(found)  # what it raises is meant for the script
 
     def _fail(self, check: Check, error: Exception) -> None:
         self._checks.remove(check)
