@@ -11,7 +11,7 @@ from torch import Tensor
 
 from numscope.config import resolve
 from numscope.config.options import WatchOptions
-from numscope.inspect.joining import joined
+from numscope.inspect.ranks import joined
 from numscope.inspect.recorder import Recorder
 from numscope.inspect.sites import Inspection, Site
 from numscope.inspect.tally import Seen, Tally

@@ -11,8 +11,7 @@ import torch
 from torch import nn
 from torch.optim import Optimizer
 
-from numscope.alerts.checks.protocol import Check, Subject
-from numscope.alerts.checks.where import UNKNOWN, Line, current_line
+from numscope.alerts.checks.protocol import UNKNOWN, Check, Line, Subject, current_line
 from numscope.distributed import agree
 
 _WRAPPED = nn.parallel.DistributedDataParallel.forward.__code__

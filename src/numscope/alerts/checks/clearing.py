@@ -9,8 +9,7 @@ from typing import Any
 from torch import Tensor
 from torch.optim import Optimizer
 
-from numscope.alerts.checks.protocol import Check, Subject
-from numscope.alerts.checks.where import UNKNOWN, Line, current_line
+from numscope.alerts.checks.protocol import UNKNOWN, Check, Line, Subject, current_line
 from numscope.probe.living import Beside
 from numscope.probe.nodes import trains
 from numscope.probe.optimizer import accumulates

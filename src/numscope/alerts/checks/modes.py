@@ -11,8 +11,7 @@ from torch.nn.modules.batchnorm import _BatchNorm
 from torch.nn.modules.dropout import _DropoutNd
 from torch.optim import Optimizer
 
-from numscope.alerts.checks.protocol import Check, Subject, names_of
-from numscope.alerts.checks.where import UNKNOWN, Line, current_line
+from numscope.alerts.checks.protocol import UNKNOWN, Check, Line, Subject, current_line, names_of
 from numscope.records.words import count
 
 TRAIN_MODE = "train mode in evaluation"

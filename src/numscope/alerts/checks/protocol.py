@@ -1,17 +1,18 @@
-"""What a check is: it is asked on the occasions of a model's steps, and says alerts."""
+"""What a check is: it is asked on the occasions of a model's steps, and says alerts, with the script's line that is running."""
 
 from __future__ import annotations
 
+import os
+import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import takewhile
-from typing import Any, ClassVar, cast
+from typing import Any, ClassVar, NamedTuple, cast
 
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
 from numscope.alerts.checks.inputs import Inputs
-from numscope.alerts.checks.where import UNKNOWN, Line
 from numscope.detect.journal import Journal
 from numscope.distributed.agree import rank
 from numscope.probe.loop_calls import LoopCall
@@ -20,12 +21,52 @@ from numscope.probe.naming import named_state
 from numscope.probe.optimizers import Optimizers
 from numscope.probe.step import Step
 from numscope.records.alert import Alert
+from numscope.records.places import is_installed
 from numscope.records.words import few
+from numscope.replay.stack import capture
 
 FIRST = 4  # steps of a watch that are looked at thoroughly
 EVERY = 100  # afterwards one of so many is
 STRETCH = 16  # steps in a row, the first of each EVERY, in which rhythms are followed
 MOST_NAMED = 64  # parameters in an alert's evidence
+
+
+class Line(NamedTuple):
+    """A line of the script's, or of a library other than torch."""
+
+    file: str
+    number: int
+    code: str
+
+    @property
+    def short(self) -> str:
+        """``train.py:12``, as texts name it; "" if it is not known."""
+        return f"{os.path.basename(self.file)}:{self.number}" if self.file else ""
+
+    @property
+    def evidence(self) -> dict[str, Any]:
+        """As an alert's evidence has it."""
+        return {"line": f"{self.file}:{self.number}", "code": self.code} if self.file else {}
+
+    def at(self, before: str = " at ") -> str:
+        """``before`` and the line; nothing if it is not known."""
+        return before + self.short if self.file else ""
+
+
+UNKNOWN = Line("", 0, "")
+
+
+def current_line() -> Line:
+    """The script's line that is running now: the innermost one outside installed packages, else the innermost one.
+
+    *Cost:* some microseconds; a thorough check may ask at each occasion, a cheap one only when it has found something.
+    """
+    frames = capture(sys._getframe(1)).resolve()
+    if not frames:
+        return UNKNOWN
+    own = [frame for frame in frames if not is_installed(frame[0])]
+    file, number, _, code = (own or frames)[-1]
+    return Line(file, number, code)
 
 
 def names_of(parameters: Sequence[str]) -> str:

@@ -8,8 +8,7 @@ from torch import Tensor
 from torch.optim import Optimizer
 from torch.optim.lr_scheduler import LRScheduler, ReduceLROnPlateau
 
-from numscope.alerts.checks.protocol import Check, Subject
-from numscope.alerts.checks.where import UNKNOWN, Line, current_line
+from numscope.alerts.checks.protocol import UNKNOWN, Check, Line, Subject, current_line
 from numscope.probe.living import Beside
 from numscope.probe.loop_calls import LoopCall
 from numscope.records.heap import instances_of

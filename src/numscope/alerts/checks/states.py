@@ -6,8 +6,7 @@ import weakref
 
 from torch.optim import Optimizer
 
-from numscope.alerts.checks.protocol import Check, Subject
-from numscope.alerts.checks.where import UNKNOWN, Line, current_line
+from numscope.alerts.checks.protocol import UNKNOWN, Check, Line, Subject, current_line
 
 LEAST_STEPS = 4  # in a row that begin with empty states
 

@@ -16,7 +16,7 @@ from torch import Tensor
 from numscope.config.options import WatchOptions
 from numscope.config.plan import Plan
 from numscope.distributed.channel import members
-from numscope.inspect.joining import joined
+from numscope.inspect.ranks import joined
 from numscope.inspect.recorder import Recorder
 from numscope.inspect.sites import Inspection, Site
 from numscope.inspect.tally import Seen, Tally
