@@ -6,7 +6,7 @@ Weights are compared element by element, so that those of before the step must b
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence, Set
 from typing import Any
 
 import torch
@@ -242,12 +242,13 @@ class Updates:
         Args:
             read: indices of the sites that this step reads.
         """
-        moving = [(site.index, parameter) for site, parameter in _of(optimizer, self._moving, read)]
+        mine = ids_of(optimizer)
+        moving = [(site.index, parameter) for site, parameter in read_of(self._moving, read, mine)]
         if moving:
             dynamics = self._dynamics[id(optimizer)] = Dynamics(moving, lambda index, gradient: self._part(self._sites[index], gradient))
             dynamics.before(optimizer)
         rising = {id(p) for group in optimizer.param_groups if group.get("maximize") for p in group["params"]}
-        for site, parameter in _of(optimizer, self._signed, read):
+        for site, parameter in read_of(self._signed, read, mine):
             gradient, momentum = gradient_of(parameter), momentum_of(optimizer, parameter)
             if gradient is not None and momentum is not None and (part := self._part(site, gradient)) is not None:
                 cells = sign_agreement(part, momentum, maximize=not rising.isdisjoint(ids_known(parameter)))
@@ -259,11 +260,12 @@ class Updates:
         dynamics = self._dynamics.pop(id(optimizer), None)
         for index, cells in dynamics.after(optimizer) if dynamics is not None else ():
             self._merge(index, "dynamics", cells)
+        mine = ids_of(optimizer) if read else set()
         missing: dict[str, list[str]] = {}
-        for site, parameter in _of(optimizer, self._signed, read):
+        for site, parameter in read_of(self._signed, read, mine):
             if momentum_of(optimizer, parameter) is None:
                 missing.setdefault(" or ".join(MOMENTA), []).append(site.layer.name)
-        for site, parameter in _of(optimizer, self._states, read):
+        for site, parameter in read_of(self._states, read, mine):
             name = site.kind.removeprefix(PREFIX)
             state = states_of(optimizer, parameter).get(name)
             if isinstance(state, Tensor):
@@ -284,11 +286,9 @@ class Updates:
         self._dynamics.clear()
 
 
-def _of(optimizer: Optimizer, owned: Sequence[Owned], read: Collection[int]) -> Iterator[tuple[Site, Parameter]]:
-    """The sites to read whose parameters the optimizer steps."""
-    wanted = [one for one in owned if one[0].index in read]
-    mine = ids_of(optimizer) if wanted else ()
-    for site, module, name in wanted:
-        parameter = own_parameters(module).get(name)
-        if parameter is not None and any(known in mine for known in ids_known(parameter)):
+def read_of(owned: Sequence[Owned], read: Collection[int], only: Set[int] | None) -> Iterator[tuple[Site, Parameter]]:
+    """The sites to read, each with its parameter; ``only`` those whose parameters have one of some ids."""
+    for site, module, name in owned:
+        parameter = own_parameters(module).get(name) if site.index in read else None
+        if parameter is not None and (only is None or id(parameter) in only or not only.isdisjoint(ids_known(parameter))):
             yield site, parameter

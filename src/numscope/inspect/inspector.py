@@ -15,7 +15,7 @@ from numscope.config import resolve
 from numscope.config.options import WatchOptions
 from numscope.detect.journal import Journal
 from numscope.distributed.agree import spread
-from numscope.inspect.dynamics import Updates
+from numscope.inspect.dynamics import Updates, read_of
 from numscope.inspect.ranks import Joint
 from numscope.inspect.recorder import Recorder
 from numscope.inspect.sites import Active, Inspection, Site
@@ -24,12 +24,12 @@ from numscope.inspect.tally import Seen, Tally
 from numscope.inspect.unmatched import refuse_unmatched
 from numscope.probe.calls import in_backward
 from numscope.probe.dynamo import prepare_dynamo
-from numscope.probe.layer_names import Structure, layers_of, own_parameters
+from numscope.probe.layer_names import Structure, layers_of
 from numscope.probe.module import ModuleProbe
 from numscope.probe.naming import class_name
 from numscope.probe.nodes import trains
 from numscope.probe.optimizer import guarded
-from numscope.probe.optimizers import gradient_of, ids_known, ids_of
+from numscope.probe.optimizers import gradient_of, ids_of
 from numscope.probe.own_calls import OwnCalls
 from numscope.probe.showing import Shower
 from numscope.probe.step import Reader, Step
@@ -342,29 +342,23 @@ class Inspector(Reader):
 
     def _see_weights(self, only: Set[int] | None, of: Sequence[tuple[Site, nn.Module, str]]) -> None:
         """Weights and their gradients as the optimizer is about to use them; ``only`` the parameters of some ids."""
-        found: list[tuple[Site, Tensor, Tensor]] = []  # with this rank's part
-        for site, module, name in of:
-            if site.index not in self._read or site.index in self._weights_seen:
-                continue
-            parameter = own_parameters(module).get(name)
-            if parameter is None or (only is not None and id(parameter) not in only and only.isdisjoint(ids_known(parameter))):
-                continue
+        # Weights that an optimizer takes are as it left them, and detection has read them then.
+        rows = None if self._journal is None or only is None else self._journal.weights
+        kept, others = list[tuple[Site, Tensor, Tensor]](), list[tuple[Site, Tensor, Tensor]]()  # with this rank's part
+        for site, parameter in read_of(of, self._read - self._weights_seen, only):
             tensor = parameter if site.kind == "weight" else gradient_of(parameter)
             if tensor is None:
                 continue
             self._weights_seen.add(site.index)
             part = self.joint.part(site, tensor)
             if part is not None:
-                found.append((site, tensor, part))
-        # Weights that an optimizer takes are as it left them, and detection has read them then.
-        rows = None if self._journal is None or only is None else self._journal.weights
-        kept = [s.kind == "weight" and rows is not None and part is getattr(tensor, "_local_tensor", tensor) for s, tensor, part in found]
-        if rows is not None and any(kept):
-            sites, parameters, parts = zip(*(one for one, is_kept in zip(found, kept, strict=True) if is_kept), strict=True)
+                is_kept = rows is not None and site.kind == "weight" and part is getattr(tensor, "_local_tensor", tensor)
+                (kept if is_kept else others).append((site, tensor, part))
+        if rows is not None and kept:
+            sites, parameters, parts = zip(*kept, strict=True)
             self._tally.take([site.index for site in sites], parts, rows, parameters)
-        others = [(site.index, part) for (site, _, part), is_kept in zip(found, kept, strict=True) if not is_kept]
-        self._tally.observe_many([index for index, _ in others], [part for _, part in others])
-        for site, _, part in found:
+        self._tally.observe_many([site.index for site, _, _ in others], [part for _, _, part in others])
+        for site, _, part in (*kept, *others):
             if site.customs or site.statistics:
                 self._see_custom(site, part)
 
