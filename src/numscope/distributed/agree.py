@@ -10,9 +10,11 @@ from __future__ import annotations
 import hashlib
 import logging
 import os
+import sys
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import torch.distributed as dist
@@ -20,7 +22,6 @@ from torch import nn
 
 from numscope.distributed.channel import Apart, Channel, members, name_of, store
 from numscope.distributed.megatron import layout_of
-from numscope.distributed.pipelines import Stage, stage_of
 from numscope.records.faults import ours, suppress
 from numscope.records.heap import instances_of
 
@@ -32,6 +33,7 @@ ANSWER_S = 10.0  # to wait for an answer: ranks come from the same reduction of 
 STAGES_S = 60.0  # the same between a pipeline's stages: the last one is done while gradients are on their way to the first
 DIAGNOSIS_S = 300.0  # to wait where a rank has raised an alarm: others may do calls again meanwhile
 _POLL_S = 0.02
+_STAGE = "torch.distributed.pipelining.stage"  # not imported: a process that runs a pipeline has already loaded it
 
 _watches: Counter[str] = Counter()  # by kind, how many this process has begun
 
@@ -75,6 +77,20 @@ def among(group: Any = None) -> Any:
         return None
     group = dist.group.WORLD if group is None else group
     return group if dist.get_world_size(group) > 1 else None
+
+
+@dataclass(frozen=True, slots=True)
+class Stage:
+    """A model's place in a pipeline.
+
+    Args:
+        index: of the stage, from the input to the loss.
+        row: which of this rank's stages it is; each rank of the group has one in each row.
+    """
+
+    index: int
+    row: int
+    group: Any
 
 
 class Ranks:
@@ -238,6 +254,15 @@ def find_ddp(model: nn.Module, wrapper: nn.Module) -> Any:
     for candidate in instances_of(kind):
         if any(m is model for m in candidate.modules()):
             return candidate
+    return None
+
+
+def stage_of(model: nn.Module) -> Stage | None:
+    """The stage that a model is, or is part of; None outside pipelines. *Cost:* where pipelining is loaded, one walk over all objects."""
+    known = sys.modules.get(_STAGE)
+    for stage in () if known is None else instances_of(known.PipelineStage):
+        if any(module is model for module in stage.submod.modules()):
+            return Stage(stage.stage_index, stage.stage_index // stage.group_size, stage.group or dist.group.WORLD)
     return None
 
 

@@ -10,7 +10,7 @@ import json
 import os
 import re
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -62,11 +62,7 @@ def sarif_json(findings: Sequence[Finding], alerts: Sequence[Alert], meanings: M
     results = [_of_finding(one, rules, root, script) for one in findings]
     results += [_of_alert(one, rules, root, script, meanings.get(one.rule, "")) for one in alerts]
     order = {name: place for place, name in enumerate(rules)}
-    driver = {
-        "name": "numscope",
-        "semanticVersion": __version__,
-        "rules": list(rules.values()),
-    }
+    driver = {"name": "numscope", "semanticVersion": __version__, "rules": list(rules.values())}
     run = {
         "tool": {"driver": driver},
         "columnKind": "unicodeCodePoints",
@@ -176,11 +172,7 @@ def _location(place: Place, root: str, message: str) -> dict[str, Any]:
 
 def _fingerprint(name: str, layer: str, op: str, where: Place | None, root: str) -> str:
     """The same for the same fault after lines above it have moved."""
-    parts = _parts(name, layer, op, where, root)
-    return hashlib.sha256("\0".join(parts).encode(errors="surrogatepass")).hexdigest()[:32]
-
-
-def _parts(name: str, layer: str, op: str, where: Place | None, root: str) -> Iterator[str]:
-    yield from (name, layer, op)
+    parts = [name, layer, op]
     if where is not None:
-        yield from (_inside(where[0], root) or os.path.relpath(where[0], root), where[3].strip())
+        parts += [_inside(where[0], root) or os.path.relpath(where[0], root), where[3].strip()]
+    return hashlib.sha256("\0".join(parts).encode(errors="surrogatepass")).hexdigest()[:32]

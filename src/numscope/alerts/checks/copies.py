@@ -8,7 +8,7 @@ from typing import Any
 
 from torch import Tensor, nn
 
-from numscope.distributed.agree import spread
+from numscope.distributed.agree import spread, stage_of
 from numscope.distributed.channel import members
 from numscope.distributed.copies import Copies
 from numscope.distributed.place import Places, fully_sharded_groups
@@ -117,8 +117,6 @@ class CopiesOf:
     def _world(self) -> tuple[int, ...]:
         """All ranks, which may train one model together; of a pipeline's stage this one alone."""
         import torch.distributed as dist  # loads more of it than torch does
-
-        from numscope.distributed.pipelines import stage_of
 
         if self._is_stage is None:
             self._is_stage = stage_of(self._model) is not None
