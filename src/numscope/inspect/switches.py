@@ -13,10 +13,9 @@ from functools import lru_cache, partial
 from torch import Tensor, nn
 
 from numscope.config.plan import PLAN_SWITCHES, Collect, PluginFeature, StatRequest, Switch
-from numscope.inspect.cast_counts import CastCounts
+from numscope.inspect.casts import DUMP, CastCounts, TensorDumps
 from numscope.inspect.recorder import Recorder
 from numscope.inspect.sites import Active, Site
-from numscope.inspect.tensor_dumps import DUMP, TensorDumps
 from numscope.precision.casting.scaling import How
 from numscope.precision.gemm.conversion import convert, convertible, revert
 from numscope.precision.gemm.counting import DELAYED, FEATURES, family_of, format_of, is_delayed, is_of_own_casts, labels_of, split
