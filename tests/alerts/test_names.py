@@ -7,8 +7,7 @@ import re
 from pathlib import Path
 
 from numscope.alerts.checks.checker import CHECKS
-from numscope.alerts.engine import EACH_STEP, EACH_TICK
-from numscope.alerts.rules.scaler import NAME as SCALE_FALLS
+from numscope.alerts.engine import EACH_STEP, EACH_TICK, SCALE_FALLS
 from numscope.config.rules import RULES
 from numscope.inspect.rules import FP8
 

@@ -14,7 +14,7 @@ from numscope.records import finding as record
 from numscope.records.alert import Alert, parse_alert
 from numscope.records.finding import Culprit, Finding, Frame, Kind, Line, Numbers, Operand, Reason, parse_finding
 from numscope.records.site import Phase, Site
-from numscope.report import json as report
+from numscope.report import delivery as report
 
 SCHEMA = json.loads(Path(report.__file__).with_name("schema.json").read_text(encoding="utf-8"))
 CHECK = jsonschema.Draft202012Validator(SCHEMA)

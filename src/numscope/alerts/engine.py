@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import math
 import traceback
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
@@ -18,8 +18,6 @@ from numscope.alerts.rules.gradients import EXPLODE, VANISH, gradients_from_step
 from numscope.alerts.rules.growth import divergence_ahead
 from numscope.alerts.rules.loss import loss_spike
 from numscope.alerts.rules.overflow import overflow_ahead
-from numscope.alerts.rules.scaler import NAME as SCALE_FALLS
-from numscope.alerts.rules.scaler import Scales
 from numscope.config.alerting import AlertPlan
 from numscope.detect.journal import Event, Journal, Look
 from numscope.probe import optimizer as optimizer_probe
@@ -35,6 +33,11 @@ log = logging.getLogger("numscope")
 
 MOST_SITES = 20_000  # of a step; further ones are not looked at
 _NUMEL, _MIN, _MAX = (FIELDS.index(name) for name in ("numel", "min", "abs_max"))
+
+SCALE_FALLS = "scale falls"
+SKIPS_WINDOW = 100  # steps
+INITIAL_SCALE = 2.0**16  # torch's first scale: above it, a scale that falls has only grown too far
+FALLEN = 8  # times below its highest value: a scale that grows every few steps is skipped back as often
 
 Rule = Callable[[Board, dict[str, Any]], Iterator[Alert]]
 
@@ -141,6 +144,54 @@ def _kind(phase: Phase, slot: str, is_root: bool, num_axes: int) -> Kind | None:
 
 def _name(dtype: torch.dtype) -> str:
     return str(dtype).removeprefix("torch.")
+
+
+class Scales:
+    """Scale falls: GradScaler leaves out steps again and again, and lowers its scale each time.
+
+    Until its first step it searches for its scale, which is no news down to a scale of 1.
+    """
+
+    def __init__(self) -> None:
+        self._left_out: deque[int] = deque(maxlen=SKIPS_WINDOW)  # all steps that were
+        self._skipped: deque[int] = deque(maxlen=64)  # those that no search for the first scale explains
+        self._highest = 0.0
+        self._has_stepped = False
+
+    def stepped(self) -> None:
+        """A step was not left out."""
+        self._has_stepped = True
+
+    def skipped(self, step: int, scale: float | None, settings: dict[str, Any]) -> Iterator[Alert]:
+        """A step was left out.
+
+        Args:
+            scale: by which the loss was multiplied in it; None: unknown.
+        """
+        if scale is not None and self._has_stepped:
+            self._highest = max(self._highest, scale)
+        self._left_out.append(step)
+        if not self._has_stepped and (scale is None or scale >= 1):
+            return
+        self._skipped.append(step)
+        recent = sum(one > step - SKIPS_WINDOW for one in self._skipped)
+        is_low = scale is not None and scale < 1
+        has_fallen = scale is None or (scale * FALLEN <= self._highest and scale < INITIAL_SCALE)
+        if not is_low and (recent < settings["skips"] or not has_fallen):
+            return
+        left_out = sum(one > step - SKIPS_WINDOW for one in self._left_out)
+        now = "" if scale is None else f", and its scale is {scale:g}" + (f", from {self._highest:g}" if self._highest > scale else "")
+        yield Alert(
+            step,
+            SCALE_FALLS,
+            "",
+            "",
+            scale if is_low else float(recent),
+            1.0 if is_low else float(settings["skips"]),
+            f"GradScaler left out {left_out} of the last {min(SKIPS_WINDOW, step + 1)} steps{now}: gradients overflow though it falls.",
+            'Lower the learning rate, or train in bfloat16. The operation that overflows: watch(alerts={"scale falls": {"finding": 2}}).',
+            {"skipped": recent, "scale": scale, "highest_scale": self._highest},
+        )
 
 
 class Engine:

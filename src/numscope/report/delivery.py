@@ -10,17 +10,17 @@ import random
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from json import dumps
 from typing import Any
 
 from numscope.records.alert import Alert
 from numscope.records.attempt import Attempt
 from numscope.records.faults import ours, suppress
 from numscope.records.files import write_atomically, write_where_asked
-from numscope.records.finding import Finding, Frame
+from numscope.records.finding import Finding, Frame, plain
 from numscope.records.words import escape
 from numscope.report import page
 from numscope.report.frames import HEADER, NUM_FRAMES, batch_line, finding_text, frame_text, one_line
-from numscope.report.json import findings_json
 from numscope.report.sarif import sarif_json, script_path, source_root
 from numscope.report.stderr import marked, say
 
@@ -30,6 +30,9 @@ show: Callable[[Finding], bool] | None = None  # shows a finding in place of the
 show_alert: Callable[[Alert, str], bool] | None = None
 
 PLAIN_WIDTH = 100  # columns of a report that goes elsewhere than to a terminal
+
+# Incremented when a reader of the previous version would misread the file; added keys do not count.
+SCHEMA_VERSION = 1
 
 
 @dataclass(slots=True)
@@ -246,6 +249,26 @@ def _print(finding: Finding) -> None:
         from numscope.report.text import print_finding
 
         print_finding(finding, file=sys.stderr)
+
+
+def findings_json(findings: Sequence[Finding], contained: Sequence[Finding], alerts: Sequence[Alert], meta: Mapping[str, Any]) -> bytes:
+    """The findings and alerts of a run as a JSON document, described in ``docs/json.md`` and checked by ``schema.json``.
+
+    Args:
+        findings: values that escaped, in order.
+        contained: non-finite values that reached nothing.
+        alerts: what was about to go wrong or went wrong in silence, in order.
+        meta: facts on the run, by name; values that JSON lacks are written as their ``str``.
+    """
+    document = {
+        "schema_version": SCHEMA_VERSION,
+        "meta": plain(dict(meta)),
+        "findings": [plain(finding) for finding in findings],
+        "contained": [plain(finding) for finding in contained],
+        "alerts": [plain(alert) for alert in alerts],
+    }
+    # With ensure_ascii (the default): a lone surrogate in a file's name is not valid UTF-8, but JSON can escape it.
+    return dumps(document, indent=1, allow_nan=False, default=str).encode() + b"\n"
 
 
 def plain_report(finding: Finding) -> str:
