@@ -11,7 +11,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
-import torch
 
 from numscope.alerts.board import Board, Floats, Kind, Place
 from numscope.alerts.rules.gradients import EXPLODE, VANISH, gradients_from_step_to_step, gradients_through_depth
@@ -129,7 +128,8 @@ def _places(events: list[tuple[Any, ...]]) -> Iterator[tuple[Place, Block, int]]
             kind = _kind(event.phase, slot, entry.is_root or not entry.name, len(shape))
             if kind is not None:
                 usual = -math.log2(max(math.prod(shape[1:]), 1)) / 2 if kind is Kind.MATRIX else -math.inf
-                yield Place(entry.name, entry.cls, tensor_of(event.phase, slot), _name(dtype), kind, usual), block, row
+                name = str(dtype).removeprefix("torch.")
+                yield Place(entry.name, entry.cls, tensor_of(event.phase, slot), name, kind, usual), block, row
 
 
 def _kind(phase: Phase, slot: str, is_root: bool, num_axes: int) -> Kind | None:
@@ -140,10 +140,6 @@ def _kind(phase: Phase, slot: str, is_root: bool, num_axes: int) -> Kind | None:
     if slot.startswith("input"):
         return Kind.DATA if is_root else None
     return Kind.MATRIX if num_axes >= 2 else Kind.VECTOR
-
-
-def _name(dtype: torch.dtype) -> str:
-    return str(dtype).removeprefix("torch.")
 
 
 class Scales:

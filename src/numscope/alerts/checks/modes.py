@@ -137,7 +137,8 @@ class Autocast(Check):
         subject = self.subject
         if dtype not in (torch.float16, torch.bfloat16) or not subject.probe.deep or subject.probe.traced:
             return
-        casts = {name for m, name in subject.probe.names.items() if isinstance(m, _CAST) and _has_only(m, torch.float32)}
+        convertible = {name: m for m, name in subject.probe.names.items() if isinstance(m, _CAST)}
+        casts = {name for name, m in convertible.items() if all(p.dtype == torch.float32 for p in m.parameters(recurse=False))}
         seen: set[str] = set()
         call = subject.journal.call
         for event in subject.journal.events:
@@ -155,10 +156,6 @@ class Autocast(Check):
         text = f"Autocast to {name} is on around the call{self._line.at()}, but no module's output is in {name}{where}."
         advice = "Use torch.autocast(device_type=x.device.type), and look for autocast(enabled=False) inside the model."
         self.say(text, advice, line=self._line, evidence={"device_type": self._device, "model_on": on})
-
-
-def _has_only(module: nn.Module, dtype: torch.dtype) -> bool:
-    return all(p.dtype == dtype for p in module.parameters(recurse=False))
 
 
 class WeightDtype(Check):

@@ -114,7 +114,8 @@ class ReplicasDiffer(Check):
             own = seen.weights.read()
             gradients = {i: value for places, sums in seen.gradients for i, value in zip(places, sums.read(), strict=True)}
             packed = array("Q", [number for i, weight in enumerate(own) for number in (weight, gradients.get(i, 0))])
-            seen.group.bulletin.put(seen.step, _digest(array("Q", own).tobytes()), packed.tobytes())
+            digest = hashlib.sha1(array("Q", own).tobytes(), usedforsecurity=False).hexdigest()[:16]
+            seen.group.bulletin.put(seen.step, digest, packed.tobytes())
         self.last()
 
     def last(self) -> None:
@@ -220,10 +221,6 @@ def _readable(tensor: Tensor) -> bool:
         return plain(tensor).numel() > 0
     except Unsummarizable:
         return False
-
-
-def _digest(data: bytes) -> str:
-    return hashlib.sha1(data, usedforsecurity=False).hexdigest()[:16]
 
 
 def _unpacked(data: bytes) -> Sums:

@@ -105,7 +105,8 @@ class Schedules(Check):
                 elif len({(line.file, line.number) for line in lines}) > 1:
                     rhythm.rounds["twice"] += 1
                 if rhythm.rounds["twice"] >= LEAST_ROUNDS:
-                    text = f"{kind} steps {len(lines)} times for one step of {type(optimizer).__name__}: at {_places(lines)}."
+                    places = " and ".join(dict.fromkeys(line.short for line in lines))
+                    text = f"{kind} steps {len(lines)} times for one step of {type(optimizer).__name__}: at {places}."
                     self._tell(text, "Call scheduler.step() in one place.", lines[-1])
                 elif rhythm.rounds["with each backward"] >= LEAST_ROUNDS:
                     times = f"{len(lines)} times for one step of {type(optimizer).__name__}"
@@ -167,7 +168,3 @@ def _far_apart(first: list[float], rates: list[float], optimizer: Optimizer) -> 
     tops = [top for group in optimizer.param_groups for name in ("initial_lr", "max_lr") if isinstance(top := group.get(name), float | int)]
     top = max([*tops, *first, *rates], default=0.0)
     return any(abs(one - other) > top * LEAST_SHARE for one, other in zip(first, rates, strict=False))
-
-
-def _places(lines: Sequence[Line]) -> str:
-    return " and ".join(dict.fromkeys(line.short for line in lines))
