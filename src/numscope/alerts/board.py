@@ -123,7 +123,7 @@ class Board:
         if count:
             self._of.clear()
             self.kinds = np.array([place.kind for place in self.places], np.int8)
-            self.limits = np.array([_limit_of(place.dtype) for place in self.places])
+            self.limits = np.array([1024.0 if p.dtype == "float64" else math.log2(format_of(p.dtype).max) for p in self.places])
             self._usual = np.array([place.usual for place in self.places])
             self.from_zero = np.concatenate([self.from_zero, np.zeros(count, bool)])
             self.moved = np.concatenate([self.moved, np.zeros(count, bool)])
@@ -252,7 +252,3 @@ def median(values: Floats) -> Any:
 def magnitude(level: float) -> float:
     """Of a level, for texts."""
     return float(2.0**level)
-
-
-def _limit_of(dtype: str) -> float:
-    return 1024.0 if dtype == "float64" else math.log2(format_of(dtype).max)

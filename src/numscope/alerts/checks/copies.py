@@ -78,7 +78,8 @@ class CopiesOf:
 
     def find(self) -> list[Shared]:
         """Everything that this rank has a copy of, by the ranks that have the others, in the same order on all of them."""
-        if not spread() or self._is_flat():
+        # FSDP1 holds pieces of flat parameters under the names of whole ones.
+        if not spread() or any(cls.__name__ == "FullyShardedDataParallel" for m in self._names for cls in type(m).__mro__):
             return []
         found: dict[tuple[int, ...], Shared] = {}
         self._meshes = self._find_meshes()
@@ -127,10 +128,6 @@ class CopiesOf:
         meshes = dict.fromkeys(p.device_mesh for p in self._model.parameters() if hasattr(p, "device_mesh"))
         found = [members(group) for mesh in meshes for group in mesh.get_all_groups()]
         return [ranks for ranks in dict.fromkeys(found) if len(ranks) > 1]
-
-    def _is_flat(self) -> bool:
-        """FSDP1 holds pieces of flat parameters under the names of whole ones."""
-        return any(cls.__name__ == "FullyShardedDataParallel" for m in self._names for cls in type(m).__mro__)
 
     def _ignored(self) -> set[int]:
         """What DDP was told to leave alone."""

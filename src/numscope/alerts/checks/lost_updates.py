@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 from torch.optim import Optimizer
 
-from numscope.alerts.checks.protocol import EVERY, FIRST, MOST_NAMED, Check, Subject
+from numscope.alerts.checks.protocol import EVERY, FIRST, MOST_NAMED, Check, Subject, peak_rate
 from numscope.summary.late import Late
 from numscope.summary.sampling import sampled
 from numscope.summary.unseen import unseen
@@ -95,7 +95,7 @@ class UpdatesLost(Check):
         if not self.subject.thorough:
             return
         chosen = {
-            id(p): (group.get("lr"), _peak(group))
+            id(p): (group.get("lr"), peak_rate(group))
             for group in optimizer.param_groups
             for p in group["params"]
             if p.dtype in LOW and p.grad is not None and not _compensates(optimizer, group, p)
@@ -212,11 +212,6 @@ class UpdatesLost(Check):
     def close(self) -> None:
         self._taken = []
         self._records.clear()
-
-
-def _peak(group: dict[str, Any]) -> float:
-    """The highest learning rate that a group's schedulers are known to lead to."""
-    return max((float(top) for name in ("initial_lr", "max_lr") if isinstance(top := group.get(name), int | float)), default=0.0)
 
 
 def _compensates(optimizer: Optimizer, group: dict[str, Any], parameter: Tensor) -> bool:

@@ -74,6 +74,11 @@ def names_of(parameters: Sequence[str]) -> str:
     return few(parameters, 3)
 
 
+def peak_rate(group: dict[str, Any]) -> float:
+    """The highest learning rate that a group's schedulers are known to lead to."""
+    return max((float(top) for name in ("initial_lr", "max_lr") if isinstance(top := group.get(name), int | float)), default=0.0)
+
+
 def _common(modules: Sequence[str]) -> str:
     """The innermost module that holds all of some modules; "": the model itself."""
     parts = [module.split(".") for module in modules]

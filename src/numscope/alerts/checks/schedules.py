@@ -8,7 +8,7 @@ from torch import Tensor
 from torch.optim import Optimizer
 from torch.optim.lr_scheduler import LRScheduler, ReduceLROnPlateau
 
-from numscope.alerts.checks.protocol import UNKNOWN, Check, Line, Subject, current_line
+from numscope.alerts.checks.protocol import UNKNOWN, Check, Line, Subject, current_line, peak_rate
 from numscope.probe.living import Beside
 from numscope.probe.loop_calls import LoopCall
 from numscope.records.heap import instances_of
@@ -165,6 +165,5 @@ def _rates(optimizer: Optimizer) -> list[float]:
 
 def _far_apart(first: list[float], rates: list[float], optimizer: Optimizer) -> bool:
     """Whether a rate is another one by a tenth of the largest that a group's schedule is known to have."""
-    tops = [top for group in optimizer.param_groups for name in ("initial_lr", "max_lr") if isinstance(top := group.get(name), float | int)]
-    top = max([*tops, *first, *rates], default=0.0)
+    top = max([*map(peak_rate, optimizer.param_groups), *first, *rates], default=0.0)
     return any(abs(one - other) > top * LEAST_SHARE for one, other in zip(first, rates, strict=False))

@@ -98,7 +98,8 @@ class Weights(Check):
         parameters = self.subject.parameters()
         self._follow(parameters)
         rates = {id(p): group.get("lr") for group in optimizer.param_groups for p in group["params"]}
-        called = self._called()
+        order = [event.entry.name for event in self.subject.journal.events if event.phase is Phase.FORWARD]
+        self._order, called = list(dict.fromkeys(order)), set(order)
         for name, parameter in parameters.items():
             known = next((number for number in ids_known(parameter) if number in rates), None)
             if known is not None:
@@ -150,11 +151,6 @@ class Weights(Check):
             known = self._weights.get(name)
             if known is None or known.ref() is not parameter:
                 self._weights[name] = _Weight(parameter)
-
-    def _called(self) -> set[str]:
-        order = [event.entry.name for event in self.subject.journal.events if event.phase is Phase.FORWARD]
-        self._order = list(dict.fromkeys(order))
-        return set(order)
 
     def _see_gradients(self, parameters: Mapping[str, nn.Parameter]) -> None:
         found = {n: g for n, p in parameters.items() if p.requires_grad and (g := gradient_of(p)) is not None}
