@@ -22,8 +22,8 @@ import numpy as np
 from _machine import describe, write
 
 from numscope.records.observation import FIELDS, Observation
+from numscope.sinks.logs import TextLog
 from numscope.sinks.parquet import ParquetSink
-from numscope.sinks.textlog import TextLog
 
 STATS = (
     "max", "min", "mean", "std", "sample_std", "l1_norm", "l2_norm", "cur_amax", "dynamic_range", "abs_min",

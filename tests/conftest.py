@@ -76,14 +76,14 @@ def in_python() -> Iterator[None]:
 # What takes longest begins first, so that nobody works alone at the end; what waits stands between what computes.
 LONGEST = (
     *("probe/test_compiled", "doctor/test_faults", "harm/test_compile", "doctor/test_links", "cli/test_run", "faults/test_structures"),
-    *("summary/test_extra_kernels", "doctor/test_child_faults", "distributed/test_inspector_ranks", "cli/test_launch"),
+    *("summary/test_extra_kernels", "doctor/test_child_faults", "distributed/test_inspector_ranks", "cli/test_script"),
     *(
         "integrations/test_frameworks",
         "runs/test_diff",
         "doctor/test_control_launch",
         "cli/test_precision_scripts",
         "harm/test_models",
-        "cli/test_children",
+        "cli/test_child_processes",
     ),
     *("precision/casting/test_scaling", "doctor/test_control_faults", "compat/test_underflow_overflow", "cli/test_gone"),
     *("precision/casting/test_native", "doctor/test_control_reach", "precision/test_modules_training", "faults/test_transformers"),

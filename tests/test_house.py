@@ -74,7 +74,7 @@ AT_IMPORT = {"torch", "rich", "click"}  # the core dependencies: all that may be
 AT_IMPORT_IN = {
     "doctor": {"pydantic", "pydantic_core", "typing_extensions", "yaml"},
     "config": {"pydantic", "pydantic_core", "yaml"},
-    "alerts": {"numpy"},
+    **{room: {"numpy"} for room in ("alerts", "page", "view")},
 }  # core dependencies too, loaded with a place that itself is loaded late
 ON_REQUEST = {
     "view/server.py",
@@ -332,7 +332,7 @@ def test_import_of_the_scope_loads_no_more_of_torch_distributed_than_torch_does(
 
 
 def test_command_line_loads_torch_only_for_a_script_that_does() -> None:
-    assert "torch" not in loaded_by("import numscope.cli.command, numscope.cli.run, numscope.cli.launch")
+    assert "torch" not in loaded_by("import numscope.cli.command, numscope.cli.run, numscope.cli.script")
 
 
 def test_public_names_are_those_of_the_stub() -> None:

@@ -9,8 +9,8 @@ import torch
 from click.testing import CliRunner, Result
 
 from numscope.cli.command import numscope
-from numscope.cli.cost import average_cost, cost_at_step, window
-from numscope.cli.subject import Subject
+from numscope.cli.explanation import average_cost, cost_at_step, window
+from numscope.cli.subject import ModelOrRun
 from numscope.config import load, resolve
 from numscope.config.plan import Schedule
 from numscope.precision import modules
@@ -106,8 +106,8 @@ def test_explain_refuses_a_configuration_that_matches_no_layer() -> None:
     assert done.stderr.startswith('stats.yaml: fc.layers: layer_name_regex_pattern: "c_fcc" matches none of the model\'s')
 
 
-def one_layer() -> Subject:
-    return Subject([Layer("a", "Linear", "a", ("weight",), 10, 40)], {"a": (5, 2)})
+def one_layer() -> ModelOrRun:
+    return ModelOrRun([Layer("a", "Linear", "a", ("weight",), 10, 40)], {"a": (5, 2)})
 
 
 def test_tensor_that_two_sections_read_at_one_step_counts_once() -> None:

@@ -15,14 +15,14 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import numscope
-from numscope.cli import bisecting
-from numscope.cli.bisecting import Bisection, BisectionTask, BisectionVerdict
+from numscope.cli import bisection
+from numscope.cli.bisection import Bisection, BisectionTask, BisectionVerdict
 from numscope.cli.command import main
 from numscope.cli.precision import _base
 from numscope.cli.precision_text import advice_lines, advice_table, verdict_lines
 from numscope.config import load
 from numscope.precision.search.advise import Limits, advice_of
-from numscope.precision.search.trials import Book, Outcome, Script, Spec, TrialFailed
+from numscope.precision.search.trials import Book, Script, Spec, TrialFailed, TrialOutcome
 from numscope.records.errors import NumscopeError
 from numscope.records.layer import GEMMS
 from tests.effort import examples
@@ -137,20 +137,20 @@ class Planted:
         self.specs: list[Spec] = []
         self.stop_after = 10**9
 
-    def __call__(self, script: Script, spec: Spec, place: Path) -> Outcome:
+    def __call__(self, script: Script, spec: Spec, place: Path) -> TrialOutcome:
         if self.num_runs >= self.stop_after:
             raise KeyboardInterrupt
         self.num_runs += 1
         self.specs.append(spec)
         if spec.recipe is None:
-            return Outcome((9.0, self.reference + self.noise * (self.num_runs - 1)), 0.1)
+            return TrialOutcome((9.0, self.reference + self.noise * (self.num_runs - 1)), 0.1)
         kept = set()
         for switch in load(spec.config).switches if spec.config else ():
             gemms = (switch.settings.get("gemms") or GEMMS) if switch.feature.startswith("disable") else ()
             kept |= {(layer, gemm) for layer in LAYERS if re.search(switch.selection.pattern or "", layer) for gemm in gemms}
         is_good = self.culprits is not None and self.culprits <= kept
         loss = self.reference * (1 if is_good else 1 + self.harm)
-        return Outcome((9.0, loss), 0.1, {} if kept else self.layers, {"h.1.fc": 0.3, "h.0.qkv": 0.0})
+        return TrialOutcome((9.0, loss), 0.1, {} if kept else self.layers, {"h.1.fc": 0.3, "h.0.qkv": 0.0})
 
 
 def task(**changes: object) -> BisectionTask:
@@ -162,7 +162,7 @@ def task(**changes: object) -> BisectionTask:
 
 
 def bisected(planted: Planted, monkeypatch: pytest.MonkeyPatch, said: list[str] | None = None, **changes: object) -> BisectionVerdict:
-    monkeypatch.setattr(bisecting, "run_trial", planted)
+    monkeypatch.setattr(bisection, "run_trial", planted)
     one = task(**changes)
     said = [] if said is None else said
     return Bisection(one, Book(Path("b.trials"), one.about()), said.append).run()
@@ -172,9 +172,9 @@ def test_trial_is_given_a_place_that_a_script_which_changes_its_folder_still_fin
     monkeypatch.chdir(tmp_path)
     places: list[Path] = []
 
-    def run(place: Path) -> Outcome:
+    def run(place: Path) -> TrialOutcome:
         places.append(place)
-        return Outcome((1.0,))
+        return TrialOutcome((1.0,))
 
     Book(Path("b.trials"), {}).get("one", run)
     assert places == [tmp_path / "b.trials" / "trial000"]
@@ -326,7 +326,7 @@ class Failing(Planted):
 
     fine = 0
 
-    def __call__(self, script: Script, spec: Spec, place: Path) -> Outcome:
+    def __call__(self, script: Script, spec: Spec, place: Path) -> TrialOutcome:
         outcome = super().__call__(script, spec, place)
         if outcome.losses[-1] > self.reference and self.num_runs > self.fine:
             raise TrialFailed("train.py: ended with status 1 before a step was complete")

@@ -19,8 +19,8 @@ import pytest
 import numscope
 from numscope.cli import command
 from numscope.cli.import_hook import when_imported
-from numscope.cli.launch import Target
 from numscope.cli.run import TorchWatch, run
+from numscope.cli.script import Target
 from numscope.cli.values import Expected, output_file
 from numscope.config.options import WatchOptions
 

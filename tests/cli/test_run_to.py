@@ -187,7 +187,7 @@ def test_service_that_fails_ends_no_run_and_is_said_once(folder: Path) -> None:
         ("wanbd", "got 'wanbd', expected one of tensorboard[:DIR], wandb[:PROJECT], mlflow[:EXPERIMENT or URI]. Did you mean 'wandb'?"),
         ("mlflow:", "got 'mlflow:', expected a name after the colon. Leave the colon out to use the script's own run."),
         ("tensorboard:train.py", "got 'tensorboard:train.py', expected a folder, or a path where one can be created. It is a file."),
-        ("tensorboard:s3://x", "got 'tensorboard:s3://x', expected a local folder. To write elsewhere, pass tb_writer=SummaryWriter(…)."),
+        ("tensorboard:s3://x", "got 'tensorboard:s3://x', expected a local folder. To write elsewhere, pass loggers=SummaryWriter(…)."),
     ],
 )
 def test_wrong_destination_is_refused_before_the_scripts_first_line(folder: Path, to: str, message: str) -> None:

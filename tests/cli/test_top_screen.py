@@ -12,7 +12,7 @@ from rich.console import Console
 
 from numscope.cli.top_screen import screen
 from numscope.page.glance import Glance, glance_at, stamp_of
-from numscope.page.sparkline import cells_of, scale_of, spark
+from numscope.page.health import cells_of, scale_of, spark
 from tests.page.test_recorded import ALERT, FINDING, document
 from tests.runs.tensors import Place, write
 
@@ -120,7 +120,7 @@ def test_age_of_the_last_record_is_shown(folder: Path, age_s: float, text: str) 
 
 
 def test_stamp_changes_with_each_record(tmp_path: Path) -> None:
-    assert stamp_of(str(tmp_path)) == ()
+    assert stamp_of(str(tmp_path)) == {}
     (tmp_path / "findings-rank0.json").write_text(document())
     first = stamp_of(str(tmp_path))
     (tmp_path / ".findings-rank0.json.tmp").write_text("half")

@@ -238,6 +238,11 @@ def test_default_logging_can_be_off_and_tensorboard_gets_them(tmp_path: Path) ->
     assert not statistics(tmp_path / "logs").exists()
 
 
+def test_what_is_no_tensorboard_writer_is_refused_by_its_arguments_name(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match=r"^tb_writer: got 'runs', expected a writer with add_scalar"):
+        debug_api.initialize_debug(FC1, log_dir=str(tmp_path), tb_writer="runs")
+
+
 def test_logger_of_ones_own_gets_each_statistic(tmp_path: Path) -> None:
     got: list[tuple[str, float, int]] = []
 

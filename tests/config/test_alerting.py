@@ -2,10 +2,13 @@ from __future__ import annotations
 
 import pytest
 
+import numscope
 from numscope.config import load
 from numscope.config.alerting import AlertPlan, read_alerts
 from numscope.config.options import WatchOptions
 from numscope.config.rules import RULES, RuleSpec
+from numscope.plugins.loading import Plugins
+from numscope.plugins.registry import Registry, filling
 from numscope.records.errors import UsageError
 
 STATISTICS = {"enabled": True, "stats": ["rms"], "tensors": ["output"]}
@@ -76,7 +79,11 @@ def test_unknown_rule_is_refused_with_the_nearest() -> None:
 
 
 def test_a_configuration_has_alerts_beside_its_sections() -> None:
-    plan = load({**SECTION, "alerts": {"mode": "raise", "loss spike": {"band": 4}, "growing": False}}, rules=("growing",))
+    with filling(Registry()) as registry:
+        numscope.rule("growing")(lambda observation: None)
+    found = Plugins()
+    found.add(next(iter(registry)))
+    plan = load({**SECTION, "alerts": {"mode": "raise", "loss spike": {"band": 4}, "growing": False}}, found)
     assert plan.alerts == AlertPlan("raise", {"loss spike": {"band": 4}, "growing": False})
     assert len(plan.collects) == 1
     assert load({"alerts": "off"}).alerts.mode == "off"

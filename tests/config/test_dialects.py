@@ -10,10 +10,10 @@ import pytest
 import yaml
 
 from numscope.config import load
-from numscope.config.dialects import CANONICAL, FEATURES, KEYS, LAYER_KEYS
-from numscope.config.plan import Collect, Plan, Schedule, StatRequest
+from numscope.config.dialects import KEYS, LAYER_KEYS
+from numscope.config.features import ALIASES, FEATURES
+from numscope.config.plan import Collect, Plan, Schedule, Selection, StatRequest
 from numscope.config.schema import Layers, Statistics
-from numscope.config.selection import Selection
 from numscope.records.errors import UsageError
 from numscope.summary.operand_casts import CAST_STATS
 
@@ -166,13 +166,13 @@ SETTINGS: dict[str, dict[str, Any]] = {
 }
 
 
-@pytest.mark.parametrize("name", FEATURES)
+@pytest.mark.parametrize("name", ALIASES)
 def test_every_name_of_the_table_is_read_in_both_places(name: str) -> None:
-    settings = {"enabled": True, **SETTINGS[FEATURES[name].feature]}
+    settings = {"enabled": True, **SETTINGS[ALIASES[name].feature]}
     for plan in (section(**{name: settings}), section(transformer_engine={name: settings}), load({name: settings})):
         assert len(plan.collects) + len(plan.switches) == 1
-        assert all(switch.feature == FEATURES[name].feature for switch in plan.switches)
-    assert FEATURES[name].feature in CANONICAL
+        assert all(switch.feature == ALIASES[name].feature for switch in plan.switches)
+    assert ALIASES[name].feature in FEATURES
 
 
 def test_what_is_off_is_noted_and_may_be_incomplete_but_not_misspelt() -> None:
@@ -222,7 +222,7 @@ def test_numbers_are_read_in_every_form() -> None:
 
 def test_every_name_of_the_tables_is_in_the_docs() -> None:
     docs = (HERE.parents[1] / "docs" / "config.md").read_text(encoding="utf-8")
-    words = {*FEATURES, *CAST_STATS, *Layers.model_fields, *Statistics.model_fields, *LAYER_KEYS, *KEYS}
+    words = {*ALIASES, *CAST_STATS, *Layers.model_fields, *Statistics.model_fields, *LAYER_KEYS, *KEYS}
     assert [word for word in sorted(words) if f"`{word}`" not in docs] == []
 
 

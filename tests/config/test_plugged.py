@@ -10,26 +10,29 @@ import numscope
 from numscope import UsageError
 from numscope.config import load
 from numscope.config.plan import Schedule
-from numscope.plugins.registry import CustomFeature, Registry, filling
-from numscope.summary.statistics import STATISTICS
+from numscope.plugins.loading import Plugins
+from numscope.plugins.registry import Registry, filling
 
 
 @pytest.fixture
-def customs() -> dict[str, CustomFeature]:
+def customs() -> Plugins:
     with filling(Registry()) as registry:
 
         @numscope.feature("share_above", tensors=["weight", "gradient"], settings={"threshold": float, "mode": "abs"})
         def share_above(layer: str, tensor_name: str, tensor: Any, step: int, settings: Any) -> None: ...
 
-    return {entry.name: entry for entry in registry if isinstance(entry, CustomFeature)}
+    found = Plugins()
+    for entry in registry:
+        found.add(entry)
+    return found
 
 
 def section(**settings: Any) -> dict[str, Any]:
     return {"s": {"enabled": True, "layers": {"layer_types": "all"}, "share_above": {"enabled": True, **settings}}}
 
 
-def test_feature_gets_its_settings_with_defaults_and_its_tensors(customs: dict[str, CustomFeature]) -> None:
-    [custom] = load(section(threshold=1, freq=3), customs=customs).customs
+def test_feature_gets_its_settings_with_defaults_and_its_tensors(customs: Plugins) -> None:
+    [custom] = load(section(threshold=1, freq=3), customs).customs
     assert (custom.feature, custom.tensors, custom.schedule) == ("share_above", ("weight", "gradient"), Schedule(3))
     assert custom.settings == {"threshold": 1, "mode": "abs"}
 
@@ -47,19 +50,23 @@ def test_feature_gets_its_settings_with_defaults_and_its_tensors(customs: dict[s
         ),
     ],
 )
-def test_feature_with_wrong_settings_is_refused(customs: dict[str, CustomFeature], settings: dict[str, Any], error: str) -> None:
+def test_feature_with_wrong_settings_is_refused(customs: Plugins, settings: dict[str, Any], error: str) -> None:
     with pytest.raises(UsageError) as caught:
-        load(section(**settings), customs=customs)
+        load(section(**settings), customs)
     assert str(caught.value) == f"config: s.share_above.{error}"
 
 
-def test_unknown_feature_suggests_a_plugged_one(customs: dict[str, CustomFeature]) -> None:
+def test_unknown_feature_suggests_a_plugged_one(customs: Plugins) -> None:
     with pytest.raises(UsageError, match=r'Did you mean "share_above"\?'):
-        load({"s": {**section()["s"], "share_abov": {"enabled": True}}}, customs=customs)
+        load({"s": {**section()["s"], "share_abov": {"enabled": True}}}, customs)
 
 
 def test_plugged_statistic_may_be_asked_for_by_name() -> None:
     tree = {"statistics": {"enabled": True, "stats": ["p99", "max"], "tensors": ["weight"]}}
     with pytest.raises(UsageError, match='got "p99"'):
         load(tree)
-    assert [asked.statistic for asked in load(tree, statistics=[*STATISTICS, "p99"]).collects[0].stats] == ["p99", "max"]
+    with filling(Registry()) as registry:
+        numscope.statistic("p99")(lambda summary: summary.max)
+    found = Plugins()
+    found.add(next(iter(registry)))
+    assert [asked.statistic for asked in load(tree, found).collects[0].stats] == ["p99", "max"]

@@ -12,13 +12,13 @@ from hypothesis import strategies as st
 
 from numscope import UsageError
 from numscope.config import load
-from numscope.config.dialects import FEATURES
+from numscope.config.features import ALIASES
 from numscope.config.plan import Plan
 from numscope.config.schema import Layers, Statistics
 from numscope.summary.statistics import STATISTICS
 
 WORDS = [
-    *FEATURES, *Layers.model_fields, *Statistics.model_fields, *STATISTICS,
+    *ALIASES, *Layers.model_fields, *Statistics.model_fields, *STATISTICS,
     "type", "layers", "transformer_engine", "tensors_struct", "gemms_struct", "gemms", "tensor", "gemm", "weight", "fprop", "all", "1-3",
 ]  # fmt: skip
 SCALARS = st.none() | st.booleans() | st.integers() | st.floats() | st.sampled_from(WORDS) | st.text(max_size=8) | st.dates()

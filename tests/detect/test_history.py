@@ -224,5 +224,5 @@ def test_models_that_are_gone_stay_in_the_history(tmp_path: Path) -> None:
 def test_an_error_of_the_history_ends_no_run(tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("numscope.sinks.parquet.ParquetSink.write_part", lambda sink: [][0])
     with numscope.watch(Net(), log_dir=str(tmp_path)) as scope:
-        train(scope.model, 2)
+        train(scope._watch.model, 2)
     assert scope.closed and "no history beside the findings" in caplog.text and "IndexError" in caplog.text

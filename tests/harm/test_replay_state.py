@@ -148,7 +148,7 @@ def test_a_buffer_of_which_torch_makes_no_copy_is_left_where_it_is() -> None:
             return torch.log(self.fc(x).abs() - 100)
 
     with numscope.watch(Coded(), on_nonfinite="warn") as scope:
-        scope.model(torch.ones(2, 4)).mean().backward()
+        scope._watch.model(torch.ones(2, 4)).mean().backward()
     assert not scope.fault
     assert [finding.culprit and finding.culprit.op for finding in scope.findings] == ["aten.log"]
 

@@ -138,8 +138,15 @@ def test_statistics_are_of_all_micro_batches_and_go_to_both_tools_logs(begin: An
         def log_scalar(self, name: str, value: float, iteration: int, **kwargs: Any) -> None:
             self.names.append(name)
 
-    kept = Kept()
-    begin(stats(), loggers=[kept])
+    class Writer:
+        def __init__(self) -> None:
+            self.names: list[str] = []
+
+        def add_scalar(self, tag: str, value: float, step: int) -> None:
+            self.names.append(tag)
+
+    kept, writer = Kept(), Writer()
+    begin(stats(), loggers=[kept], tb_writer=writer)
     layer, other = Linear("decoder.fc1"), Linear("decoder.fc2")
     for step in range(2):
         for micro in range(3):
@@ -156,7 +163,7 @@ def test_statistics_are_of_all_micro_batches_and_go_to_both_tools_logs(begin: An
             for stat, value in wanted.items():
                 assert found[f"decoder.fc1_{tensor}_{stat}"][step] == pytest.approx(value, rel=1e-6), (tensor, stat)
     theirs = logged(tmp_path / "nvdlfw_inspect_statistics_logs" / "nvdlfw_inspect_globalrank-0.log")
-    assert theirs.keys() == found.keys() == set(kept.names)
+    assert theirs.keys() == found.keys() == set(kept.names) == set(writer.names)
     assert theirs["decoder.fc1_activation_max"][1] == pytest.approx(found["decoder.fc1_activation_max"][1], abs=1e-4)
     kept_run = numscope.load(str(tmp_path / "ours"))
     assert set(kept_run["layer"]) == {"decoder.fc1"}

@@ -14,11 +14,11 @@ import torch
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from numscope.page import axis, histograms, matrices, ranks
+from numscope.page import axis, histograms, matrices, rank_cells
 from numscope.page.gathered import Gathered
 from numscope.page.payload import content_of, packed_arrays
 from numscope.page.recorded import read_recorded
-from numscope.sinks import parts
+from numscope.sinks import part_files
 from numscope.sinks.parquet import ParquetSink
 from numscope.summary.extras import EXPONENTS
 from tests.page.test_recorded import FINDING, document
@@ -32,7 +32,7 @@ def narrow(monkeypatch: pytest.MonkeyPatch) -> None:
     """Few columns, so that few steps already share one."""
     for place, name, value in (
         (axis, "LEAST", 6), (axis, "NEAR", 3), (axis, "AFTER", 1), (matrices, "EXACT_CELLS", 40), (matrices, "ROUNDED_CELLS", 200),
-        (histograms, "MAX_CELLS", 4000), (ranks, "MAX_CELLS", 40), (parts, "NUM_MERGED", 3),
+        (histograms, "MAX_CELLS", 4000), (rank_cells, "MAX_CELLS", 40), (part_files, "NUM_MERGED", 3),
     ):  # fmt: skip
         monkeypatch.setattr(place, name, value)
 
@@ -126,7 +126,7 @@ def test_a_damaged_part_is_left_out_and_the_others_are_shown(tmp_path: Path) -> 
 
 
 def test_a_merged_part_is_read_from_where_its_known_rows_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(parts, "NUM_MERGED", 3)
+    monkeypatch.setattr(part_files, "NUM_MERGED", 3)
     training, gathered = Training(tmp_path), Gathered()
     for _ in range(2):
         training.flush(0, 4, 1, 2.0, 0)
@@ -135,13 +135,13 @@ def test_a_merged_part_is_read_from_where_its_known_rows_end(tmp_path: Path, mon
     training.flush(0, 4, 1, 3.0, 0)
     (merged,) = (tmp_path / "statistics").iterdir()
     read = []
-    real = matrices.Cells.read
+    real = matrices.Cells.with_rows
 
     def counting(self: Any, connection: Any, findings: Any) -> Any:
         read.append(connection.execute("SELECT count(*) FROM stats").fetchone()[0])
         return real(self, connection, findings)
 
-    monkeypatch.setattr(matrices.Cells, "read", counting)
+    monkeypatch.setattr(matrices.Cells, "with_rows", counting)
     told = shown(tmp_path, gathered)
     assert read == [8], merged.name  # four steps of a layer and of the loss
     assert json.dumps(told) == json.dumps(shown(tmp_path))

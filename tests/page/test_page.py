@@ -12,9 +12,8 @@ from pathlib import Path
 import pytest
 import torch
 
-from numscope.page.comparison import comparison_of
 from numscope.page.document import render
-from numscope.page.payload import payload_of
+from numscope.page.payload import comparison_of, payload_of
 from numscope.page.recorded import read_recorded
 from numscope.summary.extras import EXPONENTS, format_extra
 from tests.page.browser import Tab, browse, needs_browser

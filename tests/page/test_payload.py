@@ -11,9 +11,8 @@ import pyarrow.parquet as pq
 import pytest
 import torch
 
-from numscope.page.payload import payload_of
+from numscope.page.payload import excerpts, payload_of
 from numscope.page.recorded import read_recorded
-from numscope.page.sources import excerpts
 from numscope.summary.extras import EXPONENTS
 from tests.page.test_columns import unpack
 from tests.page.test_recorded import FINDING, document

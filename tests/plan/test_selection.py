@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from numscope.config.selection import Selection, block_of, number_of
+from numscope.config.plan import Selection, block_of, number_of
 from numscope.records.layer import Layer
 
 

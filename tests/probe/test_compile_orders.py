@@ -386,7 +386,7 @@ def test_mode_that_is_taken_off_while_dynamo_traces_leaves_torch_as_it_was() -> 
             raise ValueError("not for export")
 
     with numscope.watch(nn.Linear(2, 2)) as scope:
-        scope.model(torch.ones(1, 2))
+        scope._watch.model(torch.ones(1, 2))
         assert outside.current().watching
         with pytest.raises(Exception, match="export"):
             torch.export.export(Ending(), (torch.ones(1),), strict=True)

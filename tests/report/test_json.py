@@ -14,9 +14,9 @@ from numscope.records import finding as record
 from numscope.records.alert import Alert, parse_alert
 from numscope.records.finding import Culprit, Finding, Frame, Kind, Line, Numbers, Operand, Reason, parse_finding
 from numscope.records.site import Phase, Site
-from numscope.report import delivery as report
+from numscope.report import delivery
 
-SCHEMA = json.loads(Path(report.__file__).with_name("schema.json").read_text(encoding="utf-8"))
+SCHEMA = json.loads(Path(delivery.__file__).with_name("schema.json").read_text(encoding="utf-8"))
 CHECK = jsonschema.Draft202012Validator(SCHEMA)
 
 N = Numbers("float16", (2, 3), 6, 1, 2, 0, 0, 1, -1.5, 2.0, 6e-8, 2.0)
@@ -34,11 +34,12 @@ ALERT = Alert(7, "overflow ahead", "head", "output", math.inf, 65504.0, "It grow
 
 def test_file_reads_back_as_the_same_findings(tmp_path):
     path = tmp_path / "findings.json"
-    path.write_bytes(report.findings_json([FINDING], [FINDING], [ALERT], {"steps": 5, "path": tmp_path, "loss": math.nan}))
+    share = delivery._Share(findings=[FINDING], contained=[FINDING], alerts=[ALERT])
+    path.write_bytes(share.document({"steps": 5, "path": tmp_path, "loss": math.nan}))
     data = json.loads(path.read_text(encoding="utf-8"))
     CHECK.validate(data)
     assert data["meta"] == {"steps": 5, "path": str(tmp_path), "loss": "nan"}
-    assert data["schema_version"] == report.SCHEMA_VERSION == SCHEMA["properties"]["schema_version"]["const"]
+    assert data["schema_version"] == delivery.SCHEMA_VERSION == SCHEMA["properties"]["schema_version"]["const"]
     assert [parse_finding(f) for f in data["findings"]] == [parse_finding(f) for f in data["contained"]] == [FINDING]
     assert parse_alert(data["alerts"][0]) == ALERT
 
@@ -63,7 +64,7 @@ def test_every_key_is_described_in_the_docs():
 
 
 def test_schema_refuses_a_wrong_file():
-    data = json.loads(report.findings_json([FINDING], [], [], {}))
+    data = json.loads(delivery._Share(findings=[FINDING]).document({}))
     data["findings"][0]["kind"] = "odd"
     with pytest.raises(jsonschema.ValidationError, match="odd"):
         CHECK.validate(data)

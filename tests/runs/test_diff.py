@@ -14,8 +14,8 @@ from numscope.records.errors import UsageError
 from numscope.records.observation import Observation
 from numscope.runs.diff import compare
 from numscope.runs.diff_text import text
-from numscope.runs.difference import Diff, SiteDifference
 from numscope.runs.divergence import STATS
+from numscope.runs.verdicts import Diff, SiteDifference
 from numscope.sinks.parquet import ParquetSink
 from tests.runs.traced import observation, train
 

@@ -124,6 +124,40 @@ def test_whole_takes_the_place_of_a_part_that_was_called_alone_before() -> None:
     assert_no_hooks(model)
 
 
+class Part(nn.Module):
+    """Holds its whole as a part of its own."""
+
+    def __init__(self, whole: nn.Module) -> None:
+        super().__init__()
+        self.linear, self.whole = nn.Linear(4, 4), whole
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.linear(x) * next(self.whole.parameters())
+
+
+class Whole(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.scale = nn.Parameter(torch.ones(1))
+        self.part = Part(self)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.part(x).tanh()
+
+
+def test_parts_that_hold_their_whole_are_watched_as_the_model_that_is_called() -> None:
+    model = Whole()
+    with AutoWatch(WatchOptions()) as auto:
+        train(model)
+        assert [scope.model for scope in auto.scopes] == [model]
+        with pytest.raises(NonFiniteError) as caught:
+            (model(torch.ones(2, 4)) * torch.nan).sum().backward()
+            torch.optim.SGD(model.parameters(), lr=0.1).step()
+        assert caught.value.finding.culprit is not None
+    for module in (model, model.part):  # a cycle, which the checks of hooks below can't walk
+        assert not module._forward_hooks and not module._forward_pre_hooks
+
+
 def test_finding_of_the_part_is_not_lost_when_the_whole_takes_its_place(capfd: Any) -> None:
     model = small()
     with pytest.raises(NonFiniteError), AutoWatch(WatchOptions()):

@@ -154,6 +154,45 @@ def test_function_that_returns_a_loss_leaves_no_model(course: Callable[[Any], No
     assert not open_scopes.live()
 
 
+class Short(nn.Linear):
+    """Has no room for many rows."""
+
+    def __init__(self, error: Exception) -> None:
+        super().__init__(4, 2)
+        self.error = error
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        activations = super().forward(x)
+        if len(x) > 4:
+            raise self.error
+        return activations
+
+
+NO_ROOM = [MemoryError(), torch.OutOfMemoryError("CUDA out of memory."), RuntimeError("DefaultCPUAllocator: can't allocate memory")]
+
+
+@pytest.mark.parametrize("error", NO_ROOM, ids=lambda error: type(error).__name__)
+@pytest.mark.parametrize("automatic", [False, True], ids=["watch", "run"])
+def test_what_has_run_out_of_memory_leaves_its_room_to_the_next_try(error: Exception, automatic: bool) -> None:
+    gone: list[weakref.ref[nn.Module]] = []
+
+    def attempt(rows: int) -> None:
+        model = Short(error)
+        if not automatic:
+            numscope.watch(model)
+        gone.append(weakref.ref(model))
+        model(torch.ones(rows, 4)).sum().backward()
+
+    with AutoWatch(WatchOptions()) if automatic else contextlib.nullcontext():
+        for rows in (8, 6, 4):
+            try:
+                attempt(rows)
+            except type(error):
+                error.__traceback__ = None
+            gc.collect()
+            assert gone[-1]() is None or rows == 4
+
+
 @pytest.mark.parametrize("collects", [False, True])
 def test_bad_loss_of_a_model_that_is_gone_is_found(collects: bool, capfd: Any) -> None:
     """Such a model is kept until it is judged: when there are many, or at the end."""

@@ -300,3 +300,29 @@ def test_a_module_with_odd_methods_leaves_the_watch_at_work(capfd: Any) -> None:
 def test_a_root_with_odd_methods_leaves_the_watch_at_work(capfd: Any) -> None:
     model = OddModule(4, 3)
     assert_found(train(model, torch.optim.SGD(model.parameters(), lr=1e-3)))
+
+
+class Alias(nn.Module):
+    """Returns a view of its own weight."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.randn(4, 3))
+
+    def forward(self, x: Tensor | None = None) -> Tensor:
+        return self.weight[:2] if x is None else x @ self.weight
+
+
+def test_a_view_whose_node_torch_refuses_to_tell_leaves_the_watch_at_work(caplog: pytest.LogCaptureFixture) -> None:
+    model, views = Alias(), []
+
+    def between() -> None:
+        with torch.no_grad():
+            views.append(model())
+            views[-1].mul_(0.5)
+        with pytest.raises(RuntimeError, match="no_grad"):
+            print(views[-1].grad_fn)
+        torch.ones(2, requires_grad=True).sum().backward()
+
+    assert_found(train(model, torch.optim.SGD(model.parameters(), lr=1e-3), between=between))
+    assert not [one for one in caplog.records if one.levelno >= logging.ERROR and "numscope" in one.getMessage()]

@@ -419,7 +419,7 @@ def test_wrong_option_is_refused_with_what_it_may_be(options: dict[str, Any], me
 
 def test_watch_shows_all_its_options_with_their_defaults() -> None:
     shown = inspect.signature(numscope.watch).parameters
-    options = {field.name: field.default for field in dataclasses.fields(WatchOptions) if field.name != "tb_writer"}
+    options = {field.name: field.default for field in dataclasses.fields(WatchOptions)}
     assert {name: one.default for name, one in shown.items() if name not in ("model", "optimizer")} == options
     assert all(f"\n        {name}: " in str(numscope.watch.__doc__) for name in shown if name != "kwargs")
     hints = typing.get_type_hints(numscope.watch)

@@ -45,7 +45,7 @@ def test_steps_are_counted_for_each_model_though_both_forwards_come_first(pair: 
         loss_a, loss_b = a(x).mean(), b(x).mean()
         update(of_a, loss_a)
         update(of_b, loss_b)
-    assert len(scope_a._detection.evidence.calls) == len(scope_b._detection.evidence.calls) == 1  # nothing piles up
+    assert len(scope_a._watch._detection.evidence.calls) == len(scope_b._watch._detection.evidence.calls) == 1  # nothing piles up
     scope_a.close()
     scope_b.close()
     assert (scope_a.step_number, scope_b.step_number) == (20, 20)

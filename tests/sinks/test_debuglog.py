@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from numscope.records.errors import UsageError
-from numscope.sinks.debuglog import DebugLog
+from numscope.sinks.logs import DebugLog
 from tests.sinks.seen import ALERT, ALERT_LINE
 
 

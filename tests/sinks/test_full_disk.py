@@ -10,15 +10,15 @@ from pathlib import Path
 import pytest
 
 RUN = """
-import pathlib, sys
+import logging, pathlib, sys
 from numscope.page.frame import load
-from numscope.sinks.opening import GuardedSink
 from numscope.sinks.parquet import ParquetSink
-from tests.sinks.seen import observation
+from tests.sinks.seen import observation, opened
 
 folder = pathlib.Path(sys.argv[1])
 said, filler = [], folder / "filler"
-sink = GuardedSink(ParquetSink(folder / "run", 0, {}, flush_s=0.0), "The files", lambda text, level: said.append(text))
+logging.getLogger("numscope").addFilter(lambda record: said.append(record.getMessage()))
+sink = opened(loggers=[ParquetSink(folder / "run", 0, {}, flush_s=0.0)])
 for step in range(30):
     if step == 10:
         with filler.open("wb", buffering=0) as file:

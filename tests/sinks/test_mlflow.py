@@ -11,8 +11,7 @@ import torch
 
 import numscope
 from numscope.sinks.mlflow import MAX_KEY, MlflowSink, metric_key
-from numscope.sinks.opening import open_sinks
-from tests.sinks.seen import ALERT, ALERT_LINE, observation
+from tests.sinks.seen import ALERT, ALERT_LINE, observation, opened
 
 mlflow = pytest.importorskip("mlflow")
 
@@ -33,7 +32,7 @@ def history(run_id: str, key: str) -> list[tuple[int, float]]:
 
 def test_metrics_go_to_the_active_run() -> None:
     with mlflow.start_run() as run:
-        (sink,) = open_sinks(log_dir=None, rank=0, loggers=["mlflow"], run={})
+        sink = opened(loggers=["mlflow"])
         for step in (0, 100):
             sink.write([observation(step, max=step + 0.5, mean=None, exponent_histogram=[1.0] * 256)])
         sink.close()
@@ -42,7 +41,7 @@ def test_metrics_go_to_the_active_run() -> None:
 
 
 def test_without_an_active_run_one_of_our_own_is_made_and_does_not_become_the_scripts() -> None:
-    (sink,) = open_sinks(log_dir=None, rank=0, loggers=["mlflow"], run={})
+    sink = opened(loggers=["mlflow"])
     sink.write([observation(3, max=1.0)])
     assert mlflow.active_run() is None
     sink.close()
@@ -86,7 +85,7 @@ def test_long_names_stay_different_and_short_enough() -> None:
 
 
 def test_other_ranks_without_a_run_log_no_statistics(tmp_path: Path) -> None:
-    (sink,) = open_sinks(log_dir=None, rank=1, loggers=["mlflow"], run={})
+    sink = opened(rank=1, loggers=["mlflow"])
     sink.write([observation(0, max=1.0)])
     sink.alert(ALERT)
     sink.close()
@@ -95,7 +94,7 @@ def test_other_ranks_without_a_run_log_no_statistics(tmp_path: Path) -> None:
 
 def test_alert_is_a_tag_of_its_rule_with_the_latest_and_how_many() -> None:
     with mlflow.start_run() as run:
-        (sink,) = open_sinks(log_dir=None, rank=0, loggers=["mlflow"], run={})
+        sink = opened(loggers=["mlflow"])
         sink.alert(ALERT)
         sink.alert(replace(ALERT, rule="../own"))
         sink.alert(replace(ALERT, step=99))

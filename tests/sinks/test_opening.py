@@ -19,13 +19,11 @@ from numscope.page.frame import load
 from numscope.records.alert import Alert
 from numscope.records.errors import UsageError
 from numscope.records.observation import Observation
-from numscope.sinks.debuglog import DebugLog
-from numscope.sinks.loggers import BaseLogger, Logger
-from numscope.sinks.opening import GuardedSink, open_sinks
+from numscope.sinks.loggers import BaseLogger, Logger, Sink
+from numscope.sinks.logs import DebugLog
 from numscope.sinks.parquet import ParquetSink
-from numscope.sinks.parts import Parts
-from numscope.sinks.protocol import Sink
-from tests.sinks.seen import ALERT, observation
+from numscope.sinks.part_files import Parts
+from tests.sinks.seen import ALERT, observation, opened
 
 
 class Kept(BaseLogger):
@@ -69,32 +67,45 @@ class Held:
         self.closed = True
 
 
+class Said(DebugLog):
+    """Keeps warnings."""
+
+    def __init__(self, said: list[str]) -> None:
+        super().__init__(None, 0)
+        self._said = said
+
+    def say(self, text: str, level: int = logging.INFO) -> None:
+        self._said.append(text)
+
+
 def files(folder: Path) -> set[str]:
     return {path.parent.name for path in folder.rglob("*") if path.is_file()}
 
 
 def test_folder_gets_text_and_parquet(tmp_path: Path) -> None:
-    sinks = open_sinks(log_dir=tmp_path, rank=0, run={})
-    for sink in sinks:
-        sink.write([observation(max=1.0)])
-        sink.close()
+    sinks = opened(log_dir=tmp_path)
+    sinks.write([observation(max=1.0)])
+    sinks.close()
     assert files(tmp_path) == {"debug_statistics_logs", "statistics", "ranks", tmp_path.name}
 
 
 def test_text_can_be_left_out(tmp_path: Path) -> None:
-    sinks = open_sinks(log_dir=tmp_path, rank=0, text=False, run={})
-    for sink in sinks:
-        sink.close()
+    sinks = opened(log_dir=tmp_path, text=False)
+    sinks.close()
     assert "debug_statistics_logs" not in files(tmp_path)
 
 
-def test_without_a_folder_there_is_no_file(tmp_path: Path) -> None:
-    assert open_sinks(log_dir=None, rank=0, run={}) == []
+def test_without_a_folder_there_is_no_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    sinks = opened()
+    sinks.write([observation(max=1.0)])
+    sinks.close()
+    assert files(tmp_path) == set()
 
 
 def test_logger_hears_every_number_under_its_name() -> None:
     kept = Kept()
-    (sink,) = open_sinks(log_dir=None, rank=0, loggers=[kept], run={})
+    sink = opened(loggers=[kept])
     sink.write([observation(7, max=2.0, num_nan=3, mean=None, exponents=[1.0] * 256), observation(7, "fc2", "wgrad", std=0.5)])
     assert kept.lines == [("fc1_activation_max", 2.0, 7), ("fc1_activation_num_nan", 3, 7), ("fc2_wgrad_std", 0.5, 7)]
 
@@ -102,7 +113,7 @@ def test_logger_hears_every_number_under_its_name() -> None:
 def test_logger_needs_log_scalar_alone() -> None:
     logger = OnlyLogScalar()
     assert isinstance(logger, Logger)
-    (sink,) = open_sinks(log_dir=None, rank=0, loggers=[logger], run={})
+    sink = opened(loggers=[logger])
     sink.write([observation(max=1.0)])
     sink.flush()
     sink.close()
@@ -112,23 +123,21 @@ def test_logger_needs_log_scalar_alone() -> None:
 def test_sink_of_ones_own_gets_observations() -> None:
     held = Held()
     assert isinstance(held, Sink)
-    sinks = open_sinks(log_dir=None, rank=0, loggers=[held], run={})
+    sinks = opened(loggers=[held])
     seen = observation(max=1.0)
-    sinks[0].describe([{"name": "fc1"}])  # it does not want to know
-    sinks[0].write([seen])
-    sinks[0].close()
+    sinks.describe([{"name": "fc1"}])  # it does not want to know
+    sinks.write([seen])
+    sinks.close()
     assert held.seen == [seen]
     assert held.closed
 
 
 def test_logger_that_raises_is_disabled_and_that_is_said_once(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     failing, kept, log = Failing(), Kept(), DebugLog(tmp_path, 0)
-    sinks = open_sinks(log_dir=None, rank=0, loggers=[failing, kept], run={}, log=log)
+    sinks = opened(loggers=[failing, kept], log=log)
     for step in range(3):
-        for sink in sinks:
-            sink.write([observation(step, max=1.0)])
-    for sink in sinks:
-        sink.close()
+        sinks.write([observation(step, max=1.0)])
+    sinks.close()
     assert failing.calls == 1
     assert len(kept.lines) == 3
     sentence = "The logger Failing is off from here on: it raised ConnectionError: the dashboard is away. Training goes on."
@@ -142,7 +151,7 @@ def test_interrupt_passes_through_a_guard() -> None:
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        GuardedSink(Interrupted(), "It", lambda text, level: None).write([])
+        opened(loggers=[Interrupted()]).write([])
 
 
 @pytest.mark.parametrize(
@@ -156,28 +165,23 @@ def test_interrupt_passes_through_a_guard() -> None:
         ([Held, 3], r"^loggers\[0\]: got the class Held, expected "),
         (
             [3],
-            r"^loggers\[0\]: got 3, expected an object with log_scalar\(name, value, iteration\), a sink with write, flush and close, or",
+            r"^loggers\[0\]: got 3, expected an object with log_scalar\(name, value, iteration\), TensorBoard's writer, a sink with write, "
+            "flush and close, or one of",
         ),
     ],
 )
 def test_what_is_no_logger_is_a_usage_error(loggers: list[object], message: str) -> None:
     with pytest.raises(UsageError, match=message):
-        open_sinks(log_dir=None, rank=0, loggers=loggers, run={})
-
-
-def test_what_is_no_tensorboard_writer_is_a_usage_error() -> None:
-    with pytest.raises(UsageError, match=r"^tb_writer: got 'runs', expected a writer with add_scalar"):
-        open_sinks(log_dir=None, rank=0, tb_writer="runs", run={})
+        opened(loggers=loggers)
 
 
 def test_without_pyarrow_there_are_text_logs_and_one_sentence(tmp_path: Path) -> None:
     code = (
         "import sys; sys.modules['pyarrow'] = None\n"
-        "from numscope.sinks.opening import open_sinks\n"
-        "from numscope.sinks.debuglog import DebugLog\n"
-        "from tests.sinks.seen import observation\n"
-        "for sink in open_sinks(log_dir=sys.argv[1], rank=0, run={}, log=DebugLog(sys.argv[1], 0)):\n"
-        "    sink.write([observation(max=1.0)]); sink.close()\n"
+        "from numscope.sinks.logs import DebugLog\n"
+        "from tests.sinks.seen import observation, opened\n"
+        "sinks = opened(log_dir=sys.argv[1], log=DebugLog(sys.argv[1], 0))\n"
+        "sinks.write([observation(max=1.0)]); sinks.close()\n"
     )
     done = subprocess.run([sys.executable, "-c", code, str(tmp_path)], capture_output=True, text=True, check=True)
     sentence = (
@@ -190,8 +194,8 @@ def test_without_pyarrow_there_are_text_logs_and_one_sentence(tmp_path: Path) ->
 
 
 def test_asking_for_a_logger_that_is_not_installed_says_how_to_install_it() -> None:
-    code = "import sys; sys.modules['wandb'] = None\nfrom numscope.sinks.opening import open_sinks\n"
-    code += "open_sinks(log_dir=None, rank=0, loggers=['wandb'], run={})"
+    code = "import sys; sys.modules['wandb'] = None\nfrom tests.sinks.seen import opened\n"
+    code += "opened(loggers=['wandb'])"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert "UsageError: loggers: got 'wandb', but wandb is not installed. Install it: pip install 'numscope[wandb]'." in done.stderr
 
@@ -212,7 +216,7 @@ def test_a_full_disk_is_said_once_and_recording_goes_on_when_there_is_room(tmp_p
         original(self, *args)
 
     monkeypatch.setattr(Parts, "write", write)
-    sink = GuardedSink(ParquetSink(tmp_path, 0, {}, flush_s=0.0), "The files", lambda text, level: said.append(text))
+    sink = opened(loggers=[ParquetSink(tmp_path, 0, {}, flush_s=0.0)], log=Said(said))
     for step in range(5):
         full = step < 3
         sink.write([observation(step=step)])
@@ -229,7 +233,7 @@ def test_rows_of_a_disk_that_stays_full_are_dropped_before_they_fill_the_memory(
     said: list[str] = []
     monkeypatch.setattr(Parts, "write", write)
     parquet = ParquetSink(tmp_path, 0, {}, flush_s=0.0, flush_cells=100)
-    sink = GuardedSink(parquet, "The files", lambda text, level: said.append(text))
+    sink = opened(loggers=[parquet], log=Said(said))
     for step in range(1000):
         sink.write([observation(step=step)])
         sink.flush()
@@ -262,7 +266,7 @@ def test_a_disk_that_is_full_at_the_start_costs_the_files_and_not_the_run(
 def test_a_folder_in_which_no_run_can_be_is_a_usage_error(tmp_path: Path) -> None:
     (tmp_path / "statistics").symlink_to("/dev/null")
     with pytest.raises(UsageError, match=r"log_dir: got '.*', expected a folder that can be written to: "):
-        open_sinks(log_dir=tmp_path, rank=0, run={})
+        opened(log_dir=tmp_path)
 
 
 def test_logger_that_takes_alerts_gets_them_and_one_that_fails_at_them_is_off(caplog: pytest.LogCaptureFixture) -> None:
@@ -278,14 +282,17 @@ def test_logger_that_takes_alerts_gets_them_and_one_that_fails_at_them_is_off(ca
                 raise RuntimeError("no more")
 
     mine = Mine()
-    (sink,) = open_sinks(log_dir=None, rank=0, loggers=[mine], run={})
+    sink = opened(loggers=[mine])
     for _ in range(3):
         sink.alert(ALERT)
     assert mine.taken == [ALERT, ALERT]
     assert "The logger Mine is off from here on: it raised RuntimeError: no more." in caplog.text
 
 
-def test_destination_that_is_named_twice_is_opened_once(tmp_path) -> None:
+def test_destination_that_is_named_twice_is_opened_once(tmp_path: Path) -> None:
     pytest.importorskip("tensorboard")
     named = [f"tensorboard:{tmp_path}/a", f"tensorboard:{tmp_path}/b", f"tensorboard:{tmp_path}/./a"]
-    assert len(open_sinks(log_dir=None, rank=0, loggers=named, run={})) == 2
+    sinks = opened(loggers=named)
+    sinks.alert(ALERT)
+    sinks.close()
+    assert sorted(path.parent.name for path in tmp_path.rglob("events.*")) == ["a", "b"]

@@ -13,11 +13,10 @@ from pathlib import Path
 import pytest
 
 from numscope.records.observation import COUNTS, EXTREMA, FIELDS, Observation
-from numscope.sinks.opening import open_sinks
 from numscope.sinks.parquet import ParquetSink
 from numscope.sinks.runfolder import RunFolder, without_secrets
 from numscope.summary.state import Summary
-from tests.sinks.seen import observation
+from tests.sinks.seen import observation, opened
 from tests.warm import COLD
 
 pq = pytest.importorskip("pyarrow.parquet")
@@ -128,9 +127,8 @@ def test_process_of_the_same_rank_at_the_same_time_takes_another_attempt(tmp_pat
 def test_run_json_says_what_ran(tmp_path: Path) -> None:
     import torch
 
-    sinks = open_sinks(log_dir=tmp_path, rank=0, text=False, run={"config": "layers: all", "world_size": 2})
-    for sink in sinks:
-        sink.describe([{"name": "fc1", "cls": "Linear", "weights": ("weight",)}])
+    sinks = opened(log_dir=tmp_path, text=False, run={"config": "layers: all", "world_size": 2})
+    sinks.describe([{"name": "fc1", "cls": "Linear", "weights": ("weight",)}])
     (attempt,) = json.loads((tmp_path / "run.json").read_text())["attempts"]
     assert attempt["config"] == "layers: all"
     assert attempt["versions"]["torch"] == str(torch.__version__)
@@ -186,7 +184,7 @@ def test_forked_child_does_not_write_its_parents_rows(tmp_path: Path) -> None:
 WRITER = """
 import sys
 from numscope.sinks.parquet import ParquetSink
-from tests.sinks.seen import observation
+from tests.sinks.seen import observation, opened
 sink = ParquetSink(sys.argv[1], 0, {}, flush_s=0.0)
 for step in range(10**9):
     sink.write([observation(step, f"layer{i}", extras={"exponents": [1.0] * 256}) for i in range(50)])

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from numscope.records.errors import UsageError
-from numscope.sinks.textlog import TextLog, text_of
+from numscope.sinks.logs import TextLog, text_of
 from tests.sinks.seen import observation
 from tests.warm import COLD
 
@@ -90,7 +90,7 @@ def test_folder_that_cannot_be_made_is_a_usage_error(tmp_path: Path) -> None:
 
 def test_killed_process_has_written_every_step_it_was_through_with(tmp_path: Path) -> None:
     code = (
-        "import sys; from numscope.sinks.textlog import TextLog; from tests.sinks.seen import observation\n"
+        "import sys; from numscope.sinks.logs import TextLog; from tests.sinks.seen import observation\n"
         "log = TextLog(sys.argv[1], 0)\n"
         "for step in range(5):\n"
         "    log.write([observation(step, max=1.0)])\n"

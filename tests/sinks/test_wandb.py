@@ -14,9 +14,8 @@ import pytest
 import torch
 
 import numscope
-from numscope.sinks.opening import open_sinks
 from numscope.sinks.wandb import WandbSink
-from tests.sinks.seen import ALERT, ALERT_LINE, observation
+from tests.sinks.seen import ALERT, ALERT_LINE, observation, opened
 
 wandb = pytest.importorskip("wandb")
 
@@ -72,7 +71,7 @@ def values_of(items: Any) -> Iterator[tuple[str, Any]]:
 
 
 def test_own_run_is_begun_with_the_first_statistics_and_ended(tmp_path: Path) -> None:
-    _, sink = open_sinks(log_dir=tmp_path, rank=0, text=False, loggers=["wandb"], run={})
+    sink = opened(log_dir=tmp_path, text=False, loggers=["wandb"])
     assert wandb.run is None
     for step in (0, 100):
         sink.write([observation(step, max=step + 0.5, mean=None), observation(step, "fc2", "wgrad", num_nan=2)])
@@ -86,7 +85,7 @@ def test_own_run_is_begun_with_the_first_statistics_and_ended(tmp_path: Path) ->
 
 def test_statistics_join_the_rows_of_the_scripts_run_and_do_not_end_them(tmp_path: Path) -> None:
     run = wandb.init(dir=tmp_path)
-    (sink,) = open_sinks(log_dir=None, rank=0, loggers=["wandb"], run={})
+    sink = opened(loggers=["wandb"])
     for epoch in (0, 1, 2):  # the script numbers its rows itself; were they ended for it, its later rows would be refused
         sink.write([observation(10 * epoch, max=float(epoch))])
         run.log({"loss": epoch / 2}, step=epoch)
@@ -101,7 +100,7 @@ def test_statistics_join_the_rows_of_the_scripts_run_and_do_not_end_them(tmp_pat
 
 def test_statistics_of_a_script_that_logs_nothing_are_all_kept(tmp_path: Path) -> None:
     run = wandb.init(dir=tmp_path)
-    (sink,) = open_sinks(log_dir=None, rank=0, loggers=["wandb"], run={})
+    sink = opened(loggers=["wandb"])
     for step in range(4):
         sink.write([observation(step, max=float(step))])
     sink.close()
@@ -125,7 +124,7 @@ def test_histogram_is_over_exponents(tmp_path: Path) -> None:
 
 
 def test_other_ranks_without_a_run_log_no_statistics(tmp_path: Path) -> None:
-    (sink,) = open_sinks(log_dir=None, rank=1, loggers=["wandb"], run={})
+    sink = opened(rank=1, loggers=["wandb"])
     sink.write([observation(0, max=1.0)])
     sink.alert(ALERT)
     sink.close()
@@ -147,7 +146,7 @@ def alerts(folder: Path) -> list[tuple[str, str, str]]:
 
 def test_alerts_are_the_runs_own(tmp_path: Path) -> None:
     run = wandb.init(dir=tmp_path)
-    (sink,) = open_sinks(log_dir=None, rank=0, loggers=["wandb"], run={})
+    sink = opened(loggers=["wandb"])
     sink.alert(ALERT)
     sink.alert(replace(ALERT, rule="a" * 90, layer="x", tensor="", text="Odd.", advice=""))
     sink.close()

@@ -16,7 +16,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from numscope.precision.gemm.on_paper import cast_on_paper
+from numscope.precision.gemm.counting import cast_on_paper
 from numscope.records.errors import UsageError
 from numscope.records.observation import FIELDS, SEEN_IN_CALLS, TENSORS
 from numscope.summary import operand_casts

@@ -27,7 +27,7 @@ def port(monkeypatch: pytest.MonkeyPatch) -> Iterator[int]:
     """Of a server that waits two seconds, and answers with 8 MB."""
     monkeypatch.setattr(server, "DEADLINE_S", 2.0)
     running = uvicorn.Server(
-        uvicorn.Config(answer, http=server.Connection, port=0, log_config=None, lifespan="off", timeout_graceful_shutdown=1)  # type: ignore[arg-type]
+        uvicorn.Config(answer, http=server.TimedConnection, port=0, log_config=None, lifespan="off", timeout_graceful_shutdown=1)  # type: ignore[arg-type]
     )
     with server.listen("127.0.0.1", 0, range(0)) as listening:
         thread = threading.Thread(target=running.run, kwargs={"sockets": [listening]})

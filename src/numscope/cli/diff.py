@@ -8,6 +8,9 @@ import click
 
 from numscope.cli.values import listed, real, whole_number
 from numscope.records.errors import UsageError
+from numscope.runs.diff import compare
+from numscope.runs.diff_text import text
+from numscope.runs.divergence import STATS
 
 DIVERGED = 1  # as diff(1) ends; 2 is wrong usage
 
@@ -29,9 +32,6 @@ def diff(a: str, b: str, noise: tuple[str, ...], tolerance: float | None, stats:
 
     Exit status: 0 no divergence above tolerance; 1 a divergence; 2 wrong usage.
     """
-    from numscope.runs.diff import compare
-    from numscope.runs.divergence import STATS
-
     try:
         found = compare(a, b, noise=noise, tolerance=tolerance, stats=STATS if stats is None else stats, top=top)
     except UsageError as error:
@@ -41,7 +41,5 @@ def diff(a: str, b: str, noise: tuple[str, ...], tolerance: float | None, stats:
     if as_json:
         click.echo(json.dumps(found.document(), indent=1, allow_nan=False))
     else:
-        from numscope.runs.diff_text import text
-
         click.echo(text(found), nl=False)
     return DIVERGED if found.diverged else 0

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any, NoReturn
@@ -11,6 +12,14 @@ import click
 
 from numscope.cli.printing import say
 from numscope.cli.values import Expected, Value, output_file, whole_number
+from numscope.doctor.explain.command import run
+from numscope.doctor.launch import num_gpus, run_local, run_node
+from numscope.doctor.meet.identity import identify, in_batch_script
+from numscope.doctor.meet.secret import NoSecret
+from numscope.doctor.output import Output
+from numscope.doctor.rank import examine
+from numscope.doctor.records import Settings
+from numscope.doctor.settings import read_settings
 from numscope.records.errors import UsageError
 from numscope.records.files import read_json
 
@@ -33,8 +42,6 @@ def _report(path: str) -> Mapping[str, Any]:
 
 def _settings(path: str) -> tuple[str, dict[str, Any]]:
     """The path, and what the file asks for."""
-    from numscope.doctor.settings import read_settings
-
     try:
         return path, read_settings(path)
     except OSError as error:
@@ -105,13 +112,6 @@ def explain(paths: tuple[str, ...], json_path: str | None, redact: bool) -> Call
 
 
 def _examine(given: Mapping[str, Any], json_path: str, baseline: Mapping[str, Any], nproc: int | None, nnodes: int | None) -> NoReturn:
-    from numscope.doctor.launch import num_gpus, run_local, run_node
-    from numscope.doctor.meet.identity import identify, in_batch_script
-    from numscope.doctor.meet.secret import NoSecret
-    from numscope.doctor.output import Output
-    from numscope.doctor.rank import examine
-    from numscope.doctor.records import Settings
-
     settings, output = Settings(**given), Output(json_path, baseline)
     identity = None
     try:
@@ -138,15 +138,11 @@ def _examine(given: Mapping[str, Any], json_path: str, baseline: Mapping[str, An
 
 
 def _explain(paths: tuple[str, ...], json_path: str, redact: bool) -> NoReturn:
-    from numscope.doctor.explain.command import run
-
     _end(run(paths, json_path, redact=redact))
 
 
 def _end(code: int) -> NoReturn:
     """Ends the process at once, without waiting for threads that hang."""
-    import sys
-
     for stream in (sys.stdout, sys.stderr):
         try:
             stream.flush()

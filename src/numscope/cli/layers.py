@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import click
 
-from numscope.cli.config import FEATURES, load, refusing
+from numscope.cli.config import FEATURES, refusing
 from numscope.cli.printing import add_row, plain_table, say, show
-
-if TYPE_CHECKING:
-    from numscope.config.plan import Plan
-    from numscope.records.layer import Layer
+from numscope.cli.subject import subject_of
+from numscope.config import resolve
+from numscope.config.loading import plan_of
+from numscope.config.plan import Plan, number_of
+from numscope.records.layer import Layer
 
 
 @click.command(options_metavar="[options]")
@@ -27,10 +26,7 @@ def layers(subject: str, file: str | None, containers: bool, features: tuple[str
 
     Exit status: 2 if a section of the configuration selects nothing, or two sections contradict each other.
     """
-    from numscope.cli.subject import subject_of
-    from numscope.config import resolve
-
-    plan = None if file is None else load(file, features)
+    plan = None if file is None else plan_of(file, features)[0]
     found = subject_of(subject).layers
     _show(found, plan, containers)
     for note in resolve(plan, found).notes if plan is not None else ():
@@ -38,8 +34,6 @@ def layers(subject: str, file: str | None, containers: bool, features: tuple[str
 
 
 def _show(layers: list[Layer], plan: Plan | None, containers: bool) -> None:
-    from numscope.config.selection import number_of
-
     selections = dict.fromkeys((part.section, part.selection) for part in (plan.parts if plan is not None else ()))
     table = plain_table("number", "name", "class", *(["selected by"] if plan is not None else []))
     shown = chosen = 0

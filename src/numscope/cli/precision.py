@@ -7,20 +7,25 @@ import shlex
 import tempfile
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
-from numscope.cli.launch import Target
+from numscope.cli.bisection import Bisection, BisectionTask
+from numscope.cli.precision_text import advice_document, advice_lines, advice_table, verdict_head, verdict_lines, verdict_table
 from numscope.cli.preparing import SCRIPT_WORDS, recipe_option, takes_script
-from numscope.cli.printing import say
+from numscope.cli.printing import say, show
+from numscope.cli.script import Target
 from numscope.cli.trial import trial
 from numscope.cli.values import OUTPUT_FILE, Value, real, whole_number
-from numscope.precision.search.advise import Limits
+from numscope.config.dialects import translate
+from numscope.config.loading import plan_of
+from numscope.config.reading import read
+from numscope.config.wording import Errors
+from numscope.precision.search.advise import Limits, advice_of, merged
+from numscope.precision.search.sections import sections, text_of
+from numscope.precision.search.trials import AUTOCAST, Book, Script, Spec, TrialFailed, run_trial
 from numscope.records.files import write_atomically
-
-if TYPE_CHECKING:
-    from numscope.precision.search.trials import Script
 
 NO_ANSWER = 1  # 2 is wrong usage
 
@@ -66,10 +71,6 @@ def advise(target: Target, steps: int, recipe: str, output: str, as_json: bool, 
 
     Exit status: 0; 1 if the script has no step to measure; 2 for wrong usage.
     """
-    from numscope.precision.search.advise import advice_of, merged
-    from numscope.precision.search.kept import sections, text_of
-    from numscope.precision.search.trials import AUTOCAST, Spec, TrialFailed, run_trial
-
     if recipe == AUTOCAST:
         raise click.UsageError(f"--recipe: got {recipe!r}, expected an fp8 or fp4 recipe: autocast's formats are in the table anyway.")
     bounds = Limits(**limits)
@@ -91,8 +92,6 @@ def advise(target: Target, steps: int, recipe: str, output: str, as_json: bool, 
     if advice.high:
         head = (f"numscope precision advise: GEMMs that {recipe} would harm, from {advice.num_steps} steps of {Path(target.name).name}.",)
         write_atomically(output, text_of(sections(advice.high), head))
-    from numscope.cli.precision_text import advice_document, advice_lines, advice_table
-
     if as_json:
         click.echo(json.dumps(advice_document(advice, bounds, recipe, output), indent=1, allow_nan=False))
     else:
@@ -141,12 +140,6 @@ def bisect(
 
     Exit status: 0 if such a set was found or nothing is harmed; 1 if there is none or the runs did not suffice; 2 for wrong usage.
     """
-    from numscope.cli.bisecting import Bisection, BisectionTask
-    from numscope.cli.precision_text import verdict_head, verdict_lines, verdict_table
-    from numscope.cli.printing import show
-    from numscope.precision.search.kept import sections, text_of
-    from numscope.precision.search.trials import Book
-
     base = _base(config, features)
     task = BisectionTask(_script(target, launch), base=base, features=features, **search)
     folder = Path(output).with_suffix(".trials")
@@ -174,12 +167,7 @@ def _base(config: str | None, features: tuple[str, ...]) -> Mapping[str, Any]:
     """The configuration as sections by name. A section without a name gets its file's, and selects all layers if it selected none."""
     if config is None:
         return {}
-    from numscope.config.dialects import translate
-    from numscope.config.planning import plan_of
-    from numscope.config.reading import read
-    from numscope.config.wording import Errors
-
-    plugged = plan_of(config, features)[1].customs
+    plugged = plan_of(config, features)[1].features
     errors = Errors(config)
     tree = read(config, errors)[0] or {}
     stem = Path(config).stem or "config"
@@ -189,8 +177,6 @@ def _base(config: str | None, features: tuple[str, ...]) -> Mapping[str, Any]:
 
 
 def _script(target: Target, launch: tuple[str, ...]) -> Script:
-    from numscope.precision.search.trials import Script
-
     if not target.is_module and not Path(target.name).exists():
         raise click.UsageError(f"got {target.name!r}, expected a script's path, or -m and a module's name. There is no such file.")
     return Script(target.name, target.args, target.is_module, launch)

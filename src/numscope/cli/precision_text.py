@@ -5,23 +5,22 @@ from __future__ import annotations
 import shlex
 from collections.abc import Sequence
 from itertools import groupby
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from numscope.cli.bisecting import BisectionTask, BisectionVerdict, percent
+import click
+from rich.table import Table
+
+from numscope.cli.bisection import BisectionTask, BisectionVerdict, percent
+from numscope.cli.printing import add_row, plain_table
 from numscope.precision.search.advise import Advice, Limits, rows
-from numscope.precision.search.kept import WHOLE
+from numscope.precision.search.sections import WHOLE
 from numscope.precision.search.trials import AUTOCAST, Script
 from numscope.records.finding import plain
 from numscope.records.words import count, escape
 
-if TYPE_CHECKING:
-    from rich.table import Table
-
 
 def advice_table(advice: Advice, recipe: str) -> list[str]:
     """A line for each operand below its layer's name, so that the table fits in 80 columns with names of any length."""
-    import click
-
     high: dict[str, list[str]] = {}
     for layer, gemm in advice.high:
         high.setdefault(layer, []).append(gemm)
@@ -83,8 +82,6 @@ def advice_document(advice: Advice, limits: Limits, recipe: str, output: str) ->
 
 def verdict_table(verdict: BisectionVerdict) -> Table:
     """The layers and GEMMs that should stay in high precision."""
-    from numscope.cli.printing import add_row, plain_table
-
     table = plain_table("layer", "in high precision")
     gemms: dict[str, list[str]] = {}
     for layer, gemm in verdict.units:

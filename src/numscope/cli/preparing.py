@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from numscope.cli.launch import Target
+from numscope.cli.script import Target
 from numscope.cli.values import one_of
+from numscope.config.loading import plan_of
 from numscope.precision.search.trials import AUTOCAST
 from numscope.records.errors import UsageError
 
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
     from torch import nn
 
     from numscope.config.plan import Plan
-    from numscope.plugins.guarded import Paths
+    from numscope.plugins.loading import Paths
 
 RECIPES = ("delayed", "current", "rowwise", "block", "mxfp8", "nvfp4")  # also here: torch must not be loaded before the script
 
@@ -56,8 +57,6 @@ def preparation(
     if recipe is None:
         return None
     if recipe == AUTOCAST:
-        from numscope.config.planning import plan_of
-
         return _keeper(None if config is None else plan_of(config, features)[0])
     from numscope.precision.gemm.conversion import convert
     from numscope.precision.gemm.state import state_of

@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
 
 from numscope.cli.printing import say
+from numscope.config.rules import RULES
+from numscope.page.digest import digests
+from numscope.page.document import render
+from numscope.page.payload import comparison_of, payload_of
+from numscope.page.recorded import Recorded, read_recorded
 from numscope.page.unasked import NAME
 from numscope.records.errors import UsageError
+from numscope.records.files import write_where_asked
+from numscope.report.sarif import sarif_json, source_root
 from numscope.storage.address import is_address
-
-if TYPE_CHECKING:
-    from numscope.page.recorded import Recorded
 
 SUMMARY_NAME = "summary"
 
@@ -30,11 +33,6 @@ def report(run: str, output: str | None, other: str | None, sarif: str | None, s
 
     RUN is the run's log_dir.
     """
-    from numscope.page.comparison import comparison_of
-    from numscope.page.digest import digests
-    from numscope.page.document import render
-    from numscope.page.payload import payload_of
-
     if summary and other is not None:
         raise UsageError("--compare: given with --summary, expected one of them.")
     if sarif is not None and (summary or other is not None or output is not None):
@@ -58,9 +56,6 @@ def report(run: str, output: str | None, other: str | None, sarif: str | None, s
 
 def _sarif(recorded: Recorded) -> str:
     """The findings and alerts of a run, with paths relative to the checkout that the current folder is in."""
-    from numscope.config.rules import RULES
-    from numscope.report.sarif import sarif_json, source_root
-
     findings = [one for one in recorded.findings if not one.contained]
     meanings = {name: rule.meaning for name, rule in RULES.items()}
     lines = (one.culprit.stack[0][0] for one in findings if one.culprit is not None and one.culprit.stack)
@@ -75,8 +70,6 @@ def _beside(run: str, name: str) -> str:
 
 def _read(folder: str, where: str) -> Recorded:
     """A run, with its problems on stderr."""
-    from numscope.page.recorded import read_recorded
-
     recorded = read_recorded(folder, where)
     for problem in recorded.problems:
         say(f"numscope report: {problem}", err=True)
@@ -85,8 +78,6 @@ def _read(folder: str, where: str) -> Recorded:
 
 def _write(path: str, text: str, option: str = "--output") -> None:
     """Write a file and print a link to it."""
-    from numscope.records.files import write_where_asked
-
     if os.path.isdir(path):
         raise UsageError(f"{option}: got {path!r}, a folder, expected a file. Did you mean {os.path.join(path, NAME)!r}?")
     data = text.encode()

@@ -9,13 +9,13 @@ from typing import Any
 
 import click
 
-from numscope.cli.launch import Target, launch
 from numscope.cli.preparing import SCRIPT_WORDS, recipe_option, takes_script
+from numscope.cli.script import Target, launch
 from numscope.cli.torchwatch import TorchWatch
 from numscope.cli.values import OUTPUT_FILE, OUTPUT_FOLDER, listed, one_of, whole_number
 from numscope.config.alerting import MODES
-from numscope.config.environment import switched_on
-from numscope.config.options import LEVELS, ON_NONFINITE, WatchOptions
+from numscope.config.loading import plan_of
+from numscope.config.options import LEVELS, ON_NONFINITE, WatchOptions, switched_on
 from numscope.records.errors import UsageError
 from numscope.sinks.destinations import destination
 from numscope.storage.address import is_address
@@ -87,7 +87,8 @@ def run(target: Target, **options: Any) -> Callable[[], None]:
             "--on-nonfinite: got 'off' without --config or --recipe, expected something to do. Add one of them, or leave it out."
         )
     config, features = given.get("config"), given.get("features", ())  # as the user has named them
-    given |= {name: _kept(given[name]) for name in ("config", "log_dir") if name in given}  # a script may change its folder
+    for name in {"config", "log_dir"} & given.keys():  # a script may change its folder
+        given[name] = given[name] if is_address(given[name]) else os.path.abspath(given[name])
     given["features"] = tuple(map(os.path.abspath, features))
     given["loggers"] = tuple(str(destination(one, "--to")) for one in given.get("loggers", ()))
     try:
@@ -96,13 +97,6 @@ def run(target: Target, **options: Any) -> Callable[[], None]:
         field, _, rest = str(error).partition(":")
         raise click.UsageError(f"--{field.replace('_', '-')}:{rest}") from None
     if config is not None:  # refused before the script's first line, without torch unless a file of features imports it
-        from numscope.config.planning import plan_of
-
         plan_of(config, features)
     # The script runs after click has returned: click turns the script's KeyboardInterrupt into something else.
     return partial(launch, target, watch)
-
-
-def _kept(path: str) -> str:
-    """A path that means the same wherever the script goes."""
-    return path if is_address(path) else os.path.abspath(path)

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import csv
 import json
 import re
 import sys
 from collections.abc import Sequence
+from decimal import Decimal
 from typing import Any
 
 import click
@@ -13,7 +15,12 @@ import click
 from numscope.cli.printing import say
 from numscope.cli.values import whole_number
 from numscope.records.errors import UsageError
+from numscope.records.finding import plain
 from numscope.records.words import escape
+from numscope.runs.folder import Run, find_run
+from numscope.runs.grouping import available, group, lacking
+from numscope.runs.query import ask
+from numscope.sinks.logs import text_of
 
 USAGE = 'numscope stats RUN "SQL"  or  numscope stats RUN --by layer|name|type|tensor|all|REGEX [options]'
 MAX_FOLDED = 200  # rows of a table that is folded to fit the terminal
@@ -53,41 +60,33 @@ def stats(
     """
     if as_json and as_csv:
         raise UsageError("--csv: given with --json, expected one of them.")
-    columns, rows = _result(run, sql, by, names, steps, every_steps)
-    if as_json:
-        _write_json(columns, rows)
-    elif as_csv:
-        _write_csv(columns, rows)
-    else:
-        _print_table(columns, rows)
-
-
-def _result(
-    given: str, sql: str | None, by: str | None, names: str | None, steps: str | None, every_steps: int | None
-) -> tuple[Sequence[str], Sequence[Sequence[Any]]]:
     if sql is not None and by is not None:
         raise UsageError("--by: given with SQL, expected one of them.")
-    if by is None:
-        for option, value in (("--stats", names), ("--steps", steps), ("--every-steps", every_steps)):
-            if value is not None:
-                raise UsageError(f"{option}: given without --by, which it needs. In SQL, use SELECT and WHERE.")
-    from numscope.runs.folder import find_run
-    from numscope.runs.query import ask
-
-    run = find_run(given)
-    for problem in run.problems:
+    for option, value in (("--stats", names), ("--steps", steps), ("--every-steps", every_steps)):
+        if by is None and value is not None:
+            raise UsageError(f"{option}: given without --by, which it needs. In SQL, use SELECT and WHERE.")
+    found = find_run(run)
+    for problem in found.problems:
         say(f"numscope stats: {problem}", err=True)
-    if run.restarted and sql is None:
-        attempts = sorted({part.attempt for part in run.parts})
+    if found.restarted and sql is None:
+        attempts = sorted({part.attempt for part in found.parts})
         say(
             f"numscope stats: the run was started more than once (attempts {', '.join(map(str, attempts))}). "
             "Of a step that was run again, the last attempt's numbers are shown.",
             err=True,
         )
+    columns: Sequence[str]
     if by is not None:
-        return _grouped(run, by, names, _bounds(steps), every_steps)
-    found = ask(run, _OVERVIEW if sql is None else sql)
-    return found.columns, found.rows
+        columns, rows = _grouped(found, by, names, _bounds(steps), every_steps)
+    else:
+        result = ask(found, _OVERVIEW if sql is None else sql)
+        columns, rows = result.columns, result.rows
+    if as_json:
+        _write_json(columns, rows)
+    elif as_csv:
+        csv.writer(sys.stdout, lineterminator="\n").writerows(map(_cell, row) for row in (columns, *rows))
+    else:
+        _print_table(columns, rows)
 
 
 _OVERVIEW = """
@@ -99,10 +98,8 @@ _OVERVIEW = """
 
 
 def _grouped(
-    run: Any, by: str, names: str | None, bounds: tuple[int | None, int | None], every_steps: int | None
-) -> tuple[Sequence[str], Sequence[Sequence[Any]]]:
-    from numscope.runs.grouping import available, group, lacking
-
+    run: Run, by: str, names: str | None, bounds: tuple[int | None, int | None], every_steps: int | None
+) -> tuple[Sequence[str], list[tuple[Any, ...]]]:
     if names is None:
         chosen: Sequence[str] = DEFAULT_STATS
     elif names == "all":
@@ -141,8 +138,6 @@ def _bounds(steps: str | None) -> tuple[int | None, int | None]:
 
 def _write_json(columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
     """Rows as objects; nan and infinities are the strings "nan", "inf", "-inf", as in all of numscope's JSON."""
-    from numscope.records.finding import plain
-
     if not rows:
         sys.stdout.write("[]\n")
         return
@@ -153,17 +148,7 @@ def _write_json(columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
 
 
 def _plain(value: Any) -> float | str:
-    from decimal import Decimal
-
     return float(value) if isinstance(value, Decimal) else str(value)  # 1.5 in SQL is a decimal
-
-
-def _write_csv(columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
-    import csv
-
-    writer = csv.writer(sys.stdout, lineterminator="\n")
-    writer.writerow(map(_cell, columns))
-    writer.writerows(map(_cell, row) for row in rows)
 
 
 def _cell(value: Any) -> Any:
@@ -228,7 +213,5 @@ def _shown(value: Any) -> str:
     if isinstance(value, float):
         return f"{value:.6g}"  # JSON and CSV have all digits
     if isinstance(value, list):
-        from numscope.sinks.textlog import text_of
-
         return text_of(value) if len(value) == 256 else ", ".join(map(_shown, value))
     return str(value)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from numscope.cli.uncaught import exit_status, print_stop, stop_in_words
@@ -19,21 +20,18 @@ class Stop(NamedTuple):
     num_steps: int  # training steps that had ended by then
 
 
+@dataclass(eq=False)
 class Stops:
     """Remembers the last error that was to stop the run, and whether the script has trained on since.
 
     A wrapper around the script (hydra, a launcher) may turn the error into an exit status or an error of its own, and a thread may end with
     it. A script that catches it and trains on has its own end. The error itself is not kept: its traceback holds the script's tensors.
-
-    Args:
-        num_steps: counts the training steps that have ended.
     """
 
-    def __init__(self, num_steps: Callable[[], int]) -> None:
-        self._num_steps = num_steps
-        self._last: Stop | None = None
-        self._in_thread = False  # it has ended one
-        self._hook: Callable[[Any], object] = threading.excepthook
+    num_steps: Callable[[], int]  # counts the training steps that have ended
+    _last: Stop | None = None
+    _in_thread: bool = False  # it has ended one
+    _hook: Callable[[Any], object] = threading.excepthook
 
     def listen(self) -> None:
         """Begin to remember."""
@@ -51,13 +49,13 @@ class Stops:
     def behind(self, error: BaseException | None) -> Stop | None:
         """What stopped the run, where it ends with an error or a status that are not numscope's; None if the run is the script's to end."""
         last = self._last
-        if last is None or self._num_steps() > last.num_steps + 1:  # the step at work may end with the error
+        if last is None or self.num_steps() > last.num_steps + 1:  # the step at work may end with the error
             return None
         fails = error is not None and (not isinstance(error, SystemExit) or bool(error.code))
         return last if fails or self._in_thread else None
 
     def _made(self, error: BaseException) -> None:
-        self._last, self._in_thread = Stop(exit_status(error) or 0, stop_in_words(error), self._num_steps()), False
+        self._last, self._in_thread = Stop(exit_status(error) or 0, stop_in_words(error), self.num_steps()), False
 
     def _thread_ended(self, ended: Any) -> None:
         if isinstance(ended.exc_value, STOPS):

@@ -16,6 +16,8 @@ from numscope.records.attempt import attempts
 from numscope.records.errors import UsageError
 from numscope.records.files import read_json
 from numscope.records.layer import Layer
+from numscope.runs.folder import find_run
+from numscope.runs.query import ask
 
 if TYPE_CHECKING:
     from torch import nn
@@ -33,7 +35,7 @@ _ITEMSIZE = {"float64": 8, "float32": 4, "float16": 2, "bfloat16": 2, "complex64
 
 
 @dataclass(frozen=True)
-class Subject:
+class ModelOrRun:
     """Layers to select from."""
 
     layers: list[Layer]  # in the model's order
@@ -45,7 +47,7 @@ class Subject:
     plans: Mapping[Layer, LayerPlan] = field(default_factory=dict)  # of layers that are already converted
 
 
-def subject_of(given: str) -> Subject:
+def subject_of(given: str) -> ModelOrRun:
     """
     Raises:
         UsageError: there is no such model or run.
@@ -53,10 +55,14 @@ def subject_of(given: str) -> Subject:
     folder = Path(given)
     if folder.is_dir() and ((folder / "run.json").is_file() or (folder / "ranks").is_dir()):
         return _of_run(folder)
-    return _of_model(_model(given, folder))
+    if re.fullmatch(r"[A-Za-z_][\w.]*:[A-Za-z_][\w.]*", given):
+        return _of_model(_from_factory(given))
+    if folder.is_dir() and not (folder / "config.json").is_file():
+        raise UsageError(f"{given}: got a folder without run.json and config.json, expected {EXPECTED}.")
+    return _of_model(_from_transformers(given, folder))
 
 
-def _of_model(model: nn.Module) -> Subject:
+def _of_model(model: nn.Module) -> ModelOrRun:
     from numscope.precision.gemm.conversion import convertible
     from numscope.precision.gemm.state import state_of
     from numscope.probe.layer_names import layers_of
@@ -64,7 +70,7 @@ def _of_model(model: nn.Module) -> Subject:
     found = layers_of(model)
     gemms = [layer for module, layer in found.items() if convertible(module)]
     plans = {layer: state.default for module, layer in found.items() if (state := state_of(module)) is not None and not state.default.high}
-    return Subject(list(found.values()), {layer.name: _widths(module) for module, layer in found.items()}, gemms=gemms, plans=plans)
+    return ModelOrRun(list(found.values()), {layer.name: _widths(module) for module, layer in found.items()}, gemms=gemms, plans=plans)
 
 
 def _widths(module: nn.Module) -> tuple[int | None, int | None]:
@@ -81,14 +87,6 @@ def _widths(module: nn.Module) -> tuple[int | None, int | None]:
 
 
 # ------------------------------------------------------------------------------------------------------------ models
-
-
-def _model(given: str, folder: Path) -> nn.Module:
-    if re.fullmatch(r"[A-Za-z_][\w.]*:[A-Za-z_][\w.]*", given):
-        return _from_factory(given)
-    if folder.is_dir() and not (folder / "config.json").is_file():
-        raise UsageError(f"{given}: got a folder without run.json and config.json, expected {EXPECTED}.")
-    return _from_transformers(given, folder)
 
 
 def _from_factory(given: str) -> nn.Module:
@@ -147,7 +145,7 @@ def _from_transformers(given: str, folder: Path) -> nn.Module:
 # -------------------------------------------------------------------------------------------------------------- runs
 
 
-def _of_run(folder: Path) -> Subject:
+def _of_run(folder: Path) -> ModelOrRun:
     """The layers of each rank's last attempt that had some; ranks of a pipeline have different layers."""
     layers: dict[str, Layer] = {}
     for files in attempts(folder).values():
@@ -156,7 +154,7 @@ def _of_run(folder: Path) -> Subject:
     if not layers:
         raise UsageError(f"{folder}: contains no layers, expected the folder of a run that had a configuration and began a step.")
     gemms = [layer for layer in layers.values() if layer.cls in _GEMM_CLASSES and layer.weights and not layer.name.endswith(_NORM)]
-    return Subject(list(layers.values()), read=_read_bytes(folder), gemms=gemms)
+    return ModelOrRun(list(layers.values()), read=_read_bytes(folder), gemms=gemms)
 
 
 def _told(path: Path) -> Iterator[Layer]:
@@ -171,9 +169,6 @@ def _told(path: Path) -> Iterator[Layer]:
 
 def _read_bytes(folder: Path) -> dict[tuple[str, str], int]:
     """From the recorded numbers of elements; nothing without them or without DuckDB."""
-    from numscope.runs.folder import find_run
-    from numscope.runs.query import ask
-
     try:
         found = ask(find_run(folder), "SELECT layer, tensor, dtype, max(numel / ranks) FROM raw GROUP BY ALL")
     except UsageError:

@@ -2,24 +2,30 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
+import select
 import signal
 import sys
 import time
+from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from types import FrameType
-from typing import TYPE_CHECKING, NoReturn
+from typing import NoReturn
 
 import click
+from rich.console import Console, RenderableType
+from rich.live import Live
+from rich.text import Text
 
+from numscope.cli.top_screen import screen
+from numscope.page.gathered import Gathered
+from numscope.page.glance import Glance, glance_at, stamp_of
 from numscope.records.errors import UsageError
 from numscope.records.words import escape
+from numscope.report.text import print_plain
+from numscope.runs.sources import Signature
 from numscope.storage.address import is_address
-
-if TYPE_CHECKING:
-    from rich.console import Console, RenderableType
-
-    from numscope.page.glance import Glance, Stamp
 
 TICK_S = 0.25  # between looks at the folder, the keys and the terminal's size
 REST = 4  # times as long as a reading took: at most a fifth of a core goes into reading
@@ -35,52 +41,33 @@ def top(run: str, once: bool) -> None:
 
     RUN is the run's log_dir. q or Ctrl-C ends it.
     """
-    from rich.console import Console
-
     console = Console(highlight=False, markup=False, emoji=False)
     if once or not console.is_terminal:
-        _print(console, run)
+        glance = glance_at(run)
+        print_plain(screen(glance, time.time() - glance.written, console.width), sys.stdout, console.width)
     else:
         _Live(console, run).loop()
-
-
-def _print(console: Console, run: str) -> None:
-    from numscope.cli.top_screen import screen
-    from numscope.page.glance import glance_at
-
-    glance = glance_at(run)
-    with console.capture() as capture:
-        console.print(screen(glance, time.time() - glance.written, console.width))
-    text = "\n".join(line.rstrip() for line in capture.get().split("\n"))
-    encoding = sys.stdout.encoding or "utf-8"
-    sys.stdout.write(text.encode(encoding, "backslashreplace").decode(encoding))
 
 
 class _Live:
     """The screen of one run."""
 
     def __init__(self, console: Console, run: str) -> None:
-        from numscope.page.gathered import Gathered
-
         if not is_address(run) and not os.path.isdir(run):
             raise UsageError(f"RUN: got {run!r}, expected a run's folder: the log_dir that it was given.")
         self._console, self._run = console, run
         self._gathered = Gathered()
         self._reader = ThreadPoolExecutor(1)  # so that keys are heard meanwhile
         self._reading: Future[Glance] | None = None
-        self._stamp: Stamp | None = None
+        self._stamp: Signature | None = None
         self._glance: Glance | None = None
         self._problem = ""
         self._began = self._due = 0.0
 
     def loop(self) -> None:
-        from rich.live import Live
-
-        from numscope.cli.keys import Keys
-
         before = signal.signal(signal.SIGTERM, _leave)
         try:
-            with Live(console=self._console, screen=True, auto_refresh=False) as live, Keys().listening() as keys:
+            with Live(console=self._console, screen=True, auto_refresh=False) as live, _Keys().listening() as keys:
                 drawn: object = None
                 while not {"q", "Q", "\x03", "\x04"} & set(keys.wait(TICK_S if drawn else 0)):
                     self._read()
@@ -98,8 +85,6 @@ class _Live:
 
     def _read(self) -> None:
         """Begin to read if there is something new and the last reading is long enough ago; take what was read."""
-        from numscope.page.glance import glance_at, stamp_of
-
         now = time.monotonic()
         if self._reading is not None:
             if not self._reading.done():
@@ -120,15 +105,45 @@ class _Live:
             self._reading = self._reader.submit(glance_at, self._run, self._gathered)
 
     def _screen(self) -> RenderableType:
-        from rich.text import Text
-
-        from numscope.cli.top_screen import screen
-
         width, height = self._console.size
         footer = "q quits" + (f"   {self._problem}" if self._problem and self._glance is not None else "")
         if self._glance is None:
             return Text(f"Nothing to show yet. {self._problem}\n\nq quits" if self._problem else "reading …")
         return screen(self._glance, time.time() - self._glance.written, width, height, footer)
+
+
+class _Keys:
+    """Keys as they are pressed, while the block runs; nothing where stdin is no terminal."""
+
+    def __init__(self) -> None:
+        self._file = -1
+
+    @contextlib.contextmanager
+    def listening(self) -> Iterator[_Keys]:
+        try:
+            import termios
+            import tty
+
+            file = sys.stdin.fileno()
+            before = termios.tcgetattr(file)
+        except Exception:  # another system; no stdin, or no terminal
+            yield self
+            return
+        try:
+            tty.setcbreak(file)  # Ctrl-C stays a signal
+            self._file = file
+            yield self
+        finally:
+            self._file = -1
+            termios.tcsetattr(file, termios.TCSADRAIN, before)
+
+    def wait(self, seconds: float) -> str:
+        """The keys pressed within some time, or as soon as there are any; "" if there are none."""
+        if self._file < 0:
+            time.sleep(seconds)
+            return ""
+        ready, _, _ = select.select([self._file], [], [], seconds)
+        return os.read(self._file, 1024).decode(errors="replace") if ready else ""
 
 
 def _leave(number: int, frame: FrameType | None) -> NoReturn:

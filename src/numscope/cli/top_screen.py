@@ -11,10 +11,9 @@ from rich.console import Group, RenderableType
 from rich.text import Text
 
 from numscope.page.glance import Glance
-from numscope.page.health import BAD, FINE, format_of_dtype
+from numscope.page.health import BAD, FINE, cells_of, format_of_dtype, scale_of, spark
+from numscope.page.matrices import LOSS
 from numscope.page.recorded import Happening
-from numscope.page.rows import LOSS
-from numscope.page.sparkline import cells_of, scale_of, spark
 from numscope.records.finding import Finding
 from numscope.records.words import count, escape, few
 

@@ -5,18 +5,19 @@ from __future__ import annotations
 import os
 from dataclasses import replace
 from functools import partial
+from multiprocessing import current_process
 from typing import TYPE_CHECKING
 
-from numscope.cli.child import Told
-from numscope.cli.children import Children
+from numscope.cli.child_processes import Children, Told
 from numscope.cli.import_hook import when_imported
-from numscope.cli.launch import Watch
+from numscope.cli.script import Watch
 from numscope.cli.stops import Stop, Stops
-from numscope.config.options import WatchOptions
+from numscope.config.options import WatchOptions, serve
 from numscope.records.errors import UsageError
 from numscope.records.finding import Finding, Kind
 from numscope.records.words import count
 from numscope.report import page
+from numscope.report.delivery import Delivery
 from numscope.report.stderr import say
 from numscope.scope.coverage import Watched
 from numscope.scope.last_line import last_line
@@ -52,8 +53,7 @@ class TorchWatch(Watch):
     def _enter(self) -> None:
         if os.getpid() != self._owner:  # a process that the script forked: a data loader's worker, say
             return
-        from numscope.cli.preparing import preparation
-        from numscope.config.environment import serve
+        from numscope.cli.preparing import preparation  # loads click and YAML, which a child process of the script does without
         from numscope.scope.autowatch import AutoWatch
 
         self._prepare = preparation(self._recipe, self._options.config, self._options.features)
@@ -91,8 +91,6 @@ class TorchWatch(Watch):
         before = self.finding
         try:
             if self._auto is not None:
-                from numscope.config.environment import serve
-
                 serve(False)
                 self._auto.finish(error)
         finally:
@@ -111,8 +109,6 @@ class TorchWatch(Watch):
         """The files that were asked for, where nothing was watched: a CI uploads them in any case."""
         asked = self._options.json is not None or self._options.sarif is not None
         if asked and not any(watched.models for watched in (self._watched(), *(one.watched for one in told))):
-            from numscope.report.delivery import Delivery
-
             rank = int(os.environ.get("RANK") or 0)
             Delivery(self._options.json, None, "", rank, sarif=self._options.sarif).close([], [], [], 0, 0)
 
@@ -158,9 +154,7 @@ class TorchWatch(Watch):
 
 def _apart(options: WatchOptions) -> WatchOptions:
     """For a child process that trains by itself, as rank 0: its files have names of their own."""
-    from multiprocessing import current_process
-
-    from numscope.config.planning import plan_of
+    from numscope.config.loading import plan_of
     from numscope.distributed.agree import spread
 
     if spread():

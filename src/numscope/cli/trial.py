@@ -15,16 +15,20 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from numscope.cli.import_hook import when_imported
-from numscope.cli.launch import Target, Watch, launch
 from numscope.cli.preparing import SCRIPT_WORDS, preparation, takes_script
+from numscope.cli.script import Target, Watch, launch
+from numscope.config.options import WatchOptions
+from numscope.precision.search.sections import WHOLE
 from numscope.precision.search.trials import AUTOCAST, Spec
+from numscope.records.files import write_atomically
+from numscope.records.finding import plain
+from numscope.records.layer import GEMMS, Layer
 
 if TYPE_CHECKING:
     from torch import nn
 
     from numscope.precision.gemm.state import LayerState
-    from numscope.precision.search.losses import LossRecorder
-    from numscope.precision.search.what_if import WhatIf
+    from numscope.precision.search.measuring import LossRecorder, WhatIf
     from numscope.records.layer import Layer
 
 _SUSPECT_STEPS = 8  # whose casts say who is suspected: a run that diverges soon clips everywhere
@@ -69,8 +73,7 @@ class TrialWatch(Watch):
             return
         import torch
 
-        from numscope.config.options import WatchOptions
-        from numscope.precision.search.losses import LossRecorder
+        from numscope.precision.search.measuring import LossRecorder
         from numscope.scope.autowatch import AutoWatch
 
         spec = self._spec
@@ -87,7 +90,7 @@ class TrialWatch(Watch):
         )
         if spec.what_if:
             from numscope.precision.gemm.recipes import DelayedScaling, recipe_of
-            from numscope.precision.search.what_if import WhatIf
+            from numscope.precision.search.measuring import WhatIf
 
             recipe = recipe_of(spec.recipe)
             delayed = recipe if isinstance(recipe, DelayedScaling) else DelayedScaling()
@@ -135,9 +138,6 @@ class TrialWatch(Watch):
 
     def _low_layers(self) -> dict[str, tuple[str, ...]]:
         """Each layer's GEMMs that were in low precision in the step that is just over."""
-        from numscope.precision.search.kept import WHOLE
-        from numscope.records.layer import GEMMS
-
         found: dict[str, tuple[str, ...]] = {}
         for layer, module, state in self._states():
             if state is not None:
@@ -169,8 +169,6 @@ class TrialWatch(Watch):
 
     def _write(self) -> None:
         from numscope.distributed.agree import rank
-        from numscope.records.files import write_atomically
-        from numscope.records.finding import plain
 
         losses = self._losses.losses if self._losses is not None else []
         told = {

@@ -7,9 +7,11 @@ import importlib.util
 import os
 import secrets
 import shutil
+import socket
 import sys
 import tempfile
 import threading
+import webbrowser
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -19,6 +21,8 @@ from numscope.cli.printing import say
 from numscope.cli.values import whole_number
 from numscope.records.errors import UsageError
 from numscope.records.words import count
+from numscope.view.guard import is_loopback, own_names
+from numscope.view.shelf import Shelf
 
 HOST, PORT, NUM_OTHERS = "127.0.0.1", 7377, 10
 NEEDED = ("starlette", "uvicorn", "duckdb", "pyarrow", "fsspec")
@@ -40,16 +44,12 @@ def view(runs: tuple[str, ...], host: str, port: int | None, is_opened: bool) ->
         raise UsageError(f"{', '.join(missing)} not installed, which numscope view needs. Install: pip install 'numscope[view]'.")
     if port is not None and port > 65535:
         raise UsageError(f"--port: got {port}, expected at most 65535.")
-    from numscope.view.guard import is_loopback, own_names
     from numscope.view.server import listen, serve
-    from numscope.view.shelf import Shelf
 
     shelf = Shelf(runs)
     listening = listen(host, PORT if port is None else port, range(PORT + 1, PORT + NUM_OTHERS) if port is None else range(0))
     token, number = secrets.token_urlsafe(24), listening.getsockname()[1]
     if host in ("0.0.0.0", "::", ""):
-        import socket
-
         name = socket.gethostname()
     else:
         name = f"[{host}]" if ":" in host else host
@@ -77,8 +77,6 @@ def view(runs: tuple[str, ...], host: str, port: int | None, is_opened: bool) ->
 @contextlib.contextmanager
 def _opened(link: str) -> Iterator[None]:
     """The link in a browser. It goes through a file that only this user reads: others see the arguments of processes."""
-    import webbrowser
-
     folder = tempfile.mkdtemp(prefix="numscope-view-")
     try:
         page = Path(folder) / "open.html"

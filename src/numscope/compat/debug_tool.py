@@ -11,12 +11,10 @@ from typing import Any
 from torch import Tensor, nn
 
 from numscope.compat import debug_session as sessions
-from numscope.compat.debug_session import Config
-from numscope.compat.given import Scalar
-from numscope.config.dialects import FEATURES
-from numscope.config.loading import PARTS
-from numscope.config.schema import Plugged
-from numscope.plugins.registry import CustomFeature
+from numscope.compat.debug_session import Config, Scalar
+from numscope.config.features import ALIASES, FEATURES
+from numscope.config.schema import Plugged, part_of
+from numscope.plugins.parts import CustomFeature
 from numscope.records.checks import check_one_of
 
 EXTENSIONS = ("transformer_engine",)
@@ -179,17 +177,17 @@ def explain_features(features: str | Sequence[str] | None = None) -> str:
 
 
 def _feature_names() -> list[str]:
-    return [*FEATURES, *_customs()]
+    return [*ALIASES, *_customs()]
 
 
 def _customs() -> dict[str, CustomFeature]:
     session = sessions.at_work()
-    return session.recorder.plugins.customs if session is not None and session.recorder is not None else {}
+    return session.recorder.plugins.features if session is not None and session.recorder is not None else {}
 
 
 def _of_own(name: str) -> str:
-    alias = FEATURES[name]
-    part = PARTS[alias.feature]
+    alias = ALIASES[name]
+    part = part_of(FEATURES[alias.feature])
     first = (inspect.getdoc(part) or "").partition("\n")[0]
     lines = [f"{name}: {first}"]
     for key, field in part.model_fields.items():

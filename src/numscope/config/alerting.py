@@ -8,7 +8,7 @@ from typing import Any, Literal, get_args
 
 from numscope.config.rules import RULES
 from numscope.config.wording import KINDS, listed, one_of, shown
-from numscope.plugins.registry import Setting
+from numscope.plugins.parts import Setting
 
 Mode = Literal["off", "note", "raise"]
 MODES: tuple[Mode, ...] = get_args(Mode)

@@ -7,50 +7,14 @@ from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from numscope.config.features import ALIASES, FEATURES, Alias
 from numscope.config.wording import Errors, listed, meant, one_of, shown
 
 NAMESPACE = "transformer_engine"  # features may stand in it or directly in the section, which makes no difference
 
 
-@dataclass(frozen=True)
-class Alias:
-    """What a feature's name, as written, stands for."""
-
-    feature: str  # canonical name
-    # canonical key → this dialect's word for it, which messages use; either is read
-    words: Mapping[str, str] = field(default_factory=dict)
-    stats: Mapping[str, str] = field(default_factory=dict)  # this dialect's words for statistics → canonical ones
-
-
-_TYPE = {"stats": "type"}
-_SAMPLE = {"std": "sample_std"}  # these tools divide by n - 1
-_FP8_STATS = {"underflows": "underflows_pct", "overflows": "overflows_pct", "underflows%": "underflows_pct", "overflows%": "overflows_pct"}
-
-# The one table. First each feature under our own name, then other names for it.
-FEATURES: dict[str, Alias] = {
-    "statistics": Alias("statistics"),
-    "collect_fp8_tensor_stats": Alias("collect_fp8_tensor_stats", _TYPE, _FP8_STATS),
-    "collect_nvfp4_tensor_stats": Alias("collect_nvfp4_tensor_stats", _TYPE, _FP8_STATS),
-    "disable_fp8_gemm": Alias("disable_fp8_gemm"),
-    "disable_fp8_layer": Alias("disable_fp8_layer"),
-    "per_tensor_scaling": Alias("per_tensor_scaling"),
-    "fake_quant": Alias("fake_quant"),
-    "dump_tensors": Alias("dump_tensors"),
-    "collect_tensor_stats": Alias("statistics", _TYPE, _SAMPLE),
-    "LogTensorStats": Alias("statistics", stats=_SAMPLE),
-    "LogFp8TensorStats": Alias("collect_fp8_tensor_stats", stats=_FP8_STATS),
-    "LogNvfp4TensorStats": Alias("collect_nvfp4_tensor_stats", stats=_FP8_STATS),
-    "DisableFP8GEMM": Alias("disable_fp8_gemm"),
-    "DisableFP8Layer": Alias("disable_fp8_layer"),
-    "DisableQuantizationGEMM": Alias("disable_fp8_gemm"),
-    "DisableQuantizationLayer": Alias("disable_fp8_layer"),
-    "PerTensorScaling": Alias("per_tensor_scaling"),
-    "FakeQuant": Alias("fake_quant"),
-    "DumpTensors": Alias("dump_tensors"),
-}
 LAYER_KEYS = {"exact_layer_names": "layer_names"}
 KEYS = {"type": "stats"}
-CANONICAL = tuple(name for name, alias in FEATURES.items() if name == alias.feature)
 # A struct's key → its entries' key, the plural that an entry may have instead, which is what it becomes.
 _STRUCTS = {"gemms_struct": ("gemm", "gemms"), "tensors_struct": ("tensor", "tensors")}
 _MAX_PARTS = 1000  # entries that structs may hold together
@@ -102,7 +66,7 @@ def below(path: str, key: str) -> str:
 
 def translate(tree: Mapping[str, Any], stem: str, plugged: Collection[str], errors: Errors) -> list[Section]:
     """The sections of a file, in order; one where the file has none around its features."""
-    known = {*FEATURES, *plugged}
+    known = {*ALIASES, *plugged}
     top = {NAMESPACE, "layers", "enabled", RELOAD, *known}
     wrapped = {key for key, value in tree.items() if isinstance(value, Mapping) and _is_section(key, value, known)}
     bare = [key for key in tree if key in top and key not in wrapped]
@@ -165,18 +129,18 @@ def _renamed(settings: Mapping[str, Any], keys: Mapping[str, str], path: str, er
 def _feature(name: str, path: str, settings: Any, known: Collection[str], errors: Errors) -> Iterator[Written]:
     word = name.rpartition(".")[2] if name.startswith(f"{NAMESPACE}.") else name
     if word not in known:
-        plugged = [key for key in known if key not in FEATURES]
+        plugged = [key for key in known if key not in ALIASES]
         structure = ("enabled", "layers", NAMESPACE) if word == name else ()
-        expected = listed(word, [*CANONICAL, *sorted(plugged)], [*FEATURES, *structure])
+        expected = listed(word, [*FEATURES, *sorted(plugged)], [*ALIASES, *structure])
         errors.add(path, f"is not a feature, expected {expected}")
         return
-    alias = FEATURES.get(word) or Alias(word)
+    alias = ALIASES.get(word) or Alias(word)
     if not isinstance(settings, Mapping):
         errors.add(path, f"got {shown(settings)}, expected a feature's settings, such as enabled: true.")
         return
-    renamed, places = _renamed(settings, KEYS if word in FEATURES else {}, path, errors)
+    renamed, places = _renamed(settings, KEYS if word in ALIASES else {}, path, errors)
     whole = Written(alias.feature, name, path, alias, renamed, places)
-    yield from _parts(whole, errors) if word in FEATURES else (whole,)
+    yield from _parts(whole, errors) if word in ALIASES else (whole,)
 
 
 def _parts(whole: Written, errors: Errors) -> list[Written]:

@@ -2,73 +2,37 @@
 
 from __future__ import annotations
 
+import logging
 import os
 from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from pydantic import ValidationError
 
 from numscope.config.alerting import KEY, AlertPlan, read_alerts
 from numscope.config.dialects import MISSING, RELOAD, Section, Written, below, translate, unknown
-from numscope.config.plan import Collect, Plan, PluginFeature, Schedule, StatRequest, Switch
+from numscope.config.features import FEATURES
+from numscope.config.plan import Collect, Plan, PluginFeature, Schedule, Selection, StatRequest, Switch
 from numscope.config.reading import parsed, read
-from numscope.config.schema import (
-    CHOICES,
-    DisableGemm,
-    DisableLayer,
-    DumpTensors,
-    FakeQuant,
-    Feature,
-    Fp8Statistics,
-    Layers,
-    PerTensorScaling,
-    Plugged,
-    Scheduled,
-    Statistics,
-    Words,
-    clash,
-    explain,
-    for_tensor,
-)
-from numscope.config.selection import Selection
+from numscope.config.schema import CHOICES, Feature, Layers, Plugged, Scheduled, Statistics, Words, clash, explain, for_tensor, part_of
 from numscope.config.wording import KINDS, Errors, listed, meant, one_of, shown
+from numscope.plugins import loading as plug_ins
+from numscope.plugins.loading import Plugins
 from numscope.records.errors import UsageError
 from numscope.records.words import closest
 from numscope.summary.operand_casts import CAST_STATS
 
-if TYPE_CHECKING:
-    from numscope.plugins.registry import CustomFeature
-
-PARTS: dict[str, type[Feature]] = {
-    "statistics": Statistics,
-    "collect_fp8_tensor_stats": Fp8Statistics,
-    "collect_nvfp4_tensor_stats": Fp8Statistics,
-    "disable_fp8_gemm": DisableGemm,
-    "disable_fp8_layer": DisableLayer,
-    "per_tensor_scaling": PerTensorScaling,
-    "fake_quant": FakeQuant,
-    "dump_tensors": DumpTensors,
-}
-ANYWHERE = ("fake_quant", "dump_tensors")  # precision features that also act on layers in high precision
+Source = str | os.PathLike[str] | Mapping[str, Any]
 _SCHEDULE = frozenset(Scheduled.model_fields)  # a switch's settings are the rest
 
 
-def load(
-    source: str | os.PathLike[str] | Mapping[str, Any],
-    *,
-    customs: Mapping[str, CustomFeature] | None = None,
-    statistics: Collection[str] | None = None,
-    rules: Collection[str] = (),
-    text: str | None = None,
-) -> Plan:
+def load(source: Source, plugins: Plugins | None = None, text: str | None = None) -> Plan:
     """A configuration, checked, as a plan.
 
     Args:
         source: a YAML file's path, or the same as a dict.
-        customs: plug-ins' features by name.
-        statistics: names of statistics that may be asked for; a mapping's values may say of which ``tensors``. None: all there are.
-        rules: names of the users' own rules.
+        plugins: statistics, features and rules of the user's own that it may name.
         text: the file's, if it has been read already.
 
     Returns:
@@ -77,6 +41,7 @@ def load(
     Raises:
         UsageError: all that is wrong, a line each.
     """
+    plugins = plugins or Plugins()
     if not isinstance(source, str | os.PathLike | Mapping):
         raise UsageError(f"config: got {shown(source)}, expected a YAML file's path or a dict.")
     name = "config" if isinstance(source, Mapping) else os.fspath(source)
@@ -85,10 +50,10 @@ def load(
     if tree is None:
         errors.raise_any()
     reload = _reload(tree or {}, isinstance(source, Mapping), errors)
-    alerts = _alerts(tree or {}, rules, errors)
+    alerts = _alerts(tree or {}, plugins.rules, errors)
     stem = Path(name).stem or "config"
-    builder = _Builder(errors, _tensors_by_statistic(statistics), customs or {})
-    for section in translate(tree or {}, stem, customs or {}, errors):
+    builder = _Builder(errors, plugins)
+    for section in translate(tree or {}, stem, plugins.features, errors):
         builder.build(section)
     errors.raise_any()
     return Plan(name, tuple(builder.collects), tuple(builder.switches), tuple(builder.customs), tuple(builder.notes), text, reload, alerts)
@@ -118,21 +83,15 @@ def _alerts(tree: dict[str, Any], rules: Collection[str], errors: Errors) -> Ale
     return read_alerts(given, lambda place, text: errors.add(f"{KEY}.{place}" if place else KEY, text), rules)
 
 
-def _tensors_by_statistic(names: Collection[str] | None) -> dict[str, tuple[str, ...] | None]:
-    if names is None:
-        from numscope.summary.statistics import STATISTICS
-
-        names = STATISTICS
-    if not isinstance(names, Mapping):
-        return dict.fromkeys(names)
-    return {name: tuple(tensors) if (tensors := getattr(one, "tensors", None)) else None for name, one in names.items()}
-
-
 class _Builder:
     """Checks sections one after the other and keeps what they come to."""
 
-    def __init__(self, errors: Errors, statistics: Mapping[str, tuple[str, ...] | None], plugged: Mapping[str, CustomFeature]) -> None:
-        self._errors, self._statistics, self._plugged = errors, statistics, plugged
+    def __init__(self, errors: Errors, plugins: Plugins) -> None:
+        from numscope.summary.statistics import STATISTICS
+
+        self._errors, self._plugged = errors, plugins.features
+        known: dict[str, object] = {**STATISTICS, **plugins.statistics}
+        self._statistics = {name: getattr(one, "tensors", ()) or None for name, one in known.items()}
         self.collects: list[Collect] = []
         self.switches: list[Switch] = []
         self.customs: list[PluginFeature] = []
@@ -160,7 +119,7 @@ class _Builder:
         place = below(section.path, "enabled")
         if section.enabled is MISSING:
             if not section.bare:
-                self._errors.add(place, f"missing, expected true or false.{meant(section.name, PARTS)}")
+                self._errors.add(place, f"missing, expected true or false.{meant(section.name, FEATURES)}")
         elif not isinstance(section.enabled, bool):
             self._errors.add(place, f"got {shown(section.enabled)}, expected true or false.")
         return section.enabled is not False
@@ -200,10 +159,11 @@ class _Builder:
 
     def _part(self, written: Written, on: bool) -> Feature | None:
         """The checked feature; None where it is wrong, or off and incomplete, which is no error."""
-        model = PARTS.get(written.feature, Plugged)
+        spec = FEATURES.get(written.feature)
+        model = Plugged if spec is None else part_of(spec)
         off = not on or written.settings.get("enabled") is False
-        fp8 = model is Fp8Statistics
-        words = Words(dict.fromkeys(CAST_STATS) if fp8 else self._statistics, written.alias.stats)
+        of_casts = spec is not None and spec.family
+        words = Words(dict.fromkeys(CAST_STATS) if of_casts else self._statistics, written.alias.stats)
         try:
             part = model.model_validate(dict(written.settings), context=words)
         except ValidationError as error:
@@ -254,7 +214,7 @@ class _Builder:
             self.switches.append(Switch(name, written.feature, selection, schedule, settings))
             note = f"{written.path}: has no effect on layers that run in high precision"
             on_paper_alone = all(dict(asked.options).get("recipe") for asked in settings.get("stats", [StatRequest("", "")]))
-            if written.feature not in ANYWHERE and not on_paper_alone and note not in self.notes:  # a struct is several parts
+            if not FEATURES[written.feature].anywhere and not on_paper_alone and note not in self.notes:  # a struct is several parts
                 self.notes.append(note)
 
 
@@ -272,3 +232,20 @@ def _schedule(part: Feature) -> Schedule:
         return Schedule()
     pairs = part.start_end_list or [[part.start_step or 0, -1 if part.end_step is None else part.end_step]]
     return Schedule(part.freq, tuple((first, None if last == -1 else last) for first, last in pairs))
+
+
+def plan_of(config: Source, features: plug_ins.Paths = ()) -> tuple[Plan, Plugins]:
+    """What a configuration asks for, and what plug-ins (files and folders with statistics, features, loggers, rules) give to it.
+
+    Raises: UsageError that lists everything wrong with the configuration, and of what is wrong with the features.
+    """
+    from numscope.summary.statistics import STATISTICS
+
+    found = plug_ins.load(features, taken=STATISTICS)
+    try:
+        return load(config, found), found
+    except UsageError as error:
+        left_out = [text for text, level in found.messages if level >= logging.ERROR]  # why a name is not known
+        if not left_out:
+            raise
+        raise UsageError("\n".join((*left_out, str(error)))) from None

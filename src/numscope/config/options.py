@@ -1,4 +1,4 @@
-"""What a watch may be told."""
+"""What a watch may be told: by arguments, or by the environment variables that switch the debug tool on from outside."""
 
 from __future__ import annotations
 
@@ -39,7 +39,6 @@ class WatchOptions:
     sarif: str | None = None
     log_dir: str | None = None
     config: str | os.PathLike[str] | Mapping[str, Any] | None = None
-    tb_writer: Any = None
     loggers: tuple[Any, ...] = ()
     features: tuple[str, ...] = ()
     default_logging: bool = True
@@ -56,7 +55,7 @@ class WatchOptions:
         folder: object = self.log_dir
         if folder is not None:
             if not isinstance(folder, str | os.PathLike):
-                raise UsageError(f"log_dir: got {folder!r}, expected a folder's path.")
+                raise UsageError(f"got {folder!r}, expected a folder's path.", "log_dir")
             object.__setattr__(self, "log_dir", os.fspath(folder))
         if self.abort_after is not None:
             check_whole("abort_after", self.abort_after, 0)
@@ -66,16 +65,18 @@ class WatchOptions:
             object.__setattr__(self, name, (given,) if alone else tuple(given))  # type: ignore[arg-type]
         if self.config is None:
             if self.features:
-                raise UsageError("features: given without config, expected statistics to write. Add config=, or leave features out.")
+                raise UsageError("given without config, expected statistics to write. Add config=, or leave features out.", "features")
         trace: object = self.trace
         if isinstance(trace, str | bytes) or not isinstance(trace, Iterable):
-            raise UsageError(f"trace: got {trace!r}, expected batch numbers from 0, as in trace=(149, 150).")
+            raise UsageError(f"got {trace!r}, expected batch numbers from 0, as in trace=(149, 150).", "trace")
         object.__setattr__(self, "trace", tuple(trace))
         for number in self.trace:
             check_whole("trace", number, 0)
         plan = self.alert_plan(None if self.config is not None else ())
         if self.alerts is not None and plan.mode != "off" and not self.detecting and self.config is None:
-            raise UsageError(f"alerts: got {self.alerts!r} without detection, expected it on. Leave alerts out, or on_nonfinite and trace.")
+            raise UsageError(
+                f"got {self.alerts!r} without detection, expected it on. Leave alerts out, or on_nonfinite and trace.", "alerts"
+            )
 
     @property
     def detecting(self) -> bool:
@@ -106,3 +107,44 @@ class WatchOptions:
             if name not in known:
                 raise UsageError(f"watch: got the argument {name!r}, expected one of {', '.join(known)}.{nearest(name, known)}")
         return cls(**given)
+
+
+ENABLED = "NV_DEBUG_TOOL_ENABLED"
+CONFIG = "NV_DEBUG_TOOL_CONFIG"
+LOG_DIR = "NV_DEBUG_TOOL_LOG_DIR"
+
+
+def switched_on() -> dict[str, str] | None:
+    """The options of a watch that the environment gives; None where the debug tool is off, whatever the other variables say.
+
+    Returns: ``config``, without which the run collects nothing, and ``log_dir``, each if its variable is set.
+
+    Raises: UsageError, where the switch is neither on nor off, or a path that was given is none.
+    """
+    switch = os.environ.get(ENABLED, "").strip()
+    if switch not in ("", "0", "1"):
+        hint = {"true": " Write 1.", "yes": " Write 1.", "on": " Write 1.", "false": " Write 0.", "no": " Write 0.", "off": " Write 0."}
+        raise UsageError(f"{ENABLED}: got {switch!r}, expected 1 (on), 0 or nothing (off).{hint.get(switch.lower(), '')}")
+    if switch != "1":
+        return None
+    config, log_dir = os.environ.get(CONFIG) or None, os.environ.get(LOG_DIR) or None
+    if config is not None and not os.path.isfile(config):
+        found = "a folder" if os.path.isdir(config) else "no such file"
+        raise UsageError(f"{CONFIG}: got {config!r}, {found}, expected a YAML file's path. Leave it out for a run that collects nothing.")
+    if log_dir is not None and os.path.exists(log_dir) and not os.path.isdir(log_dir):
+        raise UsageError(f"{LOG_DIR}: got {log_dir!r}, a file, expected a folder's path.")
+    return {name: value for name, value in (("config", config), ("log_dir", log_dir)) if value is not None}
+
+
+_served = False
+
+
+def serve(on: bool) -> None:
+    """``numscope run`` watches each model of this process, by these variables among others; with False no longer."""
+    global _served
+    _served = on
+
+
+def served() -> bool:
+    """Whether what these variables ask for is done without the script's doing."""
+    return _served

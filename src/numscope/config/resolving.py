@@ -8,10 +8,10 @@ from dataclasses import dataclass, replace
 from itertools import product
 from typing import Any, TypeVar
 
+from numscope.config.features import FEATURES
 from numscope.config.matching import compiled
-from numscope.config.plan import Collect, Plan, PluginFeature, Switch
+from numscope.config.plan import Collect, Plan, PluginFeature, Selection, Switch, is_of_type, number_of
 from numscope.config.schema import MERGES
-from numscope.config.selection import Selection, is_of_type, number_of
 from numscope.config.wording import Errors, shown
 from numscope.records.layer import GEMMS, Layer
 from numscope.records.observation import TENSORS
@@ -44,15 +44,21 @@ def resolve(plan: Plan, layers: Sequence[Layer], *, strict: bool = True) -> Reso
         UsageError: all of that, a line each.
     """
     selections = dict.fromkeys((part.section, part.selection) for part in plan.parts)
-    chosen = {selection: tuple(layer for layer in layers if selection.selects(layer)) for _, selection in selections}
+    chosen: dict[Selection, tuple[Layer, ...]] = {}
     unmatched, notes = Errors(plan.source), Errors(plan.source)
     for section, selection in selections:
+        if selection not in chosen:
+            with unmatched.at(f"{section}.layers.layer_name_regex_pattern"):  # which may take too long
+                chosen[selection] = tuple(layer for layer in layers if selection.selects(layer))
         _check_selection(section, selection, chosen[selection], layers, unmatched, notes)
     for collect in plan.collects:
         found, merge = chosen[collect.selection], collect.merge
-        if merge is not None and merge not in MERGES and found and not any(compiled(merge).search(layer.name) for layer in found):
-            what = f"{shown(merge)} matches none of the layers that the section selects."
-            unmatched.add(f"{collect.section}.{collect.feature}.merge", what)
+        if merge is not None and merge not in MERGES and found:
+            place = f"{collect.section}.{collect.feature}.merge"
+            with unmatched.at(place):
+                groups = [compiled(merge).search(layer.name) for layer in found]
+            if not any(groups):
+                unmatched.add(place, f"{shown(merge)} matches none of the layers that the section selects.")
     clashes = Errors(plan.source)
     collects = [(collect, chosen[collect.selection]) for collect in plan.collects]
     switches = [(switch, chosen[switch.selection]) for switch in plan.switches]
@@ -60,7 +66,9 @@ def resolve(plan: Plan, layers: Sequence[Layer], *, strict: bool = True) -> Reso
     _check_clashes([*collects, *switches, *customs], clashes)
     _check_labels(collects, clashes)
     errors = Errors(plan.source)
-    errors.extend([*(unmatched if strict else ()), *clashes])
+    if strict:
+        errors.extend(unmatched)
+    errors.extend(clashes)
     errors.raise_any()
     once = [found for found in _once(collects) if found[1]]
     return Resolved(once, [s for s in switches if s[1]], [c for c in customs if c[1]], tuple(unmatched), tuple(notes))
@@ -141,8 +149,6 @@ def _ranges(numbers: Iterable[int]) -> str:
 
 # -------------------------------------------------------------------------------------------------------- contradictions
 
-_DISABLES = ("disable_fp8_layer", "disable_fp8_gemm")  # several add up whatever their schedules: nothing in them contradicts another
-
 
 def _settings(part: Collect | Switch | PluginFeature) -> object:
     """All that must be alike where two sections give one layer the same feature; tensors and GEMMs are looked at one by one."""
@@ -163,7 +169,8 @@ def _targets(part: Collect | Switch | PluginFeature) -> Iterator[tuple[str, str]
 def _check_clashes(parts: Iterable[tuple[Collect | Switch | PluginFeature, Sequence[Layer]]], errors: Errors) -> None:
     first: dict[tuple[str, str, tuple[str, str]], Collect | Switch | PluginFeature] = {}
     for part, layers in parts:
-        if part.feature in _DISABLES:
+        spec = FEATURES.get(part.feature)
+        if spec is not None and spec.disables:
             continue
         for layer, target in product(layers, _targets(part)):
             other = first.setdefault((part.feature, layer.name, target), part)

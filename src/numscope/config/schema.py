@@ -11,6 +11,7 @@ from typing import Annotated, Any, Literal, cast
 from pydantic import BaseModel, ConfigDict, Field, PlainValidator, ValidationError, ValidationInfo, field_validator, model_validator
 from pydantic_core import PydanticCustomError
 
+from numscope.config.features import FeatureSpec
 from numscope.config.matching import compiled
 from numscope.config.plan import StatRequest
 from numscope.config.wording import listed, one_of, shown
@@ -434,3 +435,9 @@ class Plugged(Scheduled):
 
     model_config = ConfigDict(extra="allow")
     tensors: _Tensors = None
+
+
+def part_of(spec: FeatureSpec) -> type[Feature]:
+    """The class that checks a feature's settings."""
+    part: type[Feature] = globals()[spec.part]
+    return part

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from numscope.records.errors import UsageError
@@ -22,33 +23,58 @@ KINDS: dict[type, str] = {
 _FEW = 8  # names that a message lists when it also knows the one that was meant
 
 
+class ConfigurationError(UsageError):
+    """All that is wrong with a configuration.
+
+    Args:
+        source: the file's name, or ``config``.
+        found: each mistake's place ("" for the whole) and text.
+    """
+
+    def __init__(self, source: str, found: Iterable[tuple[str, str]]) -> None:
+        self.source, self.found = source, tuple(found)
+        super().__init__("\n".join(": ".join(filter(None, (source, place, text))) for place, text in self.found))
+
+    def __reduce__(self) -> tuple[type[ConfigurationError], tuple[str, tuple[tuple[str, str], ...]]]:
+        return ConfigurationError, (self.source, self.found)
+
+
 class Errors:
-    """The errors of one source, in the order found, each once."""
+    """The errors of one source, in the order found, each once: places and texts."""
 
     def __init__(self, source: str) -> None:
         self.source = source
-        self._lines: dict[str, None] = {}
+        self._found: dict[tuple[str, str], None] = {}
 
     def add(self, place: str, text: str) -> None:
-        self._lines[f"{self.source}: {place}: {text}" if place else f"{self.source}: {text}"] = None
+        self._found[place, text] = None
 
-    def extend(self, lines: Iterable[str]) -> None:
-        """Lines of another such list of the same source."""
-        self._lines.update(dict.fromkeys(lines))
+    @contextmanager
+    def at(self, place: str) -> Iterator[None]:
+        """Give a place to an error that is raised within, which ends the check."""
+        try:
+            yield
+        except UsageError as error:
+            raise ConfigurationError(self.source, [(place, error.text)]) from None
+
+    def extend(self, other: Errors) -> None:
+        """Those of another such list of the same source."""
+        self._found.update(other._found)
 
     def __len__(self) -> int:
-        return len(self._lines)
+        return len(self._found)
 
     def __iter__(self) -> Iterator[str]:
-        return iter(self._lines)
+        """The lines."""
+        return iter(str(ConfigurationError(self.source, self._found)).splitlines())
 
     def raise_any(self) -> None:
         """
         Raises:
-            UsageError: there is an error; all of them, a line each.
+            ConfigurationError: there is an error; all of them, a line each.
         """
-        if self._lines:
-            raise UsageError("\n".join(self._lines))
+        if self._found:
+            raise ConfigurationError(self.source, self._found)
 
 
 def shown(value: Any) -> str:

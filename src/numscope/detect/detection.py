@@ -29,6 +29,7 @@ from numscope.probe.optimizer import guarded
 from numscope.probe.optimizers import ids_of
 from numscope.probe.step import Reader, Step
 from numscope.records.errors import STOPS
+from numscope.records.faults import is_out_of_memory
 from numscope.records.site import Phase
 from numscope.replay import loop, outside
 from numscope.replay.capture import FORWARD, Call
@@ -195,7 +196,10 @@ class Detection(Reader):
         if error is not None:
             evidence.outside.call_ends(id(evidence), (), watch=False)
             if evidence.calls:
-                evidence.calls[-1].error = error if isinstance(error, Exception) else None
+                evidence.calls[-1].raised = isinstance(error, Exception)  # not itself: its frames hold the call's tensors
+                if is_out_of_memory(error):  # the script may try again with less, and needs the room
+                    self._drop(evidence.calls[-1])
+                    self._steps.rest()
             return
         if not evidence.calls:  # the step before was found bad as this call began
             evidence.outside.call_ends(id(evidence), (), watch=False)

@@ -247,12 +247,12 @@ def pending(evidence: Evidence, bad: Sequence[BadLeaf], *, died: bool = False) -
     states = pending_states(outside.tape, outside.ledger, _MOST_PENDING if died else 1) if is_loss else []
     found = (find_culprit(outside.tape, [state], outside.ledger) for state in states)
     culprit = next((c for c in found if c is not None and c.reason not in (Reason.BAD_INPUT, Reason.UNKNOWN)), None)
-    left = {c.index: c for c in evidence.calls if c.awaits_backward or c.error is not None}
+    left = {c.index: c for c in evidence.calls if c.awaits_backward or c.raised}
     leaves = [(i, s) for i, s in bad if events[i].call in left and _tells(evidence, left[events[i].call], i, s)]
     if culprit is not None:
         return _finding(evidence, bad, leaves, Replay(culprit, REPRODUCED)) if leaves else _finding_of(evidence, culprit, "loss")
     if not leaves:
-        raised = evidence.calls[-1] if died and evidence.calls and evidence.calls[-1].error is not None else None
+        raised = evidence.calls[-1] if died and evidence.calls and evidence.calls[-1].raised else None
         culprit = None if raised is None else replayed(evidence, raised).culprit  # what the model's own check refused no hook has seen
         return None if culprit is None else _finding_of(evidence, culprit, "output")
     replay = Replay(None, "not reproduced: the call's arguments were not kept")
@@ -277,7 +277,7 @@ def _tells(evidence: Evidence, call: Call, index: int, slot: str) -> bool:
     event, numbers = evidence.journal.event(index), evidence.journal.numbers(index, slot)
     if event.phase is not Phase.FORWARD or numbers is None:
         return False
-    if call.error is not None:
+    if call.raised:
         return bool(numbers.num_nan)
     return event.entry.name == call.name and slot.startswith("output") and bool(numbers.num_nan or numbers.num_pos_inf)
 

@@ -327,7 +327,7 @@ class Inspector(Reader):
             self._see_custom(site, part if shape is None else part.reshape(shape))
 
     def _see_further(self, site: int, tensor: Tensor, cells: Tensor, layout: Layout) -> None:
-        from numscope.precision.gemm.on_paper import cast_on_paper
+        from numscope.precision.gemm.counting import cast_on_paper
 
         found = self._inspection.sites[site]
         cast_on_paper(tensor, found.kind, cells, layout, self._board.format_of(found))

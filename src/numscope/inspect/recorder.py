@@ -11,20 +11,19 @@ from functools import partial
 from importlib.util import find_spec
 from typing import Any
 
+from numscope.config.loading import load, plan_of
 from numscope.config.options import WatchOptions
 from numscope.config.plan import Plan
-from numscope.config.planning import plan_of, plan_with
 from numscope.distributed.agree import rank as current_rank
 from numscope.inspect.following import Follower
 from numscope.inspect.rules import Rules
-from numscope.plugins.guarded import Plugins
+from numscope.plugins.loading import Plugins
 from numscope.records.alert import Alert
 from numscope.records.layer import Layer
 from numscope.records.observation import Observation
 from numscope.report.stderr import say
-from numscope.sinks import debuglog, textlog
-from numscope.sinks.debuglog import DebugLog
-from numscope.sinks.opening import Sinks, open_sinks
+from numscope.sinks.logs import DEBUG_FILE, STATISTICS_FILE, DebugLog
+from numscope.sinks.opening import Sinks
 from numscope.storage.spool import spooled
 
 log = logging.getLogger("numscope")
@@ -41,8 +40,7 @@ class Recorder(Sinks):
         plan: what is collected.
         plugins: custom statistics, features, loggers and rules.
         log_dir: folder for logs and the run's files; None: no files.
-        tb_writer: TensorBoard's writer, on ranks that have one.
-        loggers: objects with ``log_scalar``.
+        loggers: as ``Sinks`` takes them.
         text: the statistics' text log too.
         first_step: number of the first step.
         debug_file, text_file: the logs' places in ``log_dir``.
@@ -57,12 +55,11 @@ class Recorder(Sinks):
         plugins: Plugins,
         *,
         log_dir: str | os.PathLike[str] | None,
-        tb_writer: Any = None,
         loggers: Sequence[object] = (),
         text: bool = True,
         first_step: int = 0,
-        debug_file: str = debuglog.FILE,
-        text_file: str = textlog.FILE,
+        debug_file: str = DEBUG_FILE,
+        text_file: str = STATISTICS_FILE,
     ) -> None:
         self.plan = plan
         self.plugins = plugins
@@ -80,21 +77,18 @@ class Recorder(Sinks):
         self._layers: list[dict[str, Any]] = []
         self._log = DebugLog(log_dir, self.rank, debug_file)
         run = {"config": plan.text, "config_source": plan.source, "world_size": int(os.environ.get("WORLD_SIZE", "1"))}
-        every = (*loggers, *plugins.loggers.values())
-        opened = open_sinks(
+        super().__init__(
             log_dir=log_dir,
             rank=self.rank,
-            tb_writer=tb_writer,
-            loggers=every,
+            loggers=(*loggers, *plugins.loggers.values()),
             text=text,
             text_file=text_file,
             run=run,
             log=self._log,
         )
-        super().__init__(opened, every, self.say)
         self.say(f"configuration {plan.source}:\n{plan.text}")
         path = os.path.abspath(plan.source)  # the script may change its folder
-        parse = partial(plan_with, plugins, plan.source)
+        parse = partial(load, plan.source, plugins)
         self.follower = Follower(path, plan, parse, self.say) if plan.reload else None
         _open.add(self)
         plugins.say = self.say
@@ -115,14 +109,13 @@ class Recorder(Sinks):
         assert options.config is not None
         plan, plugins = plan_of(options.config, options.features)
         log_dir = options.log_dir
-        if log_dir is None and options.tb_writer is None and not options.loggers and plan.parts:
+        if log_dir is None and not options.loggers and plan.parts:
             log_dir = DEFAULT_LOG_DIR
             say(f"numscope: statistics are written to {DEFAULT_LOG_DIR}")
         return cls(
             plan,
             plugins,
             log_dir=log_dir,
-            tb_writer=options.tb_writer,
             loggers=options.loggers,
             text=options.default_logging,
             **{"first_step": options.first_step, **more},
@@ -152,8 +145,7 @@ class Recorder(Sinks):
         told = {prefix + layer.name: layer for layer in layers if layer in named or prefix + layer.name not in self._names}
         self._layers = [known for known in self._layers if known["name"] not in told]
         self._layers += [{**asdict(layer), "name": name, "model": model} for name, layer in told.items()]
-        for sink in self._sinks:
-            sink.describe(self._layers)
+        self.describe(self._layers)
         said = f", their names with {prefix!r} before them" if prefix else ""
         self.say(f"{model}: {len(layers)} layers, {len(selected)} selected{said}")
         for layer, wanted in selected.items():
@@ -168,11 +160,9 @@ class Recorder(Sinks):
 
     def write(self, observations: Sequence[Observation]) -> None:
         """Give a step's observations to the sinks."""
-        if not observations:
-            return
-        for sink in self._sinks:
-            sink.write(observations)
-        self.flush()
+        if observations:
+            super().write(observations)
+            self.flush()
 
     def alert(self, alert: Alert) -> None:
         """Give an alert to the sinks, and to the debug log."""

@@ -11,7 +11,7 @@ from typing import Any
 
 from numscope.alerts.rules.loss import ROBUST
 from numscope.config.alerting import AlertPlan
-from numscope.plugins.guarded import GuardedRule
+from numscope.plugins.parts import CustomRule
 from numscope.records.alert import Alert
 from numscope.records.observation import Observation
 
@@ -114,10 +114,10 @@ class Rules:
         plan: settings of the one over casts.
     """
 
-    def __init__(self, rules: Mapping[str, GuardedRule], rank: int) -> None:
+    def __init__(self, rules: Mapping[str, CustomRule], rank: int) -> None:
         self._rules = rules
         self._rank = rank
-        self._looks_back = any(rule.part.looks_back for rule in rules.values())
+        self._looks_back = any(rule.looks_back for rule in rules.values())
         self._histories: dict[tuple[str, str], History] = {}
         self._casts = OutOfRange()
         self.plan = AlertPlan()
@@ -130,7 +130,7 @@ class Rules:
             site = observation.layer, observation.tensor
             history = self._histories.setdefault(site, History()) if self._looks_back else None
             for name, rule in self._rules.items():
-                said = rule(observation, history) if rule.part.looks_back else rule(observation)
+                said = rule(observation, history) if rule.looks_back else rule(observation)
                 if isinstance(said, Alert):
                     found.append(replace(said, rule=name, rank=self._rank))
                 elif said:

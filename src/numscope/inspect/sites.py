@@ -7,10 +7,9 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any
 
-from numscope.config.plan import Collect, PluginFeature, StatRequest
-from numscope.config.selection import group_of
+from numscope.config.plan import Collect, PluginFeature, StatRequest, group_of
 from numscope.inspect.tally import Seen
-from numscope.plugins.guarded import Plugins
+from numscope.plugins.loading import Plugins
 from numscope.probe.entry import LayerSites
 from numscope.probe.own_calls import OwnSites
 from numscope.records.layer import Layer

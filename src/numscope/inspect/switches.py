@@ -12,13 +12,14 @@ from functools import lru_cache, partial
 
 from torch import Tensor, nn
 
-from numscope.config.plan import PLAN_SWITCHES, Collect, PluginFeature, StatRequest, Switch
+from numscope.config.features import FAMILIES, PLAN_SWITCHES
+from numscope.config.plan import Collect, PluginFeature, StatRequest, Switch
 from numscope.inspect.casts import DUMP, CastCounts, TensorDumps
 from numscope.inspect.recorder import Recorder
 from numscope.inspect.sites import Active, Site
 from numscope.precision.casting.scaling import How
 from numscope.precision.gemm.conversion import convert, convertible, revert
-from numscope.precision.gemm.counting import DELAYED, FEATURES, family_of, format_of, is_delayed, is_of_own_casts, labels_of, split
+from numscope.precision.gemm.counting import DELAYED, format_of, is_delayed, is_of_own_casts, labels_of, split
 from numscope.precision.gemm.plan import LayerPlan
 from numscope.precision.gemm.recipes import HighPrecision
 from numscope.precision.gemm.state import ATTRIBUTE, Backend, LayerState, state_of
@@ -108,7 +109,7 @@ class Switchboard:
     def collects(self) -> Iterator[tuple[Collect, tuple[Layer, ...]]]:
         """Statistics of casts, as parts that an inspection takes: casts that GEMMs make, and casts made on paper."""
         for switch, layers in self._all:
-            if switch.feature not in FEATURES:
+            if switch.feature not in FAMILIES:
                 continue
             groups: dict[tuple[StatRequest, ...], list[Layer]] = {}
             for layer in layers:
@@ -278,7 +279,7 @@ def _unmet(switches: _Switches, states: Mapping[Layer, LayerState], refused: Map
     """What switches need and the layers that they select do not have; ``refused`` says why ``fake_quant`` could not convert some."""
     for switch, layers in switches:
         without = [layer for layer in layers if layer not in states]
-        needs_casts = switch.feature not in FEATURES or is_of_own_casts(switch)
+        needs_casts = switch.feature not in FAMILIES or is_of_own_casts(switch)
         if needs_casts and (switch.feature != "dump_tensors" or switch.settings["quantized_tensor"]):
             by_reason: dict[str, list[Layer]] = {}
             for layer in without:
@@ -303,13 +304,13 @@ def _idle(switches: _Switches, states: Mapping[Layer, LayerState]) -> _Messages:
 def _of_another_family(switches: _Switches, states: Mapping[Layer, LayerState]) -> _Messages:
     """Statistics of fp8 casts asked of layers that cast to NVFP4, and the reverse: they are skipped."""
     for switch, layers in switches:
-        if switch.feature in FEATURES and is_of_own_casts(switch):
-            wanted = family_of(switch)
+        if switch.feature in FAMILIES and is_of_own_casts(switch):
+            wanted = FAMILIES[switch.feature]
             families = {
                 layer: {how.family for how in states[layer].plan.values() if how is not None} for layer in layers if layer in states
             }
             if others := [layer for layer, found in families.items() if found and wanted not in found]:
-                other = next(feature for feature in FEATURES if feature != switch.feature)
+                other = next(feature for feature in FAMILIES if feature != switch.feature)
                 reason = f"nothing there is cast to {_WORDS[wanted]}; its statistics are skipped. Use {other} for these layers"
                 yield ("family", switch), _message(switch, others, reason)
 

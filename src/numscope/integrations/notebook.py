@@ -234,7 +234,7 @@ def options_of(words: list[str]) -> WatchOptions:
                 raise UsageError(f"{option}: got {value!r}, expected a value as YAML has it.") from None
     options = WatchOptions.of(**given)
     if options.config is not None:  # refused here, too
-        from numscope.config.planning import plan_of
+        from numscope.config.loading import plan_of
 
         plan_of(options.config, options.features)
     return options

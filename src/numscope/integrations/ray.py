@@ -28,7 +28,7 @@ from numscope.records.observation import Observation
 from numscope.records.site import Phase
 from numscope.report.text import plain_text, render
 from numscope.scope.autowatch import AutoWatch
-from numscope.sinks.protocol import Sink
+from numscope.sinks.loggers import Sink
 
 log = logging.getLogger("numscope")
 _ORDER = list(Phase)

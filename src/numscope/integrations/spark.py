@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from numscope.records.errors import UsageError
 from numscope.records.words import nearest
 from numscope.runs.folder import find_run
-from numscope.runs.grouping import merged_sql
+from numscope.runs.merging import PLAIN, merged_sql
 from numscope.runs.query import NEVER_NULL, derivable
 from numscope.sinks.runfolder import STATISTICS
 from numscope.storage.address import is_address
@@ -89,9 +89,9 @@ def _merged(rows: DataFrame, by: list[str]) -> DataFrame:
     rows = _with(rows.join(centers, condition), moved_sql("middle")).withColumn("center", F.col("middle"))
     fixed = {*by, "step", "layer", "cls", "tensor", "dtype", "ord", "rank", "attempt", "ranks", "calls", "time", "middle", *RAW_SUMS}
     fixed |= {f"of_{name}" for name in by}
-    fields = merged_sql((), "sum({0})")
+    fields = merged_sql((), PLAIN)
     extras = [name for name, kind in rows.dtypes if kind in _NUMBERS and name not in fixed and name not in fields]
-    sums = {"first_step": "min(step)", "last_step": "max(step)", "num_rows": "count(*)", **merged_sql(extras, "sum({0})")}
+    sums = {"first_step": "min(step)", "last_step": "max(step)", "num_rows": "count(*)", **merged_sql(extras, PLAIN)}
     merged = rows.groupBy(*by).agg(*(F.expr(_in_spark(sql)).alias(name) for name, sql in sums.items()))
     merged = _with(merged, RAW_SUMS)
     return _with(merged, derivable(set(merged.columns)))

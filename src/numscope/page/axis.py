@@ -4,7 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from numscope.runs.query import make_table
+
+if TYPE_CHECKING:
+    from duckdb import DuckDBPyConnection
 
 NEAR = 24  # columns of one step each up to a finding's, and up to the end
 MAX_NEAR = 6  # findings that have them
@@ -18,15 +25,11 @@ class Axis:
 
     Steps share a column where they agree but for their last bits, so that the columns of a run that has grown are unions of those it had:
     nothing has to be read again to show it.
-
-    Args:
-        first, last: of each column.
-        steps: recorded ones.
     """
 
-    first: tuple[int, ...]
-    last: tuple[int, ...]
-    steps: tuple[int, ...]
+    first: tuple[int, ...]  # of each column
+    last: tuple[int, ...]  # of each column
+    steps: tuple[int, ...]  # recorded ones
 
     @property
     def is_binned(self) -> bool:
@@ -38,15 +41,15 @@ class Axis:
 
     def columns(self, steps: Sequence[int] | None = None) -> list[int]:
         """The column of each recorded step, or of each of some of them."""
-        import numpy as np
-
         found: list[int] = np.searchsorted(np.asarray(self.last), np.asarray(self.steps if steps is None else steps)).tolist()
         return found
 
+    def make_table(self, connection: DuckDBPyConnection, name: str, steps: Sequence[int]) -> None:
+        """Make a table of recorded steps and their columns, ``step`` and ``col``."""
+        make_table(connection, name, {"step": "BIGINT", "col": "INTEGER"}, zip(steps, self.columns(steps), strict=True))
+
     def holding(self, other: Axis) -> Any | None:
         """For each column of another axis the one that holds all of it, as an array; None where a column of the other one is in several."""
-        import numpy as np
-
         if not len(other):
             return np.zeros(0, dtype=np.int64)
         if not len(self) or other.last[-1] > self.last[-1]:
@@ -65,8 +68,6 @@ def make_axis(steps: Sequence[int], num_columns: int, findings: Sequence[int] = 
         more_near: those columns come on top of ``num_columns``. The columns of an axis that is made of no more ``num_columns`` and
             without it are unions of such an axis's.
     """
-    import numpy as np
-
     num_columns = max(num_columns, LEAST)
     if len(steps) <= num_columns:
         return Axis(tuple(steps), tuple(steps), tuple(steps))
@@ -82,8 +83,6 @@ def make_axis(steps: Sequence[int], num_columns: int, findings: Sequence[int] = 
 
 def stretches(steps: Sequence[int], most: int) -> Axis:
     """At most so many columns for recorded steps, none of which has to have one of its own."""
-    import numpy as np
-
     nowhere = np.zeros(len(steps), dtype=bool)
     return _shared(steps, nowhere, max(1, most), nowhere)
 
@@ -94,8 +93,6 @@ def _shared(steps: Sequence[int], alone: Any, most: int, counted: Any) -> Axis:
     Args:
         counted: steps that are alone as far as the number of columns goes.
     """
-    import numpy as np
-
     recorded = np.asarray(steps, dtype=np.int64)
 
     def starts(num_bits: int, alone: Any) -> Any:

@@ -6,6 +6,8 @@ import base64
 import zlib
 from typing import Any
 
+import numpy as np
+
 KEPT_BITS = 11  # of a fraction where numbers are rounded: each number of float16 and bfloat16 stays exact
 
 
@@ -14,16 +16,12 @@ def pack(values: Any) -> str:
 
     Bytes of one significance are alike, so they compress well.
     """
-    import numpy as np
-
     planes = np.ascontiguousarray(values, dtype="<f4").view(np.uint8).reshape(-1, 4).T
     return base64.b64encode(zlib.compress(planes.tobytes(), 6)).decode("ascii")
 
 
 def as_float32(values: Any) -> Any:
     """Float64 numbers as float32: what is beyond its range becomes its largest or smallest number, neither infinite nor zero."""
-    import numpy as np
-
     largest, least = float(np.finfo(np.float32).max), float(np.finfo(np.float32).smallest_subnormal)
     values = np.asarray(values, dtype=np.float64)
     inside = np.clip(values, -largest, largest)
@@ -33,8 +31,6 @@ def as_float32(values: Any) -> Any:
 
 def rounded(values: Any) -> Any:
     """Float32 numbers with a fraction of ``KEPT_BITS`` bits, to nearest: off by 1/4096 at most, and far smaller when compressed."""
-    import numpy as np
-
     drop = 23 - KEPT_BITS
     bits = np.ascontiguousarray(values, dtype=np.float32).view(np.uint32)
     finite = np.isfinite(values)

@@ -6,18 +6,21 @@ import json
 import os
 import re
 from collections.abc import Iterator, Sequence
+from typing import Any
 
-from numscope.page.digest_text import Digest, markdown
 from numscope.page.health import BAD, FINE, WARN, judge
 from numscope.page.matrices import MAX_SITES, Matrices
-from numscope.page.payload import command_of
 from numscope.page.recorded import AlertOfRanks, Recorded, read_statistics
 from numscope.records.finding import Culprit, Finding, Numbers, Operand, plain
+from numscope.records.markdown import code as _code
+from numscope.records.markdown import text as _md
 from numscope.records.words import count, escape, spans
 
 MAX_BYTES = 64_000  # of each of the two
 MAX_TEXT = 400  # characters of a name or sentence
 MOST = (40, 30, 20, 10, 5, 2, 1)  # findings, alerts, sites, layers and problems listed: the most that fit
+
+Digest = dict[str, Any]
 
 _HOME = re.compile(rf"{re.escape(os.path.expanduser('~'))}(?=[/\\])|(?<![\w.])/(?:home|Users)/[^/\s:'\"]+")
 
@@ -31,21 +34,19 @@ def digests(recorded: Recorded) -> tuple[str, str]:
     matrices = None if statistics is None else statistics.matrices
     for most in MOST:
         digest = _digest(recorded, matrices, problems, most)
-        texts = json.dumps(digest, indent=1, allow_nan=False) + "\n", "\n".join(markdown(digest)) + "\n"
+        texts = json.dumps(digest, indent=1, allow_nan=False) + "\n", "\n".join(_markdown(digest)) + "\n"
         if all(len(text.encode()) <= MAX_BYTES for text in texts):
             return texts
     raise AssertionError("a digest of one finding and one site is too long")
 
 
 def _digest(recorded: Recorded, matrices: Matrices | None, problems: Sequence[str], most: int) -> Digest:
-    last = recorded.attempts[-1] if recorded.attempts else {}
-    versions = last.get("versions")
     return {
         "format": 1,
         "run": _text(os.path.basename(recorded.path)),
         "model": _text(recorded.model),
-        "command": _text(command_of(last.get("command")), 2000),
-        "versions": {_text(k, 40): _text(v, 60) for k, v in list(versions.items())[:8]} if isinstance(versions, dict) else {},
+        "command": _text(recorded.command, 2000),
+        "versions": {_text(k, 40): _text(v, 60) for k, v in list(recorded.versions.items())[:8]},
         "attempts": len(recorded.attempts),
         "num_steps": recorded.num_steps,
         "ended": not recorded.killed,
@@ -153,3 +154,71 @@ def _text(value: object, most: int = MAX_TEXT) -> str:
     """Text from a run: printable, of bounded length, and without the names of home folders, since digests are sent to others."""
     text = _HOME.sub("~", escape(str(value)))
     return text if len(text) <= most else f"{text[: most * 2 // 3]} … {text[-most // 4 :]}"
+
+
+def _markdown(digest: Digest) -> Iterator[str]:
+    """The lines of a digest, in which names from models and files are shown as they are."""
+    yield f"# numscope: {_md(digest['run'])}"
+    yield ""
+    ended = "" if digest["ended"] else "; it did not end by itself"
+    yield f"{_md(digest['model'] or 'A run')}, {count(digest['num_steps'], 'step')}, {count(digest['attempts'], 'attempt')}{ended}."
+    if digest["command"]:
+        yield f"\nCommand: {_code(digest['command'])}"
+    if digest["versions"]:
+        yield f"\nVersions: {_md(', '.join(f'{name} {version}' for name, version in digest['versions'].items()))}"
+    yield f"\n## {count(digest['num_findings'], 'finding')}\n"
+    for finding in digest["findings"]:
+        yield from _finding_lines(finding)
+    if digest["num_findings"] > len(digest["findings"]):
+        yield f"- {digest['num_findings'] - len(digest['findings'])} more"
+    if digest["alerts"]:
+        yield f"\n## {count(digest['num_alerts'], 'alert')}\n"
+        for alert in digest["alerts"]:
+            place = " ".join(filter(None, (_code(alert["layer"]), _md(alert["tensor"]))))
+            when = f"step {alert['step']}, rank {alert['ranks']}"
+            yield f"- **{_md(alert['rule'])}** at {when}{f', in {place}' if place else ''}: {_md(alert['text'])}"
+            if alert["advice"]:
+                yield f"  - advice: {_md(alert['advice'])}"
+        if digest["num_alerts"] > len(digest["alerts"]):
+            yield f"- {digest['num_alerts'] - len(digest['alerts'])} more"
+    if digest["events"]:
+        yield f"\n## {count(digest['num_events'], 'event')}\n"
+        yield from (f"- step {event['step']}, rank {event['rank']}: {_md(event['text'])}" for event in digest["events"])
+    statistics = digest["statistics"]
+    if statistics is not None:
+        steps = f"steps {statistics['first_step']} to {statistics['last_step']}"
+        yield f"\n## Worst of {count(statistics['num_sites'], 'tensor')}, {steps}\n"
+        if not statistics["worst_sites"]:
+            yield "None was bad or close to it."
+        else:
+            yield "| layer | tensor | dtype | state | why | largest magnitude, first to last |\n|---|---|---|---|---|---|"
+        for site in statistics["worst_sites"]:
+            trend = " ".join(f"{x:.3g}" for x in site["amax_trend"])
+            cells = (_code(site["layer"]), _md(site["tensor"]), _md(site["dtype"]), site["state"], _md(site["why"]), trend)
+            yield f"| {' | '.join(cells)} |"
+    yield "\n## Not watched\n"
+    yield from (f"- {_md(one)}" for one in digest["not_watched"] or ["Nothing that this digest knows of."])
+    if digest["problems"]:
+        yield "\n## Problems\n"
+        yield from (f"- {_md(one)}" for one in digest["problems"])
+
+
+def _finding_lines(finding: Digest) -> Iterator[str]:
+    contained = " (contained)" if finding["contained"] else ""
+    when = f"at step {finding['step']}, rank {finding['rank']}"
+    yield f"- **{finding['kind']}**{contained} {when}, in {_code(finding['site'])} ({finding['phase']})"
+    if finding["numbers"]:
+        yield f"  - what: {_md(finding['numbers'])}"
+    if finding["note"]:
+        yield f"  - note: {_md(finding['note'])}"
+    culprit = finding["culprit"]
+    if culprit is None:
+        yield f"  - no operation found: {_md(finding['replay'])}"
+        return
+    line = f"{culprit['file']}:{culprit['line']}"
+    yield f"  - operation: {_code(culprit['op'])} ({culprit['phase']}) at {_code(line)}: {_code(culprit['code'])}"
+    yield f"  - reason: {culprit['reason']}. {_md(culprit['detail'])}"
+    if culprit["advice"]:
+        yield f"  - advice: {_md(culprit['advice'])}"
+    yield from (f"  - input {_md(one)}" for one in culprit["inputs"])
+    yield from (f"  - output {_md(one)}" for one in culprit["outputs"])

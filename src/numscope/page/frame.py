@@ -7,8 +7,7 @@ from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from numscope.page.glance import Glance, glance_at
-from numscope.page.health import BAD, FINE
-from numscope.page.sparkline import cells_of, heights_of, scale_of
+from numscope.page.health import BAD, FINE, cells_of, heights_of, scale_of
 from numscope.records import markup
 from numscope.records.errors import UsageError
 from numscope.records.markup import Markup, element, line, table

@@ -2,42 +2,35 @@
 
 from __future__ import annotations
 
-import contextlib
 import glob
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
-from numscope.page.folded import Misfit
+from numscope.page.grid import Misfit
 from numscope.page.histograms import HistogramCells, Histograms
 from numscope.page.matrices import Cells, Matrices
-from numscope.page.ranks import RankCells, Ranks
+from numscope.page.rank_cells import RankAmax, RankCells
 from numscope.records.errors import UsageError
 from numscope.runs.folder import Run, find_run
-from numscope.runs.query import EVERY, VIEW, reading
-from numscope.sinks.parts import PartName
+from numscope.runs.query import EVERY, VIEW, reading, strings
+from numscope.runs.sources import Fingerprint
+from numscope.sinks.part_files import PartName
 from numscope.sinks.runfolder import STATISTICS
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
 
-Fingerprint = tuple[int, int, int]
-
 
 @dataclass(frozen=True, slots=True)
-class Statistics:
-    """A run's statistics as a page shows them.
-
-    Args:
-        starts: the first step of each attempt.
-        problems: parts that could not be read, a sentence each.
-    """
+class RunStatistics:
+    """A run's statistics as a page shows them."""
 
     matrices: Matrices
     histograms: Histograms | None
-    ranks: Ranks | None
-    starts: tuple[tuple[int, int], ...]
-    problems: tuple[str, ...]
+    ranks: RankAmax | None
+    starts: tuple[tuple[int, int], ...]  # the first step of each attempt
+    problems: tuple[str, ...]  # parts that could not be read, a sentence each
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,45 +68,35 @@ class Gathered:
         try:
             self._update(run, tuple(findings))
         except Misfit:
-            self._forget()
+            self._set(Gathered())
             self._update(run, tuple(findings))
         return before != (self._known, self._damaged, self._findings)
 
-    def statistics(self) -> Statistics:
+    def statistics(self) -> RunStatistics:
         """What a page shows."""
         shown = self._cells.shown()
         matrices = self._cells.matrices(self._findings, shown, self._ranks.num_ranks(shown))
         problems = tuple(f"{STATISTICS}/{name} could not be read and is left out." for name in sorted(self._damaged))
         starts = tuple(sorted(self._starts.items()))
-        return Statistics(matrices, self._histograms.histograms(shown), self._ranks.ranks(shown), starts, problems)
+        return RunStatistics(matrices, self._histograms.histograms(shown), self._ranks.ranks(shown), starts, problems)
 
-    def _forget(self) -> None:
-        fresh = Gathered()
+    def _set(self, other: Gathered) -> None:
         for name in self.__slots__:
-            setattr(self, name, getattr(fresh, name))
+            setattr(self, name, getattr(other, name))
 
     def _update(self, run: Run, findings: tuple[int, ...]) -> None:
-        run, new = self._listed(run)
-        if new.parts:
+        if self._new(run).parts:
             try:
                 self._take(run, findings, self._new)
             except UsageError:
-                run, new = self._listed(run)
-                if not self._leave_out_damaged(new):
+                run = find_run(run.path)  # it may have merged parts meanwhile
+                if not self._leave_out_damaged(self._new(run)):
                     raise
                 if self._new(run).parts:
                     self._take(run, findings, self._new)
         if findings != self._findings:
-            self._cells.refit(findings)
+            self._cells = self._cells.refit(findings)
             self._findings = findings
-
-    def _listed(self, run: Run) -> tuple[Run, Run]:
-        """The run, listed again where it has merged parts meanwhile, and what is to be read of it. Raises: Misfit, UsageError."""
-        while True:
-            try:
-                return run, self._new(run)
-            except FileNotFoundError:
-                run = find_run(run.path)
 
     def _leave_out_damaged(self, run: Run) -> bool:
         """Read each part by itself to see which ones can't be. Returns: whether there are such, and others."""
@@ -122,8 +105,7 @@ class Gathered:
             try:
                 Gathered()._take(run, (), lambda run, part=part: replace(run, parts=(part,), known_rows={}, known_starts={}))  # type: ignore[misc]
             except UsageError:
-                with contextlib.suppress(FileNotFoundError):  # merged
-                    damaged[part.name] = run.fingerprint(part.name)
+                damaged[part.name] = run.listed[part.name]
         if not damaged or (len(damaged) == len(run.parts) and not self._known):
             return False
         self._damaged.update(damaged)
@@ -137,43 +119,32 @@ class Gathered:
             chosen = choose(run)
             return chosen
 
-        reading(run, lambda connection: self._read(connection, chosen, findings), choose_anew)()
+        self._set(reading(run, lambda connection: self._with_rows(connection, chosen, findings), choose_anew))
 
-    def _read(self, connection: DuckDBPyConnection, run: Run, findings: tuple[int, ...]) -> Callable[[], None]:
-        """What a connection's rows add: a function that takes it in. Raises: Misfit."""
-        spans = {}
+    def _with_rows(self, connection: DuckDBPyConnection, run: Run, findings: tuple[int, ...]) -> Gathered:
+        """This with what a connection's rows add. Raises: Misfit."""
+        spans = dict(self._spans)
         rows = connection.execute(f"SELECT rank, attempt, min(step), max(step) FROM {EVERY} GROUP BY ALL").fetchall()
         for rank, attempt, first, last in rows:
             known = self._spans.get((rank, attempt), (first, last))
-            spans[rank, attempt] = min(first, known[0]), max(last, known[1])
-        for (rank, attempt), (first, _) in spans.items():
-            if any(r == rank and a < attempt and last >= first for (r, a), (_, last) in self._spans.items()):
+            spans[rank, attempt] = first, last = min(first, known[0]), max(last, known[1])
+            if any(r == rank and a < attempt and end >= first for (r, a), (_, end) in self._spans.items()):
                 raise Misfit  # a restarted job ran steps again that are known from before
-        starts = connection.execute(f"SELECT attempt, min(step) FROM {VIEW} GROUP BY attempt").fetchall()
+        starts = dict(self._starts)
+        for attempt, step in connection.execute(f"SELECT attempt, min(step) FROM {VIEW} GROUP BY attempt").fetchall():
+            starts[attempt] = min(step, starts.get(attempt, step))
         paths = {run.path_of(part.name): part for part in run.parts}
-        listed = ", ".join("'" + glob.escape(path).replace("'", "''") + "'" for path in paths)
-        sizes = dict(connection.execute(f"SELECT file_name, num_rows FROM parquet_file_metadata([{listed}])").fetchall())
-        known_parts = {part.name: _Known(part, run.fingerprint(part.name), int(sizes[path])) for path, part in paths.items()}
-        takes = [self._cells.read(connection, findings), self._ranks.read(connection), self._histograms.read(connection)]
-
-        def take() -> None:
-            for one in takes:
-                if one is not None:
-                    one()
-            self._spans.update(spans)
-            for attempt, step in starts:
-                self._starts[attempt] = min(step, self._starts.get(attempt, step))
-            for part in known_parts.values():
-                for name in [name for name, known in self._known.items() if _holds(part.part, known.part)]:
-                    del self._known[name]
-            self._known.update(known_parts)
-            self._findings = findings
-
-        return take
+        sql = f"SELECT file_name, num_rows FROM parquet_file_metadata([{strings(map(glob.escape, paths))}])"
+        sizes = dict(connection.execute(sql).fetchall())
+        new = {part.name: _Known(part, run.listed[part.name], int(sizes[path])) for path, part in paths.items()}
+        known_parts = {name: one for name, one in self._known.items() if not any(_holds(part, one.part) for part in run.parts)} | new
+        cells = self._cells.with_rows(connection, findings)
+        ranks, histograms = self._ranks.with_rows(connection), self._histograms.with_rows(connection)
+        return Gathered(cells, ranks, histograms, known_parts, spans, starts, self._damaged, findings)
 
     def _new(self, run: Run) -> Run:
-        """What is to be read of a run. Raises: Misfit; FileNotFoundError."""
-        present = {part.name: run.fingerprint(part.name) for part in run.parts}
+        """What is to be read of a run. Raises: Misfit."""
+        present = {part.name: run.listed[part.name] for part in run.parts}
         if any(name in present and present[name] != known.fingerprint for name, known in self._known.items()):
             raise Misfit  # written anew
         gone = self._known.keys() - present.keys()

@@ -1,12 +1,13 @@
-"""All that a page shows of a run, as JSON; its long columns are packed (``columns.py``)."""
+"""All that a page shows of a run, or of two, as JSON; its long columns are packed (``columns.py``)."""
 
 from __future__ import annotations
 
 import datetime
 import json
 import os
-import shlex
-from collections.abc import Sequence
+import stat
+from collections.abc import Mapping, Sequence
+from dataclasses import fields
 from typing import Any
 
 from numscope.page.axis import Axis, make_axis
@@ -14,22 +15,29 @@ from numscope.page.columns import pack
 from numscope.page.gathered import Gathered
 from numscope.page.health import FINE, Health, format_of_dtype, judge
 from numscope.page.histograms import Histograms
-from numscope.page.matrices import SiteRow
-from numscope.page.ranks import Ranks
+from numscope.page.matrices import LOSS, SiteRow
+from numscope.page.rank_cells import RankAmax
 from numscope.page.recorded import MAX_FRAMES, MAX_STACK, AlertOfRanks, Recorded, read_statistics
-from numscope.page.rows import row_of, row_of_alert
-from numscope.page.sources import excerpts
+from numscope.records.alert import Alert
+from numscope.records.errors import UsageError
 from numscope.records.finding import Finding, plain
 from numscope.records.formats import FORMATS
+from numscope.records.site import Phase, tensor_of
+from numscope.runs.diff import compare
 from numscope.version import __version__
 
 SHOWN_FORMATS = ("fp32", "bf16", "fp16", "e4m3fn", "e5m2")
 MAX_DETECTION_COLUMNS = 1000  # of a run without statistics
-MAX_COMMAND = 20_000  # characters
 MAX_FACTS, MAX_FACT = 12, 300  # of an alert's evidence, and characters of each
 NUM_DETAILED, FEW_FRAMES = 20, 6  # findings with all their frames, and frames of those behind them
 
+MAX_COMPARED_STEPS, MAX_COMPARED_MODULES = 2000, 12
+MAX_SETTING = 4000  # characters
+AROUND = 6  # source lines before and after one that a culprit names
+MAX_SOURCE_BYTES, MAX_SOURCES = 4 << 20, 200  # of a file, and files
+
 Payload = dict[str, Any]
+Excerpt = dict[str, object]  # file, line, first: number of the first line, lines
 
 
 def payload_of(recorded: Recorded) -> Payload:
@@ -69,27 +77,16 @@ def content_of(recorded: Recorded, gathered: Gathered | None = None) -> Payload:
             "rounded": matrices.is_rounded,
             "kinds": [{**plain(kind), "both": (kind.name, "min") in matrices.values and kind.both} for kind in matrices.kinds],
             "columns": {f"{name} {extreme}": matrix for (name, extreme), matrix in matrices.values.items()},
-            "histograms": _histograms(statistics.histograms),
+            "histograms": _fields(statistics.histograms),
             "loss": None if matrices.loss is None else dict(zip(("max", "min"), matrices.loss, strict=True)),
-            "ranks": _ranks(statistics.ranks),
+            "ranks": _fields(statistics.ranks),
             "restarts": [{"step": step, "text": f"restart: attempt {one} of the run begins"} for one, step in statistics.starts[1:]],
         }
-    steps = [finding.step for finding in recorded.findings] + [one.alert.step for one in recorded.alerts]
     shown = min(max(recorded.num_steps, 0), MAX_DETECTION_COLUMNS)
     spread = (i * recorded.num_steps // shown for i in range(shown))  # every step, or as many of them as there are columns
-    axis = make_axis(sorted({*spread, *steps}), MAX_DETECTION_COLUMNS + len(steps))
-    nothing = {
-        "sites": [],
-        "numSites": 0,
-        "rounded": False,
-        "kinds": [],
-        "columns": {},
-        "histograms": None,
-        "loss": None,
-        "ranks": None,
-        "restarts": [],
-    }
-    return {**_facts(recorded, {}, problems), **_axis(axis), **nothing}
+    axis = make_axis(sorted({*spread, *recorded.marked_steps}), MAX_DETECTION_COLUMNS + len(recorded.marked_steps))
+    nothing = {"numSites": 0, "rounded": False, "columns": {}} | dict.fromkeys(("histograms", "loss", "ranks"))
+    return {**_facts(recorded, {}, problems), **_axis(axis), **nothing, **{name: [] for name in ("sites", "kinds", "restarts")}}
 
 
 def _axis(axis: Axis) -> Payload:
@@ -104,27 +101,11 @@ def _site(site: SiteRow, health: Health) -> Payload:
     return told if health.state == FINE else {**told, "health": health.state, "why": health.why}
 
 
-def _histograms(histograms: Histograms | None) -> Payload | None:
-    if histograms is None:
-        return None
-    return {
-        "first": histograms.first,
-        "last": histograms.last,
-        "sites": histograms.sites,
-        "lowest": histograms.lowest,
-        "bins": int(histograms.counts.shape[2]),
-        "counts": histograms.counts,
-    }
-
-
-def _ranks(ranks: Ranks | None) -> Payload | None:
-    if ranks is None:
-        return None
-    return {"ranks": ranks.ranks, "sites": ranks.sites, "first": ranks.first, "last": ranks.last, "amax": ranks.amax}
+def _fields(shown: Histograms | RankAmax | None) -> Payload | None:
+    return None if shown is None else {one.name: getattr(shown, one.name) for one in fields(shown)}
 
 
 def _facts(recorded: Recorded, rows: dict[tuple[str, str], int], problems: Sequence[str]) -> Payload:
-    last = recorded.attempts[-1] if recorded.attempts else {}
     observed = {layer for layer, _ in rows}
     return {
         "format": 1,
@@ -136,7 +117,7 @@ def _facts(recorded: Recorded, rows: dict[tuple[str, str], int], problems: Seque
         "killed": recorded.killed,
         "problems": problems,
         "findings": [
-            _finding(finding, row_of(finding, rows), MAX_FRAMES if i < NUM_DETAILED else FEW_FRAMES)
+            _finding(finding, _row_of(finding, rows), MAX_FRAMES if i < NUM_DETAILED else FEW_FRAMES)
             for i, finding in enumerate(recorded.findings)
         ],
         "numFindings": recorded.num_findings,
@@ -144,9 +125,9 @@ def _facts(recorded: Recorded, rows: dict[tuple[str, str], int], problems: Seque
         "numAlerts": recorded.num_alerts,
         "events": [plain(event) for event in recorded.events],
         "attempts": [{"attempt": one["attempt"], "started": str(one.get("started", ""))} for one in recorded.attempts],
-        "versions": {str(k): str(v) for k, v in _dict(last.get("versions")).items()},
-        "command": command_of(last.get("command")),
-        "configured": bool(last.get("config")),
+        "versions": recorded.versions,
+        "command": recorded.command,
+        "configured": bool(recorded.last_attempt.get("config")),
         "formats": {name: _format(name) for name in SHOWN_FORMATS},
         "sources": excerpts(recorded.findings),
         "unobserved": [layer for layer, _ in recorded.layers if layer not in observed][:1000] if rows else [],
@@ -170,7 +151,24 @@ def _alert(one: AlertOfRanks, model: str, rows: dict[tuple[str, str], int]) -> P
         for name, value in list(evidence.items())[:MAX_FACTS]
         if value not in (None, "", [], {})
     }
-    return {**told, "evidence": facts, "ranks": plain(one.ranks), "row": row_of_alert(one.alert, model, rows)}
+    return {**told, "evidence": facts, "ranks": plain(one.ranks), "row": _row_of_alert(one.alert, model, rows)}
+
+
+def _row_of(finding: Finding, rows: Mapping[tuple[str, str], int]) -> int:
+    """The row of a finding's site, or of another tensor of its layer; -1 if there is none."""
+    site = finding.site
+    is_loss = site.phase is Phase.LOSS and not site.cls
+    layer = LOSS if is_loss else site.module or site.cls or finding.model  # the model itself stands there under its class
+    return _row(layer, tensor_of(site.phase, site.slot), rows)
+
+
+def _row_of_alert(alert: Alert, model: str, rows: Mapping[tuple[str, str], int]) -> int:
+    """The row of an alert's tensor, likewise."""
+    return _row(alert.layer or (LOSS if alert.tensor == LOSS else model), alert.tensor, rows)
+
+
+def _row(layer: str, tensor: str, rows: Mapping[tuple[str, str], int]) -> int:
+    return rows.get((layer, tensor), next((row for (name, _), row in rows.items() if name == layer), -1))
 
 
 def _short(value: Any) -> Any:
@@ -188,12 +186,68 @@ def _format(name: str) -> Payload:
             "hasInf": form.has_inf}  # fmt: skip
 
 
-def _dict(value: Any) -> dict[Any, Any]:
-    return value if isinstance(value, dict) else {}
+def excerpts(findings: Sequence[Finding]) -> list[Excerpt]:
+    """Source lines around each one that a finding's culprit or its stack names.
+
+    A file is shown only if it is a Python file whose line still is what the run recorded: a run from somebody else names any file it likes.
+    """
+    found: dict[tuple[str, int], Excerpt] = {}
+    files: dict[str, list[str]] = {}
+    for finding in findings:
+        if (culprit := finding.culprit) is None:
+            continue
+        for file, line, code in [(culprit.file, culprit.line, culprit.code), *((f, n, c) for f, n, _, c in culprit.stack)]:
+            if (file, line) in found or (file not in files and len(files) >= MAX_SOURCES):
+                continue
+            if file not in files:
+                files[file] = _lines_of(file)
+            lines = files[file]
+            first_code = code.strip().split("\n")[0].strip()
+            if first_code and 0 < line <= len(lines) and first_code in lines[line - 1]:
+                start = max(1, line - AROUND)
+                found[file, line] = {"file": file, "line": line, "first": start, "lines": lines[start - 1 : line + AROUND]}
+    return list(found.values())
 
 
-def command_of(words: Any) -> str:
-    """A command line that a shell reads; empty if none was stored."""
-    if isinstance(words, list) and words:
-        return shlex.join(map(str, words))[:MAX_COMMAND]
-    return words[:MAX_COMMAND] if isinstance(words, str) else ""
+def _lines_of(file: str) -> list[str]:
+    if not file.endswith(".py"):
+        return []
+    try:
+        handle = os.open(file, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0))  # nobody may ever write to a pipe
+        with open(handle, "rb") as stream:
+            if not stat.S_ISREG(os.fstat(handle).st_mode):
+                return []
+            return stream.read(MAX_SOURCE_BYTES).decode("utf-8", "replace").split("\n")
+    except (OSError, ValueError):  # gone, or no name in this file system
+        return []
+
+
+def comparison_of(a: Recorded, b: Recorded) -> Payload:
+    """Where two runs begin to differ, which modules drift, which settings are not the same: what a page shows of a comparison, JSON-ready.
+
+    ``problem`` says why their numbers can't be compared, else it is empty.
+    """
+    sides = [_settings_of(one) for one in (a, b)]
+    rows = ([name, *(side.get(name, "") for side in sides)] for name in dict.fromkeys([*sides[0], *sides[1]]))
+    told: Payload = {"problem": "", "settings": [row for row in rows if row[1] != row[2]]}  # name, A's and B's value
+    try:
+        found = compare(a.path, b.path, top=MAX_COMPARED_MODULES).document()
+    except UsageError as error:
+        return {**told, "problem": str(error)}
+    kept = ("first", "origin", "modules", "num_nonfinite", "nonfinite", "first_unequal", "dtypes")
+    steps = [step for step in found["steps"] if step["num_diverging"]]
+    return {
+        **told,
+        **{name: found[name] for name in kept},
+        "num_steps": len(found["steps"]),
+        "num_diverging_steps": len(steps),
+        "steps": steps[:MAX_COMPARED_STEPS],
+        "only": [len(found["only_a"]), len(found["only_b"])],
+    }
+
+
+def _settings_of(recorded: Recorded) -> dict[str, str]:
+    last, told = recorded.last_attempt, {f"version of {name}": value for name, value in recorded.versions.items()}
+    told |= {"model": recorded.model, "command": recorded.command, "world size": str(last.get("world_size", ""))}
+    told["configuration"] = str(last.get("config", ""))
+    return {name[:200]: value[:MAX_SETTING] for name, value in told.items()}

@@ -5,11 +5,12 @@ from __future__ import annotations
 import functools
 import os
 import re
+import shlex
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from numscope.page.gathered import Gathered, Statistics
+from numscope.page.gathered import Gathered, RunStatistics
 from numscope.records.alert import Alert, parse_alert
 from numscope.records.attempt import attempts
 from numscope.records.errors import UsageError
@@ -29,6 +30,7 @@ SAME_STEPS = 50  # between ranks that come to the same alert
 MAX_STACK, MAX_FRAMES = 40, 60
 MAX_EVENTS = 2000
 LONGEST_NAME = 20_000
+MAX_COMMAND = 20_000  # characters
 MAX_STEP = 1 << 53  # what JavaScript counts exactly
 
 _NAME = re.compile(r"findings-rank(\d+)(?:-(\d+))?\.json")
@@ -53,39 +55,45 @@ class AlertOfRanks:
 
 @dataclass(frozen=True, slots=True)
 class Recorded:
-    """A run as its folder holds it.
+    """A run as its folder holds it."""
 
-    Args:
-        path: the folder, absolute.
-        run: its statistics; None if there are none.
-        findings: those that escaped, then contained ones, each by step; at most ``MAX_FINDINGS``.
-        num_findings: how many there are.
-        alerts: by step; at most ``MAX_ALERTS``.
-        num_alerts: how many there are.
-        events: by step.
-        num_steps: steps that detection counted, over all ranks and attempts.
-        model: classes of the watched models.
-        attempts: the entries of ``run.json``.
-        layers: layers that the ranks described: name, class.
-        watched: whether detection wrote findings files.
-        killed: names of findings files of processes that did not end by themselves.
-        problems: what could not be read, a sentence each.
-    """
+    path: str  # the folder, absolute
+    run: Run | None  # its statistics; None if there are none
+    findings: tuple[Finding, ...]  # those that escaped, then contained ones, each by step; at most ``MAX_FINDINGS``
+    num_findings: int  # how many there are
+    alerts: tuple[AlertOfRanks, ...]  # by step; at most ``MAX_ALERTS``
+    num_alerts: int  # how many there are
+    events: tuple[Happening, ...]  # by step
+    num_steps: int  # steps that detection counted, over all ranks and attempts
+    model: str  # classes of the watched models
+    attempts: tuple[dict[str, Any], ...]  # the entries of ``run.json``
+    layers: tuple[tuple[str, str], ...]  # layers that the ranks described: name, class
+    watched: bool  # whether detection wrote findings files
+    killed: tuple[str, ...]  # names of findings files of processes that did not end by themselves
+    problems: tuple[str, ...]  # what could not be read, a sentence each
 
-    path: str
-    run: Run | None
-    findings: tuple[Finding, ...]
-    num_findings: int
-    alerts: tuple[AlertOfRanks, ...]
-    num_alerts: int
-    events: tuple[Happening, ...]
-    num_steps: int
-    model: str
-    attempts: tuple[dict[str, Any], ...]
-    layers: tuple[tuple[str, str], ...]
-    watched: bool
-    killed: tuple[str, ...]
-    problems: tuple[str, ...]
+    @property
+    def last_attempt(self) -> dict[str, Any]:
+        """The entry of ``run.json`` on it; empty without one."""
+        return self.attempts[-1] if self.attempts else {}
+
+    @property
+    def versions(self) -> dict[str, str]:
+        """Of numscope, Python and torch, in the last attempt."""
+        told = self.last_attempt.get("versions")
+        return {str(name): str(version) for name, version in told.items()} if isinstance(told, dict) else {}
+
+    @property
+    def command(self) -> str:
+        """The last attempt's command line, which a shell reads; empty if none was stored."""
+        words = self.last_attempt.get("command")
+        text = shlex.join(map(str, words)) if isinstance(words, list) else words if isinstance(words, str) else ""
+        return text[:MAX_COMMAND]
+
+    @property
+    def marked_steps(self) -> list[int]:
+        """Steps with findings and alerts."""
+        return [finding.step for finding in self.findings] + [one.alert.step for one in self.alerts]
 
 
 def read_recorded(folder: str | os.PathLike[str], where: str = "RUN", copied: str | None = None) -> Recorded:
@@ -119,11 +127,8 @@ def read_recorded(folder: str | os.PathLike[str], where: str = "RUN", copied: st
         statistics = os.path.join(path, STATISTICS)
         if os.path.islink(statistics) or (os.path.isdir(statistics) and any(name.endswith(".parquet") for name in os.listdir(statistics))):
             problems.append(f"No statistics could be read. {error}")
-    files = list(_documents(path, names, problems))
-    # A finding that stopped all ranks is written by each of them.
-    by_text = {(attempt_of(file.name), repr(one)): one for file in files for one in file.findings}
-    findings = sorted(by_text.values(), key=lambda one: (one.contained, one.step, one.rank))
-    alerts = merged_alerts((attempt_of(file.name), one) for file in files for one in file.alerts)
+    files = read_findings(path, names, problems)
+    findings, alerts = distinct_findings(files), merged_alerts(files)
     return Recorded(
         path=given.rstrip("/") if is_address(given) else path,
         run=run,
@@ -142,13 +147,7 @@ def read_recorded(folder: str | os.PathLike[str], where: str = "RUN", copied: st
     )
 
 
-def attempt_of(name: str) -> int:
-    """Of a findings file's processes."""
-    match = _NAME.fullmatch(name)
-    return int(match[2] or 1) if match else 0
-
-
-def read_statistics(recorded: Recorded, gathered: Gathered | None = None) -> tuple[Statistics | None, tuple[str, ...]]:
+def read_statistics(recorded: Recorded, gathered: Gathered | None = None) -> tuple[RunStatistics | None, tuple[str, ...]]:
     """A run's statistics, None if it has none, and the problems of the run together with those of its statistics.
 
     Args:
@@ -160,8 +159,7 @@ def read_statistics(recorded: Recorded, gathered: Gathered | None = None) -> tup
         return None, recorded.problems
     gathered = Gathered() if gathered is None else gathered
     try:
-        steps = [finding.step for finding in recorded.findings] + [one.alert.step for one in recorded.alerts]
-        gathered.update(recorded.run, steps)
+        gathered.update(recorded.run, recorded.marked_steps)
     except UsageError as error:
         if not recorded.watched:
             raise
@@ -171,10 +169,11 @@ def read_statistics(recorded: Recorded, gathered: Gathered | None = None) -> tup
 
 
 @dataclass(frozen=True, slots=True)
-class _Document:
-    """One findings file."""
+class FindingsFile:
+    """What a process of the run had found."""
 
     name: str
+    attempt: int
     findings: list[Finding]
     alerts: list[Alert]
     events: list[Happening]
@@ -184,26 +183,39 @@ class _Document:
     detecting: bool
 
 
-def _documents(path: str, names: list[str], problems: list[str]) -> Iterator[_Document]:
+def read_findings(folder: str, names: Iterable[str], problems: list[str]) -> list[FindingsFile]:
+    """Findings files of a run's folder; of one that can't be read a sentence is added to ``problems``."""
+    files = []
     for name in names:
         try:
-            data = read_json(os.path.join(path, name))
+            data = read_json(os.path.join(folder, name))
+            match = _NAME.fullmatch(name)
             meta = data["meta"]
             rank = int(meta.get("rank", 0))
             escaped, contained = _findings(data["findings"]), _findings(data["contained"])
             events = [Happening(int(step), rank, str(text)) for step, text in meta.get("events", [])]
-            yield _Document(
-                name,
-                escaped + contained,
-                alerts_of(data),
-                events,
-                int(meta.get("steps", 0)),
-                str(meta.get("model", "")),
-                bool(meta.get("ended", True)),
-                bool(meta.get("detecting", True)),
+            files.append(
+                FindingsFile(
+                    name,
+                    int(match[2] or 1) if match else 0,
+                    escaped + contained,
+                    _alerts(data),
+                    events,
+                    int(meta.get("steps", 0)),
+                    str(meta.get("model", "")),
+                    bool(meta.get("ended", True)),
+                    bool(meta.get("detecting", True)),
+                )
             )
         except (OSError, ValueError, KeyError, TypeError, AttributeError, OverflowError) as error:  # pydantic's errors are ValueErrors
             problems.append(f"{name} could not be read and is left out: {_first_line(error)}")
+    return files
+
+
+def distinct_findings(files: Iterable[FindingsFile]) -> list[Finding]:
+    """Those that escaped, then contained ones, each by step; one that stopped all ranks is written by each of them."""
+    by_text = {(file.attempt, repr(one)): one for file in files for one in file.findings}
+    return sorted(by_text.values(), key=lambda one: (one.contained, one.step, one.rank))
 
 
 @functools.cache
@@ -222,8 +234,7 @@ def _findings(data: Any) -> list[Finding]:
     return found
 
 
-def alerts_of(data: Any) -> list[Alert]:
-    """A findings document's. Raises: ValueError, TypeError, KeyError, AttributeError."""
+def _alerts(data: Any) -> list[Alert]:
     found = [parse_alert(one) for one in data.get("alerts", ())]
     for one in found:
         texts = (one.rule, one.layer, one.tensor, one.text, one.advice)
@@ -235,8 +246,9 @@ def alerts_of(data: Any) -> list[Alert]:
     return found
 
 
-def merged_alerts(every: Iterable[tuple[int, Alert]]) -> list[AlertOfRanks]:
+def merged_alerts(files: Iterable[FindingsFile]) -> list[AlertOfRanks]:
     """Attempts' alerts by step; what one rank after the other had within some steps is one."""
+    every = [(file.attempt, one) for file in files for one in file.alerts]
     groups: list[dict[int, Alert]] = []  # by rank
     latest: dict[tuple[Any, ...], dict[int, Alert]] = {}
     for attempt, one in sorted(every, key=lambda each: (each[1].step, each[1].rank)):

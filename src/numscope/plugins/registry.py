@@ -12,80 +12,19 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import Any, ClassVar, Literal, TypeVar, get_args
+from typing import Any, TypeVar, get_args
 
+from numscope.plugins.parts import CustomFeature, CustomLogger, CustomPart, CustomRule, CustomStatistic, Kind, Merge, Of, Setting
 from numscope.records.checks import check_one_of
 from numscope.records.errors import UsageError
 from numscope.records.faults import ours
 from numscope.records.observation import TENSORS
-
-Kind = Literal["statistic", "feature", "logger", "rule"]
-Of = Literal["summary", "tensor"]
-Merge = Literal["sum", "max", "min", "mean"]
 
 OFS: tuple[Of, ...] = get_args(Of)
 MERGES: tuple[Merge, ...] = get_args(Merge)
 SETTING_TYPES: tuple[type, ...] = (bool, int, float, str, list, dict)  # what YAML can say
 
 C = TypeVar("C", bound=Callable[..., Any])
-
-
-@dataclass(frozen=True, slots=True)
-class Setting:
-    """One setting of a feature: its type, and its default if it may be left out."""
-
-    type: type
-    default: Any = None
-    required: bool = True
-
-    def accepts(self, value: object) -> bool:
-        """Whether a value is of the type: a whole number is also a float, True and False are not numbers."""
-        if isinstance(value, bool):
-            return self.type is bool
-        return isinstance(value, self.type) or (self.type is float and isinstance(value, int))
-
-
-@dataclass(frozen=True)
-class CustomPart:
-    """Something a user added."""
-
-    kind: ClassVar[Kind]
-    name: str  # what configurations, logs and messages call it
-    function: Callable[..., Any]  # what was decorated
-    place: str  # where it is defined, as file:line
-    summary: str  # first line of its docstring
-
-
-@dataclass(frozen=True)
-class CustomStatistic(CustomPart):
-    """A statistic: Summary → float or None, or Tensor → number or tensor of one element."""
-
-    kind = "statistic"
-    of: Of  # what it is computed from
-    merge: Merge | None  # how the numbers of several tensors become one; None if it is computed from a summary, which merges by itself
-
-
-@dataclass(frozen=True)
-class CustomFeature(CustomPart):
-    """A feature: called with (layer, tensor_name, tensor, step, settings) at scheduled steps."""
-
-    kind = "feature"
-    tensors: tuple[str, ...]  # which tensors it can be given; all of them if a configuration names none
-    settings: Mapping[str, Setting]  # by name, what a configuration can set besides ``enabled``, ``tensors`` and the schedule
-
-
-class CustomLogger(CustomPart):
-    """A logger: a class made without arguments that has ``log_scalar(name, value, iteration, **kwargs)``."""
-
-    kind = "logger"
-
-
-@dataclass(frozen=True)
-class CustomRule(CustomPart):
-    """A rule: Observation → a sentence that becomes an alert, an Alert, or None. With ``looks_back``, it gets the site's history too."""
-
-    kind = "rule"
-    looks_back: bool
 
 
 @dataclass

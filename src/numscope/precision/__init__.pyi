@@ -1,11 +1,11 @@
 # Each public name and the module it comes from: what type checkers read, and what the package imports a name by when it is first used.
 
 from numscope.precision.casting.cast import Cast as Cast
+from numscope.precision.casting.cast import Quantized as Quantized
+from numscope.precision.casting.cast import quantize as quantize
+from numscope.precision.casting.cast import quantize_current as quantize_current
 from numscope.precision.casting.delayed import History as History
 from numscope.precision.casting.delayed import advance_all as advance_all
-from numscope.precision.casting.quantized import Quantized as Quantized
-from numscope.precision.casting.quantized import quantize as quantize
-from numscope.precision.casting.quantized import quantize_current as quantize_current
 from numscope.precision.casting.scaling import How as How
 from numscope.precision.casting.scaling import Scaling as Scaling
 from numscope.precision.casting.scaling import scale_of as scale_of
@@ -27,10 +27,10 @@ from numscope.precision.gemm.recipes import Recipe as Recipe
 from numscope.precision.gemm.recipes import RowwiseScaling as RowwiseScaling
 from numscope.precision.gemm.recipes import recipe_of as recipe_of
 from numscope.precision.gemm.state import LayerState as LayerState
-from numscope.precision.gemm.states import load_state_dict as load_state_dict
-from numscope.precision.gemm.states import state_dict as state_dict
-from numscope.precision.gemm.states import states as states
-from numscope.precision.gemm.states import step as step
+from numscope.precision.gemm.state import load_state_dict as load_state_dict
+from numscope.precision.gemm.state import state_dict as state_dict
+from numscope.precision.gemm.state import states as states
+from numscope.precision.gemm.state import step as step
 from numscope.records.formats import FORMATS as FORMATS
 from numscope.records.formats import Format as Format
 from numscope.records.formats import format_of as format_of

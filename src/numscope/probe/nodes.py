@@ -12,8 +12,18 @@ from typing import Any
 
 from torch import Tensor, nn
 
+from numscope.records.faults import ours
+
 MOST_WALKED = 1 << 13  # nodes of a graph
 MOST_HOOKED = 1 << 13  # modules' calls whose outputs' nodes get hooks, up to the next backward
+
+
+def node_of(tensor: Tensor) -> Any:
+    """The node that made a tensor; None for none, and for a view that was written in a way for which torch refuses to tell."""
+    try:
+        return tensor.grad_fn
+    except ours(RuntimeError):
+        return None
 
 
 def graph(roots: Iterable[Tensor], enters: Callable[[Any], bool] = lambda node: True) -> Iterator[Any]:
@@ -21,7 +31,7 @@ def graph(roots: Iterable[Tensor], enters: Callable[[Any], bool] = lambda node: 
 
     *Cost:* about 1 µs a node.
     """
-    todo = [t.grad_fn for t in roots if t.grad_fn is not None and enters(t.grad_fn)]
+    todo = [node for t in roots if (node := node_of(t)) is not None and enters(node)]
     seen = set(todo)
     while todo:
         node = todo.pop()

@@ -13,7 +13,7 @@ from torch.optim import Optimizer
 
 from numscope.probe import optimizer as optimizer_probe
 from numscope.probe.calls import in_backward
-from numscope.probe.living import Living
+from numscope.probe.living import Beside, Living
 from numscope.probe.optimizer import guarded
 from numscope.probe.optimizers import Optimizers
 from numscope.records.errors import STOPS, UsageError
@@ -39,6 +39,8 @@ class Reader(optimizer_probe.StepListener):
 
 
 MOST_AT_WORK = 16  # steps that keep their models; of these it matters to models alone that a script drops before they are judged
+
+MOST_IDLE = 8  # steps of other models' optimizers, after which a model that nobody calls is told of its own alone
 
 _steps: Living[Step] = Living()  # that are read
 _at_work: dict[Step, None] = {}  # kept alive, though the script may have dropped the model; the earliest first
@@ -86,6 +88,7 @@ class Step(optimizer_probe.StepListener):
         # by id of the optimizers that are at their step, or have raised in it: what their closure does
         self._stepping: dict[int, str] = {}
         self._ended_by_optimizer = False  # the last step, and nothing has begun since
+        self._idle = 0  # steps of other models' optimizers since this one was heard of
 
     def add(self, reader: Reader) -> None:
         """Call a reader from now on, before readers that were added earlier."""
@@ -100,6 +103,7 @@ class Step(optimizer_probe.StepListener):
             self._readers.remove(reader)
             if not self._readers:
                 optimizer_probe.unlisten(self)
+                _sleepers.discard(self)
                 _steps.discard(self)
                 _at_work.pop(self, None)
 
@@ -117,6 +121,7 @@ class Step(optimizer_probe.StepListener):
 
     def forward_begins(self) -> None:
         """The model or a part of it is called. Calls in an optimizer's closure belong to the optimizer's step and don't end one."""
+        self.wake()
         if self._is_stepping() or in_backward():
             return
         self.thread = get_ident()
@@ -151,6 +156,20 @@ class Step(optimizer_probe.StepListener):
         """No call so far has to be replayed: the model may be dropped."""
         if not self.awaits_optimizer:
             _at_work.pop(self, None)
+
+    def _idles(self) -> None:
+        """Another model's optimizer steps. A script may have dropped this one, which the collector has not found yet."""
+        self._idle += 1
+        is_at_work = self.keeps or self.has_stepped or self.had_backward or self._heard_forward or self.explicit or self._stepping
+        if self._idle > MOST_IDLE and not is_at_work:
+            _sleepers.add(self)
+            optimizer_probe.unlisten(self)
+
+    def wake(self) -> None:
+        """The model is heard of again."""
+        if self._idle > MOST_IDLE and _sleepers.discard(self):
+            optimizer_probe.listen(self)
+        self._idle = 0
 
     def step(self) -> None:
         """The user says that the step is over."""
@@ -219,8 +238,9 @@ class Step(optimizer_probe.StepListener):
     @guarded(*STOPS, UsageError)
     def before_step(self, optimizer: Optimizer) -> None:
         if not self.optimizers.owns(optimizer):
+            self._idles()
             return
-        self.thread = get_ident()
+        self.thread, self._idle = get_ident(), 0
         if any(o is optimizer for o in self._stepped) and not in_backward():
             self._over()
         self._take_in(optimizer)
@@ -279,3 +299,47 @@ class Step(optimizer_probe.StepListener):
         if not self.explicit and not in_backward() and self.optimizers.are_all_in(self._stepped):
             self.end()
             self._ended_by_optimizer = True
+
+
+class _Sleepers(optimizer_probe.StepListener):
+    """Models that nobody has called for some time: of all that the optimizer probe tells, they want to hear of their own optimizers."""
+
+    def __init__(self) -> None:
+        self._steps: Living[Step] = Living()
+        self._strangers: Beside[Optimizer, tuple[int, int]] = Beside()  # optimizers of none of them: groups, and how often one was added
+        self._num_added = 0
+
+    def add(self, step: Step) -> None:
+        self._steps.add(step)
+        self._num_added += 1
+        optimizer_probe.listen(self)
+
+    def discard(self, step: Step) -> bool:
+        """Returns: whether it was there."""
+        was_there = any(one is step for one in self._steps)
+        self._steps.discard(step)
+        if not len(self._steps):  # also where the collector has taken the last one
+            optimizer_probe.unlisten(self)
+        return was_there
+
+    def before_step(self, optimizer: Optimizer) -> None:
+        for step in self._woken(optimizer):
+            step.before_step(optimizer)
+
+    def skipped_step(self, optimizer: Optimizer) -> None:
+        for step in self._woken(optimizer):
+            step.skipped_step(optimizer)
+
+    def _woken(self, optimizer: Optimizer) -> list[Step]:
+        known = len(optimizer.param_groups), self._num_added
+        if self._strangers.get(optimizer) == known:
+            return []
+        woken = [step for step in self._steps if step.optimizers.owns(optimizer)]
+        if not woken:
+            self._strangers[optimizer] = known
+        for step in woken:
+            step.wake()
+        return woken
+
+
+_sleepers = _Sleepers()

@@ -17,10 +17,10 @@ def check_one_of(where: str, value: object, choices: Collection[Any], shown: Cal
         shown: how the message shows a choice.
     """
     if value not in choices:
-        raise UsageError(f"{where}: got {value!r}, expected one of {', '.join(map(shown, choices))}.{nearest(value, map(str, choices))}")
+        raise UsageError(f"got {value!r}, expected one of {', '.join(map(shown, choices))}.{nearest(value, map(str, choices))}", where)
 
 
 def check_whole(where: str, value: object, least: int) -> None:
     """Raise UsageError unless the value is a whole number of at least ``least``; True and False are none."""
     if isinstance(value, bool) or not isinstance(value, int) or value < least:
-        raise UsageError(f"{where}: got {value!r}, expected a whole number of at least {least}.")
+        raise UsageError(f"got {value!r}, expected a whole number of at least {least}.", where)

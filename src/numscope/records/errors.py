@@ -33,12 +33,17 @@ class UsageError(NumscopeError, ValueError):
     """A wrong argument; the message names it, the valid values, and the nearest one.
 
     Messages may quote files that others wrote, so unprintable characters are escaped: a terminal shows them and obeys none.
+
+    Args:
+        text: what is wrong.
+        place: the argument, key or file that it is about, with which the message begins; "" where the text itself says so.
     """
 
     exit_status = 2
 
-    def __init__(self, message: str) -> None:
-        super().__init__("\n".join(map(escape, message.split("\n"))))
+    def __init__(self, text: str, place: str = "") -> None:
+        self.text, self.place = text, place
+        super().__init__("\n".join(map(escape, (f"{place}: {text}" if place else text).split("\n"))))
 
 
 stop_listeners: list[Callable[[NumscopeError], None]] = []

@@ -81,6 +81,14 @@ def had_no_room(error: BaseException) -> bool:
     return is_depth and num < _MOST_FRAMES
 
 
+def is_out_of_memory(error: BaseException) -> bool:
+    """Whether an exception says that there is no memory left, on the host or on a device."""
+    text = str(error) if type(error) is RuntimeError else ""
+    return (
+        isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError" or "out of memory" in text or "can't allocate" in text
+    )
+
+
 def _was_handed(frame: FrameType, frames: list[FrameType]) -> bool:
     """Whether one of these frames is an argument of the call that a frame is."""
     code = frame.f_code

@@ -13,7 +13,7 @@ PREFIX = "state."  # of any other state's name
 
 # A summary's stored fields, in the order of its row.
 COUNTS = ("numel", "num_nan", "num_pos_inf", "num_neg_inf", "num_zero", "num_subnormal")
-EXTREMA = ("min", "max", "abs_min", "abs_max")
+EXTREMA = {"min": "min", "max": "max", "abs_min": "min", "abs_max": "max"}  # each with how two of them merge
 SUMS = ("dev_sum", "abs_sum", "dev_square_sum", "dev_cube_sum", "dev_fourth_sum")  # of powers of x - center; abs_sum is that of |x|
 FIELDS = (*COUNTS, *EXTREMA, *SUMS, "center")
 

@@ -292,7 +292,7 @@ class Call:
     gradients_dropped: bool = False
     had_backward: bool = False
     awaits_backward: bool = False  # its outputs can have a backward, and no gradient has arrived yet
-    error: Exception | None = None  # that it raised
+    raised: bool = False
     rewritten: Rewritten | None = None  # weights that were written since it ran
     replayed: Any = None  # what a replay has shown before weights could be written
     thread: int = field(default_factory=get_ident)

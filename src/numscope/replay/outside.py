@@ -24,6 +24,7 @@ from torch.utils._python_dispatch import _get_current_dispatch_mode_stack, _push
 from numscope.probe import optimizer as optimizer_probe
 from numscope.probe.calls import in_backward
 from numscope.probe.dynamo import in_compiled
+from numscope.probe.nodes import node_of
 from numscope.probe.optimizer import guarded
 from numscope.records.finding import Culprit
 from numscope.records.site import Phase
@@ -372,7 +373,7 @@ class Outside:
         self.was_cut = self.watching and self._cut_at is not None
         self.pause()
         self._backward = True
-        outputs = {t.grad_fn for t in self._named.living(MODEL_OUTPUT) if t.grad_fn is not None}
+        outputs = {node for t in self._named.living(MODEL_OUTPUT) if (node := node_of(t)) is not None}
         probe = OpProbe(self._tape, self._ledger, phase=Phase.BACKWARD, keeps_frames=keeps_frames)
         bad = [seed for seed in optimizer_probe.seeds() if self._ledger.is_bad(self._ledger.observe(seed)) is not False]
         made = [i for state in (self.states(bad) if bad else ()) for i in state.writers if i in self._tape]

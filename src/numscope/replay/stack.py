@@ -38,7 +38,7 @@ _WRAPPERS = re.compile(
     r"/keras/src/(ops/|backend/torch/\w+\.py$|utils/traceback_utils\.py$|layers/layer\.py$)"
     r"|/accelerate/utils/operations\.py$|/deepspeed/(runtime/engine|utils/nvtx)\.py$".replace("/", re.escape(os.sep))
 )
-_LAUNCHERS = os.path.join("numscope", "cli", "launch.py"), os.path.join("IPython", "core", "interactiveshell.py")
+_LAUNCHERS = os.path.join("numscope", "cli", "script.py"), os.path.join("IPython", "core", "interactiveshell.py")
 _CHECKPOINT = os.path.join(_TORCH[0], "utils", "checkpoint.py")
 
 

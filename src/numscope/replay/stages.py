@@ -18,7 +18,7 @@ from numscope.probe import walk
 from numscope.probe.calls import heard
 from numscope.probe.hook import can_be_hooked
 from numscope.probe.naming import named_state
-from numscope.probe.nodes import MOST_WALKED, graph
+from numscope.probe.nodes import MOST_WALKED, graph, node_of
 from numscope.records.faults import ours
 from numscope.records.finding import Culprit
 from numscope.records.site import Phase
@@ -139,7 +139,7 @@ class Stages:
 
     def _leave_out_what_came_before(self) -> None:
         """A part of a model may be called on what other parts made. Their graph is gone: leave out the parameters that lie behind."""
-        before = {t.grad_fn for _, t in self.arguments if t.grad_fn is not None}
+        before = {node for _, t in self.arguments if (node := node_of(t)) is not None}
         nodes = [*graph([t for _, t in self.outputs], lambda node: node not in before)] if before else []
         if before and len(nodes) < MOST_WALKED and not any(node.name() == _CHECKPOINT for node in nodes):
             reached = {id(getattr(node, "variable", None)) for node in nodes}

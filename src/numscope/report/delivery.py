@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import contextlib
 import io
+import json
 import logging
 import os
 import random
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from json import dumps
 from typing import Any
 
 from numscope.records.alert import Alert
@@ -29,10 +29,9 @@ log = logging.getLogger("numscope")
 show: Callable[[Finding], bool] | None = None  # shows a finding in place of the terminal; False: it does not
 show_alert: Callable[[Alert, str], bool] | None = None
 
-PLAIN_WIDTH = 100  # columns of a report that goes elsewhere than to a terminal
-
-# Incremented when a reader of the previous version would misread the file; added keys do not count.
+# Of the JSON file; incremented when a reader of the previous version would misread it. Added keys do not count.
 SCHEMA_VERSION = 1
+PLAIN_WIDTH = 100  # columns of a report that goes elsewhere than to a terminal
 
 
 @dataclass(slots=True)
@@ -51,6 +50,22 @@ class _Share:
     batches: int = 0
     events: list[tuple[int, str]] = field(default_factory=list)
     text: list[str] = field(default_factory=list)
+
+    def document(self, meta: Mapping[str, Any]) -> bytes:
+        """Findings and alerts as a JSON document; ``docs/json.md`` describes it, ``schema.json`` checks it.
+
+        Args:
+            meta: facts on the run, by name; values that JSON lacks are written as their ``str``.
+        """
+        document = {
+            "schema_version": SCHEMA_VERSION,
+            "meta": plain(dict(meta)),
+            "findings": [plain(finding) for finding in self.findings],
+            "contained": [plain(finding) for finding in self.contained],
+            "alerts": [plain(alert) for alert in self.alerts],
+        }
+        # With ensure_ascii (the default): a lone surrogate in a file's name is not valid UTF-8, but JSON can escape it.
+        return json.dumps(document, indent=1, allow_nan=False, default=str).encode() + b"\n"
 
 
 _shares: dict[tuple[str | None, str | None, str | None, int], _Share] = {}  # by files and process: a fork has its own
@@ -181,13 +196,9 @@ class Delivery:
         *,
         ended: bool = True,
     ) -> None:
-        """Write the files, together with what models watched at the same time had to report.
-
-        Args:
-            ended: the run came to its end by itself; else the process may be gone the next moment.
-        """
+        """Write the files, together with what models watched at the same time had to report; ``ended``: the run ends by itself."""
         share = self._share
-        share.open -= ended
+        share.open -= 1
         if not share.open:
             _shares.pop(self._files, None)
         share.models.insert(0, self.model)  # the last model watched is closed first
@@ -213,7 +224,7 @@ class Delivery:
         meta = {**meta, "rank": self._rank}
         if self._json is not None and not (early and _is_stream(self._json)):
             with _said(f"the findings to {escape(self._json)}"):
-                _write_asked(self._json, findings_json(share.findings, share.contained, share.alerts, meta))
+                _write_asked(self._json, share.document(meta))
         if self._sarif is not None and (self._rank == 0 or share.told) and not (early and _is_stream(self._sarif)):
             with _said(f"the findings as SARIF to {escape(self._sarif)}"):
                 told = [one for one in share.told if isinstance(one, Finding)], [one for one in share.told if isinstance(one, Alert)]
@@ -227,7 +238,7 @@ class Delivery:
         meta = {**meta, "attempt": share.attempt.number, **({} if self._detecting else {"detecting": False})}
         with _said("the findings' files"):
             name = share.attempt.file_name("findings", ".json")
-            write_atomically(os.path.join(self._log_dir, name), findings_json(share.findings, share.contained, share.alerts, meta))
+            write_atomically(os.path.join(self._log_dir, name), share.document(meta))
             if share.text:
                 name = share.attempt.file_name("report", ".txt")
                 write_atomically(os.path.join(self._log_dir, name), "\n".join(share.text).encode(errors="backslashreplace"))
@@ -249,26 +260,6 @@ def _print(finding: Finding) -> None:
         from numscope.report.text import print_finding
 
         print_finding(finding, file=sys.stderr)
-
-
-def findings_json(findings: Sequence[Finding], contained: Sequence[Finding], alerts: Sequence[Alert], meta: Mapping[str, Any]) -> bytes:
-    """The findings and alerts of a run as a JSON document, described in ``docs/json.md`` and checked by ``schema.json``.
-
-    Args:
-        findings: values that escaped, in order.
-        contained: non-finite values that reached nothing.
-        alerts: what was about to go wrong or went wrong in silence, in order.
-        meta: facts on the run, by name; values that JSON lacks are written as their ``str``.
-    """
-    document = {
-        "schema_version": SCHEMA_VERSION,
-        "meta": plain(dict(meta)),
-        "findings": [plain(finding) for finding in findings],
-        "contained": [plain(finding) for finding in contained],
-        "alerts": [plain(alert) for alert in alerts],
-    }
-    # With ensure_ascii (the default): a lone surrogate in a file's name is not valid UTF-8, but JSON can escape it.
-    return dumps(document, indent=1, allow_nan=False, default=str).encode() + b"\n"
 
 
 def plain_report(finding: Finding) -> str:

@@ -17,13 +17,6 @@ from numscope.report.stderr import say
 WAIT_S = 10.0  # of the run's end; a page takes about a second, and larger folders have none by themselves
 
 _SOURCES = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
-# The script's folder is not on its path: a file there must not stand in for a library's.
-_CODE = """\
-import sys
-sys.path = [one for one in sys.path if one] + [sys.argv.pop()]
-from numscope.page.unasked import main
-main(sys.argv[1])
-"""
 
 
 class Due(NamedTuple):
@@ -101,7 +94,7 @@ def _is_first(page: Due) -> bool:
 
 def _make(folder: str) -> int:
     # In a session of its own: torchrun ends the group of a rank as soon as another one has ended.
-    process = subprocess.Popen([sys.executable, "-c", _CODE, folder, _SOURCES], stdin=subprocess.DEVNULL, start_new_session=True)
+    process = subprocess.Popen(python_of_ours("numscope.page.unasked", folder), stdin=subprocess.DEVNULL, start_new_session=True)
     try:
         return process.wait(WAIT_S)
     finally:
@@ -111,3 +104,12 @@ def _make(folder: str) -> int:
 
 def _how(folder: str) -> str:
     return f"numscope: to look at it: numscope report {escape(folder)}"
+
+
+def python_of_ours(module: str, *words: str) -> list[str]:
+    """The command of a process that calls a module's ``main`` with these words.
+
+    The script's folder is not on its path: a file there must not stand in for a library's.
+    """
+    path = "import sys\nsys.path = [one for one in sys.path if one] + [sys.argv.pop()]\n"
+    return [sys.executable, "-c", f"{path}from {module} import main\nmain(*sys.argv[1:])\n", *words, _SOURCES]

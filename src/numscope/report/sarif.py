@@ -62,7 +62,11 @@ def sarif_json(findings: Sequence[Finding], alerts: Sequence[Alert], meanings: M
     results = [_of_finding(one, rules, root, script) for one in findings]
     results += [_of_alert(one, rules, root, script, meanings.get(one.rule, "")) for one in alerts]
     order = {name: place for place, name in enumerate(rules)}
-    driver = {"name": "numscope", "semanticVersion": __version__, "rules": list(rules.values())}
+    driver = {
+        "name": "numscope",
+        "semanticVersion": __version__,
+        "rules": list(rules.values()),
+    }
     run = {
         "tool": {"driver": driver},
         "columnKind": "unicodeCodePoints",
@@ -172,7 +176,5 @@ def _location(place: Place, root: str, message: str) -> dict[str, Any]:
 
 def _fingerprint(name: str, layer: str, op: str, where: Place | None, root: str) -> str:
     """The same for the same fault after lines above it have moved."""
-    parts = [name, layer, op]
-    if where is not None:
-        parts += [_inside(where[0], root) or os.path.relpath(where[0], root), where[3].strip()]
-    return hashlib.sha256("\0".join(parts).encode(errors="surrogatepass")).hexdigest()[:32]
+    place = () if where is None else (_inside(where[0], root) or os.path.relpath(where[0], root), where[3].strip())
+    return hashlib.sha256("\0".join((name, layer, op, *place)).encode(errors="surrogatepass")).hexdigest()[:32]

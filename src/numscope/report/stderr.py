@@ -16,16 +16,12 @@ def say(text: str) -> None:
         with suppress(OSError, ValueError):  # its reader has gone, its disk is full; the script has closed it
             if stream is sys.__stderr__ and isinstance(stream, io.TextIOWrapper) and os.name == "posix":
                 stream.flush()
-                _write(stream.fileno(), f"{text}\n".encode(stream.encoding, stream.errors or "strict"))
+                data = f"{text}\n".encode(stream.encoding, stream.errors or "strict")
+                while data:  # not through the stream: what it can't write it keeps, and then Python ends with a status of 120
+                    data = data[os.write(stream.fileno(), data) :]
             else:
                 stream.write(f"{text}\n")  # one write, unlike print's to an unbuffered stream, which ranks share
                 stream.flush()
-
-
-def _write(given: int, data: bytes) -> None:
-    """Not through the stream: what it can't write it keeps, and then Python ends with a status of 120."""
-    while data:
-        data = data[os.write(given, data) :]
 
 
 def marked(text: str) -> str:

@@ -36,8 +36,12 @@ def print_finding(finding: Finding, file: TextIO | None = None, width: int | Non
         file: stderr if not given. Colors are used only on a terminal.
         width: columns; if not given, the terminal's, or 80 in a pipe (``COLUMNS`` says otherwise).
     """
-    file = sys.stderr if file is None else file
-    text = plain_text(render(finding), file, width)
+    print_plain(render(finding), sys.stderr if file is None else file, width)
+
+
+def print_plain(report: RenderableType, file: TextIO, width: int | None = None) -> None:
+    """Print a report to a file, as ``plain_text`` has it."""
+    text = plain_text(report, file, width)
     encoding = getattr(file, "encoding", None) or "utf-8"
     file.write(text.encode(encoding, "backslashreplace").decode(encoding))  # an ASCII pipe must not end the training
     file.flush()

@@ -6,21 +6,20 @@ import functools
 import logging
 import os
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import combinations, pairwise
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from numscope.records.checks import check_one_of, check_whole
 from numscope.records.errors import UsageError
 from numscope.records.words import without_passwords
 from numscope.runs import divergence
 from numscope.runs.align import ObservedLayer, align
-from numscope.runs.difference import Calibration, Diff
 from numscope.runs.divergence import STATS
 from numscope.runs.folder import Run, find_run
-from numscope.runs.query import bare, by_name
-from numscope.runs.verdicts import Verdicts
+from numscope.runs.query import bare, by_name, column_of, make_table
+from numscope.runs.verdicts import Calibration, Diff, Verdicts
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
@@ -118,7 +117,7 @@ def _compare(
             f"B: got a run whose layers are {', '.join(alignment.only_b[:3])}, …, "
             f"expected some of A's: {', '.join(alignment.only_a[:3])}, …."
         )
-    _table(con, "layers", [(p.a, p.b) for p in alignment.pairs])
+    _pairs(con, "layers", [(p.a, p.b) for p in alignment.pairs])
 
     dtypes = (_working_dtype(con, "a"), _working_dtype(con, "b"))
     kind: Calibration = "dtype" if tolerance is None else "tolerance"
@@ -139,13 +138,12 @@ def _compare(
         tolerances = dict.fromkeys(STATS, divergence.STEP_TOLERANCE)
     found = Verdicts(con, stats, top)
     staged = False
-    if len(_column(con, "SELECT DISTINCT rank FROM a LIMIT 2")) > 1:
+    if len(column_of(con, "SELECT DISTINCT rank FROM a LIMIT 2")) > 1:
         ranks = f"SELECT DISTINCT x.rank FROM {divergence.joined('a', 'b', 'layers', 'steps')} LIMIT 2"
-        staged = len(_column(con, ranks)) > 1
+        staged = len(column_of(con, ranks)) > 1
     for some in divergence.portions(con, "steps", "a"):
         divergence.pair(con, "pairs", "a", "b", "layers", some)
-        limits = "limits" if calibrated else None
-        divergence.judge(con, "judged", "pairs", tolerances, limits, stats, few=kind == "dtype", staged=staged)
+        divergence.judge(con, tolerances, stats, calibrated=calibrated, few=kind == "dtype", staged=staged)
         found.gather()
 
     names = {p.a: p.b for p in alignment.pairs}
@@ -173,28 +171,15 @@ def _compare(
     )
 
 
-def _rows(con: DuckDBPyConnection, sql: str, *values: object) -> list[dict[str, Any]]:
-    return by_name(con.execute(sql, list(values)))
-
-
-def _column(con: DuckDBPyConnection, sql: str, *values: object) -> list[Any]:
-    """A query's only column."""
-    return [value for (value,) in con.execute(sql, list(values)).fetchall()]
-
-
-def _table(con: DuckDBPyConnection, name: str, pairs: Sequence[tuple[object, object]]) -> None:
+def _pairs(con: DuckDBPyConnection, name: str, pairs: Iterable[tuple[object, object]]) -> None:
+    """Makes a table of A's and B's names or steps."""
     kind = "BIGINT" if "steps" in name else "VARCHAR"
-    con.execute(f"CREATE OR REPLACE TEMP TABLE {name} (a {kind}, b {kind})")
-    if pairs:
-        con.execute(
-            f"INSERT INTO {name} SELECT unnest(CAST(? AS {kind}[])), unnest(CAST(? AS {kind}[]))",
-            [list(x) for x in zip(*pairs, strict=True)],
-        )
+    make_table(con, name, {"a": kind, "b": kind}, pairs)
 
 
 def _match_steps(con: DuckDBPyConnection, name: str, a: Side, b: Side) -> tuple[tuple[int, ...], tuple[int, ...]]:
     """Makes the table of steps to compare; the steps that only one side has."""
-    steps = {table: _column(con, f"SELECT DISTINCT step FROM {table} ORDER BY step") for table in {a.table, b.table}}
+    steps = {table: column_of(con, f"SELECT DISTINCT step FROM {table} ORDER BY step") for table in {a.table, b.table}}
     for side in (a, b):
         if side.step is not None and side.step not in steps[side.table]:
             near = sorted(steps[side.table], key=lambda step: abs(step - (side.step or 0)))[:5]
@@ -203,7 +188,7 @@ def _match_steps(con: DuckDBPyConnection, name: str, a: Side, b: Side) -> tuple[
                 f"{', '.join(map(str, sorted(near)))}."
             )
     if a.step is not None:
-        _table(con, name, [(a.step, b.step)])
+        _pairs(con, name, [(a.step, b.step)])
         return (), ()
     here, there = steps[a.table], steps[b.table]
     common = sorted(set(here) & set(there))
@@ -212,22 +197,22 @@ def _match_steps(con: DuckDBPyConnection, name: str, a: Side, b: Side) -> tuple[
             f"{b.where}: got steps {there[0]} to {there[-1]}, expected some of those of {a.given!r}, {here[0]} to {here[-1]}. "
             f"To compare two steps write RUN:STEP for both."
         )
-    _table(con, name, [(step, step) for step in common])
+    _pairs(con, name, [(step, step) for step in common])
     return tuple(s for s in here if s not in set(common)), tuple(s for s in there if s not in set(common))
 
 
 def _calibrate_by_runs(con: DuckDBPyConnection, runs: Sequence[Side]) -> None:
     """Takes for noise what these runs, the first of them A, differ from each other, every two of them."""
     layers = _layers(con, "a")
-    _table(con, "noise_layers", [(layer.name, layer.name) for layer in layers])
+    _pairs(con, "noise_layers", [(layer.name, layer.name) for layer in layers])
     for run in runs[1:]:  # under A's names
-        _table(con, "renamed_layers", [(p.a, p.b) for p in align(layers, _layers(con, run.table)).pairs])
+        _pairs(con, "renamed_layers", [(p.a, p.b) for p in align(layers, _layers(con, run.table)).pairs])
         renamed = f"SELECT x.* REPLACE (l.a AS layer) FROM {run.table} x JOIN renamed_layers l ON l.b = x.layer"
         con.execute(f"CREATE OR REPLACE TEMP TABLE {run.table} AS {renamed}")
     for one, other in combinations(runs, 2):
         _match_steps(con, "noise_steps", one, other)
         _add_noise(con, one.table, other.table)
-    divergence.calibrate(con, "limits", "noise_pairs", cumulative=runs[0].step is None)
+    divergence.calibrate(con, cumulative=runs[0].step is None)
 
 
 def _add_noise(con: DuckDBPyConnection, one: str, other: str) -> None:
@@ -242,27 +227,27 @@ def _add_noise(con: DuckDBPyConnection, one: str, other: str) -> None:
 def _calibrate_by_earlier(con: DuckDBPyConnection, sides: dict[str, Side]) -> bool:
     """Takes for noise what each step of the run changed on the one before, up to the earlier of the two steps."""
     last = min(sides["a"].step or 0, sides["b"].step or 0)
-    steps = _column(con, "SELECT DISTINCT step FROM a WHERE step <= ? ORDER BY step", last)[-NUM_EARLIER_PAIRS - 1 :]
+    steps = column_of(con, "SELECT DISTINCT step FROM a WHERE step <= ? ORDER BY step", last)[-NUM_EARLIER_PAIRS - 1 :]
     if len(steps) < 2:
         return False
-    _table(con, "noise_steps", list(pairwise(steps)))
-    _table(con, "noise_layers", [(layer.name, layer.name) for layer in _layers(con, "a")])
+    _pairs(con, "noise_steps", pairwise(steps))
+    _pairs(con, "noise_layers", [(layer.name, layer.name) for layer in _layers(con, "a")])
     _add_noise(con, "a", "a")
-    divergence.calibrate(con, "limits", "noise_pairs", cumulative=False)
+    divergence.calibrate(con, cumulative=False)
     return True
 
 
 def _layers(con: DuckDBPyConnection, table: str) -> list[ObservedLayer]:
     sql = f"""SELECT layer AS name, arg_min(cls, step) AS cls, list(DISTINCT tensor) AS tensors FROM {table}
               GROUP BY layer ORDER BY min(step), min(rank), min(ord) NULLS LAST, layer"""
-    return [ObservedLayer(row["name"], row["cls"], frozenset(row["tensors"])) for row in _rows(con, sql)]
+    return [ObservedLayer(row["name"], row["cls"], frozenset(row["tensors"])) for row in by_name(con, sql)]
 
 
 def _unmatched(con: DuckDBPyConnection, here: str, there: str, names: dict[str, str]) -> tuple[str, ...]:
     """Sites of one side without a counterpart, each once."""
     sql = f"SELECT layer, tensor FROM {here} GROUP BY layer, tensor ORDER BY min(step), min(rank), min(ord) NULLS LAST, layer"
-    others = {(row["layer"], row["tensor"]) for row in _rows(con, f"SELECT DISTINCT layer, tensor FROM {there}")}
-    return tuple(f"{row['layer']} {row['tensor']}" for row in _rows(con, sql) if (names.get(row["layer"]), row["tensor"]) not in others)
+    others = {(row["layer"], row["tensor"]) for row in by_name(con, f"SELECT DISTINCT layer, tensor FROM {there}")}
+    return tuple(f"{row['layer']} {row['tensor']}" for row in by_name(con, sql) if (names.get(row["layer"]), row["tensor"]) not in others)
 
 
 def _working_dtype(con: DuckDBPyConnection, table: str) -> str:
@@ -272,7 +257,7 @@ def _working_dtype(con: DuckDBPyConnection, table: str) -> str:
     comparison should find, not what it should excuse.
     """
     for among in ("tensor IN ('activation', 'output')", "true"):
-        shares = _rows(con, f"SELECT dtype, count(*) / sum(count(*)) OVER () AS share FROM {table} WHERE {among} GROUP BY dtype")
+        shares = by_name(con, f"SELECT dtype, count(*) / sum(count(*)) OVER () AS share FROM {table} WHERE {among} GROUP BY dtype")
         if shares:
             many = sorted(row["dtype"] for row in shares if row["share"] >= 0.25)
             return functools.reduce(divergence.coarser, many) if many else ""

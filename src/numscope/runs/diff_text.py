@@ -10,7 +10,7 @@ from rich.text import Text
 
 from numscope.records.words import count, escape, few
 from numscope.report.text import BAD, NAME, QUIET, apart, plain_text
-from numscope.runs.difference import Diff, SiteDifference
+from numscope.runs.verdicts import Diff, SiteDifference
 
 NUM_NAMES = 6  # of what was not aligned
 

@@ -18,10 +18,11 @@ from typing import TYPE_CHECKING
 
 from numscope.records.errors import UsageError
 from numscope.records.formats import FORMATS
-from numscope.records.observation import COUNTS
+from numscope.records.observation import SUMS
 from numscope.runs.folder import Run
+from numscope.runs.merging import PLAIN, about_one_center, merged_sql
 from numscope.runs.query import RAW, reading
-from numscope.summary.statistics import STATISTICS, moved_sql
+from numscope.summary.statistics import STATISTICS
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
@@ -107,30 +108,20 @@ def _stream(stored: DuckDBPyConnection, sql: str, con: DuckDBPyConnection, name:
     con.unregister(f"{name}_rows")
 
 
-_MOVED = moved_sql("middle")
 # Of what the ranks stored, in whatever order: their merged sums differ in the last bit with the order in which they are added.
 _STORED = """hash(numel, num_nan, num_pos_inf + num_neg_inf, num_zero, "min", "max", abs_min, abs_max, center, dev_sum, abs_sum,
-                dev_square_sum)"""
+                dev_square_sum) AS stored"""
+_MERGED = ", ".join(f'{sql} AS "{name}"' for name, sql in merged_sql(("square_sum",), PLAIN).items())
+_SITE = "step, layer, tensor"
 _TOGETHER = f"""
-        SELECT CAST(step AS BIGINT) AS step, layer, tensor,
+        SELECT {_SITE}, {{merged}}, sum(stored) AS stored, min(rank) AS rank, min(ord) FILTER (ord >= 0) AS ord,
             CASE WHEN count(DISTINCT cls) = 1 THEN min(cls) ELSE '' END AS cls,
-            CASE WHEN count(DISTINCT dtype) = 1 THEN min(dtype) ELSE '' END AS dtype,
-            min(rank) AS rank, min(ord) FILTER (ord >= 0) AS ord,
-            {", ".join(f"CAST(sum({name}) AS DOUBLE) AS {name}" for name in COUNTS)},
-            min("min") AS "min", max("max") AS "max", min(abs_min) AS abs_min, max(abs_max) AS abs_max,
-            any_value(middle) AS center, sum(abs_sum) AS abs_sum, sum(square_sum) AS square_sum,
-            {", ".join(f"sum({sql}) AS {name}" for name, sql in _MOVED.items())}, sum({_STORED}) AS stored
-        FROM (SELECT *, arg_max(center, numel) OVER (PARTITION BY step, layer, tensor) AS middle FROM {RAW} WHERE {{where}})
-        GROUP BY step, layer, tensor
-"""
+            CASE WHEN count(DISTINCT dtype) = 1 THEN min(dtype) ELSE '' END AS dtype
+        FROM ({about_one_center(f"(SELECT *, {_STORED} FROM {RAW} WHERE {{where}})", _SITE)}) GROUP BY {_SITE}
+""".replace("{merged}", _MERGED)
 # The same of sites that have one row each: no sorting, no grouping. A sum begins with 0, so it is never -0.
-_ALONE = f"""
-        SELECT step, layer, tensor, cls, dtype, rank, CASE WHEN ord >= 0 THEN ord END AS ord,
-            {", ".join(f"CAST({name} AS DOUBLE) AS {name}" for name in COUNTS)},
-            "min", "max", abs_min, abs_max, middle AS center, 0e0 + abs_sum AS abs_sum, 0e0 + square_sum AS square_sum,
-            {", ".join(f"0e0 + ({sql}) AS {name}" for name, sql in _MOVED.items())}, {_STORED} AS stored
-        FROM (SELECT *, CASE WHEN numel IS NOT NULL THEN center END AS middle FROM {RAW})
-"""
+_SUMMED = ", ".join(f"0e0 + {name} AS {name}" for name in (*SUMS, "square_sum"))
+_ALONE = f"SELECT * REPLACE (CASE WHEN ord >= 0 THEN ord END AS ord, {_SUMMED}), {_STORED} FROM {RAW}"
 _WITH_STATISTICS = f"""
         SELECT step, layer, tensor, cls, dtype, rank, ord, numel,
             {", ".join(f"{STATISTICS[name].sql} AS {name}" for name in ("rms", "mean", "std"))},
@@ -225,15 +216,15 @@ def _share(stat: str) -> str:
     return f"CASE WHEN (a_{stat} > 0) <> (b_{stat} > 0) THEN 1e0 ELSE abs(a_{stat} - b_{stat}) END"
 
 
-def calibrate(con: DuckDBPyConnection, name: str, noise: str, *, cumulative: bool) -> None:
-    """Makes the tables ``name`` (each site's noise) and ``name_kind`` (that of its kind of tensor) from an A/A pair's divergences.
+def calibrate(con: DuckDBPyConnection, *, cumulative: bool) -> None:
+    """Makes the tables ``limits`` (each site's noise) and ``kinds`` (that of its kind of tensor) from ``noise_pairs``, which hold an A/A
+    pair's divergences.
 
     A site's noise is the largest divergence that the pair shows at it up to that step (two runs part further with every step, so later
     noise must not excuse an early difference), or the ninth decile of that over its kind of tensor if that is more: a pair is one sample a
     step, and by luck a small one. A site at which the pair is bit for bit the same has no noise at all.
 
     Args:
-        noise: a table that ``pair`` made of the A/A pair.
         cumulative: noise of later steps counts for later ones only; False: all of it for all.
     """
     window = "OVER (PARTITION BY layer_a, tensor ORDER BY step_a)" if cumulative else "OVER (PARTITION BY layer_a, tensor)"
@@ -241,45 +232,37 @@ def calibrate(con: DuckDBPyConnection, name: str, noise: str, *, cumulative: boo
     # What stands before the pair's first step is judged by that step.
     since = "CASE WHEN step_a = min(step_a) OVER () THEN -1 ELSE step_a END" if cumulative else "-1"
     con.execute(f"""
-        CREATE OR REPLACE TEMP TABLE {name} AS
+        CREATE OR REPLACE TEMP TABLE limits AS
         SELECT DISTINCT ON (layer_a, tensor, since) layer_a, tensor, {since} AS since, bool_and(same) {window} AS exact,
             {MARGIN:e} + {FIRST_MARGIN:e} / count(*) {window} AS margin, {most}
-        FROM {noise}
+        FROM noise_pairs
     """)
     deciles = ", ".join(f"quantile_cont(n_{s}, 0.9) FILTER (NOT exact) AS k_{s}" for s in STATS)
     con.execute(f"""
-        CREATE OR REPLACE TEMP TABLE {name}_kind AS
-        SELECT split_part(tensor, '[', 1) AS kind, since, min(margin) AS margin, {deciles} FROM {name} GROUP BY ALL
+        CREATE OR REPLACE TEMP TABLE kinds AS
+        SELECT split_part(tensor, '[', 1) AS kind, since, min(margin) AS margin, {deciles} FROM limits GROUP BY ALL
     """)
 
 
 def judge(
-    con: DuckDBPyConnection,
-    name: str,
-    pairs: str,
-    tolerances: Mapping[str, float],
-    noise: str | None,
-    stats: tuple[str, ...],
-    *,
-    few: bool,
-    staged: bool,
+    con: DuckDBPyConnection, tolerances: Mapping[str, float], stats: tuple[str, ...], *, calibrated: bool, few: bool, staged: bool
 ) -> None:
-    """Makes the table ``name``: the pairs with a tolerance a statistic (``t_rms``, …) and ``severity``, a divergence over its tolerance.
+    """Makes the table ``judged``: ``pairs`` with a tolerance a statistic (``t_rms``, …) and ``severity``, a divergence over its tolerance.
 
     It is the largest of the statistics'; above 1 a site diverges. ``place`` orders a step: forward from the first stage to the last,
     backward from the last.
 
     Args:
         tolerances: by statistic; beside noise the least that a tolerance may be.
-        noise: the table that ``calibrate`` made; None: the tolerances alone.
         stats: those to judge by.
+        calibrated: by the tables that ``calibrate`` made; else by the tolerances alone.
         few: without noise too, a few zeros that come and go in a small tensor are none.
         staged: several ranks wrote what is compared: stages of a pipeline.
     """
-    if noise is None:
+    if not calibrated:
         spared = f", {FEW:e} / numel_a" if few else ""
         limits = ", ".join(f"greatest({tolerances[s]:.17e}{spared if s == 'num_zero' else ''}) AS t_{s}" for s in STATS)
-        source = pairs
+        source = "pairs"
     else:
         limits = ", ".join(
             f"greatest({tolerances[s]:.17e}, CASE WHEN exact THEN 0e0 ELSE greatest(margin * greatest(n_{s}, k_{s})"
@@ -289,16 +272,16 @@ def judge(
         )
         source = f"""(
             SELECT p.*, exact, coalesce(n.margin, k.margin) AS margin, {", ".join(f"n_{s}, k_{s}" for s in STATS)}
-            FROM (SELECT *, split_part(tensor, '[', 1) AS kind FROM {pairs}) p
-            ASOF LEFT JOIN {noise} n ON n.layer_a = p.layer_a AND n.tensor = p.tensor AND p.step_a >= n.since
-            ASOF LEFT JOIN {noise}_kind k ON k.kind = p.kind AND p.step_a >= k.since)"""
+            FROM (SELECT *, split_part(tensor, '[', 1) AS kind FROM pairs) p
+            ASOF LEFT JOIN limits n ON n.layer_a = p.layer_a AND n.tensor = p.tensor AND p.step_a >= n.since
+            ASOF LEFT JOIN kinds k ON k.kind = p.kind AND p.step_a >= k.since)"""
     severity = ", ".join(f"d_{s} / t_{s}" for s in stats)
     one_sided = f"CASE WHEN nonfinite_in <> '' THEN {ONE_SIDED:e} END" if {"num_nan", "num_inf"} & set(stats) else "0e0"
     con.execute(f"""
-        CREATE OR REPLACE TEMP TABLE {name} AS
-        WITH judged AS (SELECT *, {limits} FROM {source})
-        SELECT judged.*, coalesce(greatest({severity}, {one_sided}), 0e0) AS severity,
+        CREATE OR REPLACE TEMP TABLE judged AS
+        WITH limited AS (SELECT *, {limits} FROM {source})
+        SELECT limited.*, coalesce(greatest({severity}, {one_sided}), 0e0) AS severity,
             CASE WHEN NOT {staged} THEN [0, 0] WHEN tensor IN ('activation', 'output') THEN [0, rank]
                  WHEN tensor IN ('gradient', 'dgrad') THEN [1, -rank] ELSE [2, rank] END AS place
-        FROM judged
+        FROM limited
     """)

@@ -7,26 +7,22 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from numscope.config.selection import group_of
+from numscope.config.plan import group_of
 from numscope.records.checks import check_whole
 from numscope.records.errors import UsageError
-from numscope.records.observation import COUNTS, FIELDS, SUMS
+from numscope.records.observation import FIELDS
 from numscope.records.words import nearest
 from numscope.runs.folder import Run
-from numscope.runs.query import RAW, by_name, columns_of, extra_columns, quoted, reading
+from numscope.runs.merging import about_one_center, merged_sql
+from numscope.runs.query import RAW, by_name, columns_of, extra_columns, make_table, quoted, reading
 from numscope.summary.state import Summary
-from numscope.summary.statistics import STATISTICS, Statistic, moved_sql, statistic_of
+from numscope.summary.statistics import STATISTICS, Statistic, statistic_of
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
 
 WAYS = ("layer", "name", "type", "tensor", "all")
 EVERYTHING = "all"
-
-# Sums of the parts' sums by compensated addition; where one of them has overflowed, compensation would make nan of infinity.
-_ADD = "CASE WHEN isfinite(sum({0})) THEN fsum({0}) ELSE sum({0}) END"
-_WITHOUT_MOMENTS = "coalesce(bool_or(abs_min IS NOT NULL AND abs_sum = 0), false)"
-_LARGEST = re.compile(r"block\d+(_rows|x\d+)?_dynamic_range")  # the one kind of column that merges to the larger, see summary/extras.py
 
 Value = float | int | None | list[float]
 
@@ -72,9 +68,7 @@ def group(
         check_whole("every_steps", every_steps, 1)
 
     def merged(connection: DuckDBPyConnection) -> list[MergedGroup]:
-        connection.execute("CREATE TEMP TABLE grouped (layer VARCHAR, cls VARCHAR, place VARCHAR)")
-        places = list(zip(*_places(connection, by), strict=True))
-        connection.execute("INSERT INTO grouped SELECT unnest(?), unnest(?), unnest(?)", places)  # one insert a row would take 0.1 ms each
+        make_table(connection, "grouped", dict.fromkeys(("layer", "cls", "place"), "VARCHAR"), _places(connection, by))
         return _merged(connection, by, asked, steps, every_steps)
 
     return reading(run, merged)
@@ -124,18 +118,13 @@ def _merged(
         + (f" WHERE {' AND '.join(bounds)}" if bounds else "")
         + (f" {_ONCE}" if several else "")
     )
-    moved = ", ".join(f"{sql} AS {name}" for name, sql in moved_sql("middle").items())
-    connection.execute(
-        f"CREATE TEMP VIEW chosen AS SELECT * REPLACE ({moved}, middle AS center) FROM "
-        "(SELECT *, arg_max(center, numel) OVER (PARTITION BY place, kind, period) AS middle FROM apart)"
-    )
+    connection.execute(f"CREATE TEMP VIEW chosen AS {about_one_center('apart', 'place, kind, period')}")
     merged = merged_sql(numbers)
     found = by_name(
-        connection.execute(
-            "SELECT place, kind, period, min(step) AS first_step, max(step) AS last_step, count(*) AS num_rows, "
-            + ", ".join(f"{sql} AS {quoted('merged_' + name)}" for name, sql in merged.items())
-            + " FROM chosen GROUP BY place, kind, period ORDER BY period, min(step), min(ord), place, kind"
-        )
+        connection,
+        "SELECT place, kind, period, min(step) AS first_step, max(step) AS last_step, count(*) AS num_rows, "
+        + ", ".join(f"{sql} AS {quoted('merged_' + name)}" for name, sql in merged.items())
+        + " FROM chosen GROUP BY place, kind, period ORDER BY period, min(step), min(ord), place, kind",
     )
     histograms = {name: _histograms(connection, name) for name in lists}
     groups = []
@@ -155,29 +144,8 @@ def _merged(
     return groups
 
 
-def merged_sql(extras: Iterable[str], add: str = _ADD) -> dict[str, str]:
-    """SQL of the columns of many rows together, whose sums are about one center: aggregates by name.
-
-    Args:
-        extras: numbers beside a summary's fields.
-        add: how sums add up.
-    """
-    merged = {name: f"CAST(sum({name}) AS BIGINT)" for name in COUNTS}
-    merged["center"] = "any_value(center)"
-    merged |= {"min": 'min("min")', "max": 'max("max")', "abs_min": "min(abs_min)", "abs_max": "max(abs_max)"}
-    merged |= {name: f"CASE WHEN {_WITHOUT_MOMENTS} THEN 0 ELSE {add.format(quoted(name))} END" for name in SUMS}
-    return merged | {name: _whole(name, add) for name in extras}
-
-
-def _whole(name: str, add: str) -> str:
-    """SQL of an extra column merged; NULL where a row lacks it."""
-    column = quoted(name)
-    merged = f"max({column})" if _LARGEST.fullmatch(name) else add.format(column)
-    return f"CASE WHEN count({column}) = count(*) THEN {merged} END"
-
-
 def _histograms(connection: DuckDBPyConnection, name: str) -> dict[tuple[Any, ...], tuple[list[float], int]]:
-    """A column of lists merged element by element: (place, kind, period) → (counts, how many rows have it)."""
+    """A column of lists merged by adding element by element: (place, kind, period) → (counts, how many rows have it)."""
     column = quoted(name)
     rows = connection.execute(
         f"SELECT place, kind, period, list(total ORDER BY bin), max(num_rows) FROM ("

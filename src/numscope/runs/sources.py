@@ -7,15 +7,17 @@ import os
 import re
 import tempfile
 import zlib
-from collections.abc import Iterator, Mapping
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
+from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 from numscope.records.attempt import RANKS
 from numscope.records.errors import UsageError
 from numscope.records.words import closest
-from numscope.sinks.parts import PartName
+from numscope.sinks.part_files import PartName
 from numscope.sinks.runfolder import RUN_FILE, STATISTICS
 from numscope.storage.address import connect, is_address, text_of
 
@@ -28,7 +30,8 @@ MARKS = (RUN_FILE, *FOLDERS, "debug_logs", "debug_statistics_logs")
 _OWN = re.compile(rf"{re.escape(RUN_FILE)}|(findings-)?rank\d+(-\d+){{0,3}}\.(json|parquet)")
 _FINDINGS = re.compile(r"findings-rank\d+(-\d+)?\.json")
 
-Signature = dict[str, tuple[Any, ...]]  # by path in the run: what changes where a file is written anew, the time last
+Fingerprint = tuple[int, int, float]  # what changes where a file is written anew: its identity, its size in bytes, its time of the epoch
+Signature = dict[str, Fingerprint]  # by path in the run
 
 
 def is_of_run(name: str) -> bool:
@@ -36,8 +39,25 @@ def is_of_run(name: str) -> bool:
     return name in MARKS or _FINDINGS.fullmatch(name) is not None
 
 
-@dataclass(frozen=True, slots=True)
-class Local:
+class _Folder(ABC):
+    """A run's folder, or one of runs' folders."""
+
+    @abstractmethod
+    def files(self, folder: str) -> Iterable[tuple[str, Fingerprint]]:
+        """The run's own files in one of its folders, by their paths in the run. Raises: OSError where the run's folder is gone."""
+
+    def signature(self) -> Signature:
+        """Of all of the run's files. Raises: as ``files`` does."""
+        return dict(chain.from_iterable(map(self.files, ("", *FOLDERS))))
+
+    def parts(self) -> dict[str, Fingerprint]:
+        """Its parts by name."""
+        listed = ((os.path.basename(path), told) for path, told in self.files(STATISTICS))
+        return {name: told for name, told in listed if PartName.parse(name) is not None}
+
+
+@dataclass(frozen=True)
+class Local(_Folder):
     """A folder of this machine."""
 
     given: str
@@ -60,19 +80,14 @@ class Local:
     def child(self, name: str) -> Local:
         return Local(os.path.join(self.given, name))
 
-    def signature(self) -> Signature:
-        """Of the run's files. Raises: OSError."""
-        return dict(self._files())
-
-    def _files(self) -> Iterator[tuple[str, tuple[Any, ...]]]:
-        for folder in ("", *FOLDERS):
-            with contextlib.suppress(*((FileNotFoundError, NotADirectoryError) if folder else ())):
-                with os.scandir(os.path.join(self.path, folder)) as entries:
-                    for entry in entries:
-                        if _OWN.fullmatch(entry.name):
-                            with contextlib.suppress(FileNotFoundError):  # merged
-                                told = entry.stat(follow_symlinks=False)
-                                yield os.path.join(folder, entry.name), (told.st_ino, told.st_size, told.st_mtime_ns / 1e9)
+    def files(self, folder: str) -> Iterator[tuple[str, Fingerprint]]:
+        with contextlib.suppress(*((FileNotFoundError, NotADirectoryError) if folder else ())):
+            with os.scandir(os.path.join(self.path, folder)) as entries:
+                for entry in entries:
+                    if _OWN.fullmatch(entry.name):
+                        with contextlib.suppress(FileNotFoundError):  # merged
+                            told = entry.stat(follow_symlinks=False)
+                            yield os.path.join(folder, entry.name), (told.st_ino, told.st_size, told.st_mtime_ns / 1e9)
 
     def fetch(self, signature: Signature) -> str:
         """The folder, where the files are."""
@@ -82,8 +97,8 @@ class Local:
         """There is no copy."""
 
 
-@dataclass(slots=True)
-class Remote:
+@dataclass
+class Remote(_Folder):
     """A folder that fsspec reaches (``s3://…``, ``gs://…``).
 
     What changes in its JSON files is copied into a folder that ends with the program; of statistics only the bytes that a question needs
@@ -133,30 +148,12 @@ class Remote:
     def child(self, name: str) -> Remote:
         return Remote(f"{self.path}/{name}")
 
-    def signature(self) -> Signature:
-        """Of the run's files."""
-        found: Signature = {}
-        for folder in ("", *FOLDERS):
-            with contextlib.suppress(*((FileNotFoundError,) if folder else ())):
-                for one in self._list(folder):
-                    if one["type"] == "file" and _OWN.fullmatch(_base(one)):
-                        of = (
-                            str(one.get(key))
-                            for key in ("size", "ETag", "etag", "generation", "md5Hash", "mtime", "LastModified", "created")
-                        )
-                        found[os.path.join(folder, _base(one))] = (*of, _time_of(one))
-        return found
-
-    def parts(self) -> dict[str, tuple[int, int, int]]:
-        """Its parts by name, with what changes where one is written anew; the size is in the middle."""
-        with contextlib.suppress(FileNotFoundError):
-            listed = self._list(STATISTICS)
-            return {
-                _base(one): (zlib.crc32(str(one.get("ETag") or one.get("etag")).encode()), int(one["size"]), int(_time_of(one) * 1e9))
-                for one in listed
-                if one["type"] == "file" and PartName.parse(_base(one)) is not None
-            }
-        return {}
+    def files(self, folder: str) -> Iterator[tuple[str, Fingerprint]]:
+        with contextlib.suppress(*((FileNotFoundError,) if folder else ())):
+            for one in self._list(folder):
+                if one["type"] == "file" and _OWN.fullmatch(_base(one)):
+                    told = [one.get(key) for key in ("ETag", "etag", "generation", "md5Hash", "mtime", "LastModified", "created")]
+                    yield os.path.join(folder, _base(one)), (zlib.crc32(repr(told).encode()), int(one.get("size") or 0), _time_of(one))
 
     def ranges(self, sizes: Mapping[str, int]) -> RangeFiles:
         """By which parts of these sizes are read."""
@@ -195,9 +192,9 @@ class Remote:
 Source = Local | Remote
 
 
-def source_of(given: str) -> Source:
-    """Where a RUN lies, whether or not there is anything."""
-    return Remote(given) if is_address(given) else Local(given)
+def source_of(given: str, where: str = "RUN") -> Source:
+    """Where a RUN lies, whether or not there is anything; ``where``: what messages call it."""
+    return Remote(given, where) if is_address(given) else Local(given)
 
 
 def instead(path: str) -> str:

@@ -1,48 +1,155 @@
-"""What a comparison says, gathered from its judged sites portion by portion."""
+"""What a comparison of two runs found, in plain data, and how it is gathered from the judged sites, portion by portion."""
 
 from __future__ import annotations
 
-from dataclasses import fields
+from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING, Any, Literal
 
-from numscope.runs.difference import DivergenceOrigin, Drift, Measure, SiteDifference, StepCount
+from numscope.records.finding import plain
+from numscope.runs.align import Pair
 from numscope.runs.divergence import STATS
 from numscope.runs.query import by_name
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
 
+# Grows by one when a reader of the version before would misread the document; a key that is added is no such change.
+SCHEMA_VERSION = 1
 ORDER = "ORDER BY step_a, place, ord NULLS LAST, layer_a, tensor"
 
+Calibration = Literal["dtype", "tolerance", "noise", "earlier steps", "steps"]
 
+
+@dataclass(frozen=True, slots=True)
+class Measure:
+    """One statistic on both sides; ``divergence`` and ``tolerance`` as ``runs/divergence.py`` defines them, None where it has none."""
+
+    statistic: str
+    a: float | None
+    b: float | None
+    divergence: float | None
+    tolerance: float
+
+
+@dataclass(frozen=True, slots=True)
+class SiteDifference:
+    """One site of both runs at one step."""
+
+    step_a: int
+    step_b: int
+    layer_a: str
+    layer_b: str
+    cls: str
+    tensor: str
+    dtype_a: str
+    dtype_b: str
+    numel_a: int
+    numel_b: int
+    severity: float  # the largest divergence over its tolerance; above 1 the site diverges
+    worst: str  # the statistic that has it
+    nonfinite_in: str  # ``a`` or ``b`` where only that run has nan or inf; else ""
+    factor: float | None  # what the loss's scale had multiplied B's gradient by, already taken out; None: nothing
+    measures: tuple[Measure, ...]  # each statistic
+
+
+@dataclass(frozen=True, slots=True)
+class DivergenceOrigin:
+    """How the first divergence came: severities of what its layer read, None where it was not observed."""
+
+    # ``module``: what it read agrees, so its own computation differs; ``weight``: its weight differs already; ``input``: what it read
+    # differs already, so the cause lies between ``after`` and it; ``unknown``: what it read was not observed
+    verdict: Literal["module", "weight", "input", "unknown"]
+    inputs: dict[str, float]  # by tensor
+    after: str | None  # the last site before it, in order of execution, that agrees; None: there is none
+    # layers whose weights differ at this step, the first ones: a weight is read at the step's end and used from its start
+    weights: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Drift:
+    """By how much a module adds to what had diverged before it, at the step of the first divergence, else where it adds most."""
+
+    layer_a: str
+    layer_b: str
+    cls: str
+    direction: Literal["forward", "backward"]  # ``forward`` (activation to output) or ``backward`` (gradient to dgrad and wgrad)
+    step_a: int
+    step_b: int
+    bits: float  # log2 of (1 + severity of what it made) / (1 + severity of what it read): 0 for one that passes on what it gets
+    read: float  # a severity
+    weight: float | None  # likewise; None where it was not observed
+    made: float  # likewise
+
+
+@dataclass(frozen=True, slots=True)
+class StepCount:
+    """How many sites of a step diverge."""
+
+    step_a: int
+    step_b: int
+    num_sites: int
+    num_diverging: int
+    severity: float
+
+
+@dataclass(frozen=True, slots=True)
+class Diff:
+    """What two runs' comparison found."""
+
+    a: str  # as they were given
+    b: str  # as they were given
+    dtypes: tuple[str, str]  # the coarsest dtype that a quarter of each run's activations have at least
+    calibration: Calibration  # where the tolerances come from
+    noise: tuple[str, ...]  # the runs that calibrated, as they were given
+    tolerances: dict[str, float]  # by statistic; beside noise the least that one may be
+    stats: tuple[str, ...]  # statistics that were judged
+    pairs: tuple[Pair, ...]  # layers under both names
+    only_a: tuple[str, ...]  # sites of one run alone
+    only_b: tuple[str, ...]  # sites of one run alone
+    steps_only_a: tuple[int, ...]  # steps of one run alone
+    steps_only_b: tuple[int, ...]  # steps of one run alone
+    steps: tuple[StepCount, ...]  # each compared step
+    # ``(step of A, factor)`` where the gradients of B's step carry another scale of the loss throughout
+    factors: tuple[tuple[int, float], ...]
+    first_unequal: SiteDifference | None  # the first site whose stored numbers are not bit for bit the same; None: all are
+    nonfinite: tuple[SiteDifference, ...]  # sites of which one run alone has nan or inf, in order, the first ones
+    num_nonfinite: int  # how many there are
+    first: SiteDifference | None  # the first site that diverges; None: none does
+    origin: DivergenceOrigin | None  # of ``first``
+    modules: tuple[Drift, ...]  # by drift, the largest first
+
+    @property
+    def diverged(self) -> bool:
+        """Whether any site is above its tolerance."""
+        return self.first is not None
+
+    def document(self) -> dict[str, Any]:
+        """All of it as JSON-ready dicts; ``docs/diff.md`` describes the keys."""
+        return {"schema_version": SCHEMA_VERSION, "diverged": self.diverged, **plain(self)}
+
+
+@dataclass(slots=True)
 class Verdicts:
-    """Reads the tables ``judged`` and ``pairs_factors`` of each portion of steps, in their order, and keeps what the report shows.
+    """Reads the tables ``judged`` and ``pairs_factors`` of each portion of steps, in their order, and keeps what the report shows."""
 
-    Args:
-        con: where the tables are.
-        stats: the statistics that were judged.
-        top: how many modules and non-finite sites are kept.
-    """
-
-    def __init__(self, con: DuckDBPyConnection, stats: tuple[str, ...], top: int) -> None:
-        self._con = con
-        self._stats = stats
-        self._top = top
-        self.steps: list[StepCount] = []
-        self.factors: list[tuple[int, float]] = []
-        self.first: SiteDifference | None = None
-        self.first_unequal: SiteDifference | None = None
-        self.origin: DivergenceOrigin | None = None
-        self.nonfinite: list[SiteDifference] = []
-        self.num_nonfinite = 0
+    con: DuckDBPyConnection  # where the tables are
+    stats: tuple[str, ...]  # those that were judged
+    top: int  # how many modules and non-finite sites are kept
+    steps: list[StepCount] = field(default_factory=list)
+    factors: list[tuple[int, float]] = field(default_factory=list)
+    first: SiteDifference | None = None
+    first_unequal: SiteDifference | None = None
+    origin: DivergenceOrigin | None = None
+    nonfinite: list[SiteDifference] = field(default_factory=list)
+    num_nonfinite: int = 0
 
     def gather(self) -> None:
         """Add a portion."""
         self.steps += [StepCount(**row) for row in self._rows(_STEP_COUNTS)]
         self.factors += [(row["step_a"], row["factor"]) for row in self._rows("SELECT * FROM pairs_factors ORDER BY step_a")]
         self.num_nonfinite += self._rows("SELECT count(*) AS num FROM judged WHERE nonfinite_in <> ''")[0]["num"]
-        if len(self.nonfinite) < self._top:
-            self.nonfinite += self._differences("nonfinite_in <> ''", self._top - len(self.nonfinite))
+        if len(self.nonfinite) < self.top:
+            self.nonfinite += self._differences("nonfinite_in <> ''", self.top - len(self.nonfinite))
         if self.first_unequal is None:
             self.first_unequal = next(iter(self._differences("NOT same", 1)), None)
         if self.first is not None:
@@ -52,19 +159,19 @@ class Verdicts:
         if self.first is not None:  # from the next step on all weights differ, and every module reads what the first one made
             self.origin = self._origin(self.first)
             at = f"step_a = {self.first.step_a}"
-            self._con.execute("DROP TABLE IF EXISTS drifts")
+            self.con.execute("DROP TABLE IF EXISTS drifts")
         drifts = _DRIFTS.format(at=at)
-        self._con.execute(f"CREATE TEMP TABLE IF NOT EXISTS drifts AS SELECT * FROM ({drifts}) LIMIT 0")
-        self._con.execute(f"INSERT INTO drifts {drifts}")
+        self.con.execute(f"CREATE TEMP TABLE IF NOT EXISTS drifts AS SELECT * FROM ({drifts}) LIMIT 0")
+        self.con.execute(f"INSERT INTO drifts {drifts}")
 
     def modules(self) -> tuple[Drift, ...]:
         """By drift, at the step of the first divergence; without one, each module at the step where it adds most."""
         most = f"SELECT DISTINCT ON (layer_a) * FROM drifts {_MOST}"
-        rows = self._rows(f"SELECT * FROM ({most}) ORDER BY bits DESC, step_a, layer_a LIMIT {self._top}")
+        rows = self._rows(f"SELECT * FROM ({most}) ORDER BY bits DESC, step_a, layer_a LIMIT {self.top}")
         return tuple(Drift(**row) for row in rows)
 
     def _rows(self, sql: str, *values: object) -> list[dict[str, Any]]:
-        return by_name(self._con.execute(sql, list(values)))
+        return by_name(self.con, sql, *values)
 
     def _differences(self, where: str, limit: int) -> list[SiteDifference]:
         found = []
@@ -72,10 +179,10 @@ class Verdicts:
             f"SELECT * REPLACE (numel_a::BIGINT AS numel_a, numel_b::BIGINT AS numel_b) FROM judged WHERE {where} {ORDER} LIMIT {limit}"
         ):
             measures = tuple(Measure(s, row[f"a_{s}"], row[f"b_{s}"], row[f"d_{s}"], row[f"t_{s}"]) for s in STATS)
-            judged = [m for m in measures if m.statistic in self._stats]
+            judged = [m for m in measures if m.statistic in self.stats]
             one_sided = [m for m in judged if m.statistic in ("num_nan", "num_inf") and m.divergence == 1.0] if row["nonfinite_in"] else []
             worst = max(one_sided or judged, key=lambda m: (m.divergence or 0.0) / m.tolerance)
-            stored = {field.name: row[field.name] for field in fields(SiteDifference) if field.name in row}
+            stored = {one.name: row[one.name] for one in fields(SiteDifference) if one.name in row}
             found.append(SiteDifference(**stored, worst=worst.statistic, measures=measures))
         return found
 

@@ -17,8 +17,7 @@ from numscope.records.finding import Finding
 from numscope.records.words import count, ranks_of
 from numscope.report.delivery import Delivery
 from numscope.report.stderr import say
-from numscope.sinks.opening import Sinks
-from numscope.sinks.outlets import Outlets
+from numscope.sinks.opening import SharedSinks, Sinks
 
 if TYPE_CHECKING:
     from numscope.detect.detection import Detection
@@ -44,8 +43,8 @@ class Alerting:
         self.closed = False  # the watch is ending: nothing is raised any more
         self._others: list[str] = []
         self._delivery = delivery
-        self._taken = Outlets.take(options.loggers, options.tb_writer, options.log_dir, agree.rank()) if recorder is None else None
-        self._outlets: Sinks = recorder or self._taken  # type: ignore[assignment]
+        self._taken = SharedSinks.take(options.loggers, options.log_dir, agree.rank()) if recorder is None else None
+        self._sinks: Sinks = recorder or self._taken  # type: ignore[assignment]
         self._ends_run = options.on_nonfinite == "raise"
         delivery.outlet = self._found
         self.post: Callable[[Iterable[Alert]], None] | None = None
@@ -100,25 +99,25 @@ class Alerting:
 
     def keep(self, alert: Alert) -> None:
         self._delivery.alert(alert)
-        self._outlets.alert(alert)
+        self._sinks.alert(alert)
 
     def tell(self, alert: Alert, ranks: Sequence[int], *, is_own: bool) -> None:
         who = ranks_of(ranks, agree.num_ranks()) if ranks else ""
         self._delivery.tell(alert, who)
         if is_own:
-            self._outlets.told(alert)
+            self._sinks.told(alert)
         else:
             if len(self._others) < MOST_KEPT:
                 self._others.append(_words(alert))
-            self._outlets.alert(replace(alert, text=f"{alert.text} (on {who})", evidence={"ranks": list(ranks)}))
+            self._sinks.alert(replace(alert, text=f"{alert.text} (on {who})", evidence={"ranks": list(ranks)}))
 
     def overflow(self, most: int) -> None:
         say(f"numscope: {count(most, 'alert')}: further ones are counted, and neither told nor kept")
 
     def _found(self, finding: Finding, report: str) -> None:
-        self._outlets.finding(finding, report)
+        self._sinks.finding(finding, report)
         if self._ends_run:
-            self._outlets.settle()
+            self._sinks.settle()
 
 
 def _words(alert: Alert) -> str:

@@ -33,7 +33,7 @@ from numscope.scope import open_scopes
 from numscope.scope.coverage import Coverage
 from numscope.scope.model_watch import ModelWatch
 from numscope.scope.tensors import TensorWatch
-from numscope.sinks.outlets import Outlets
+from numscope.sinks.opening import SharedSinks
 
 if TYPE_CHECKING:
     from numscope.inspect.recorder import Recorder
@@ -75,7 +75,7 @@ class AutoWatch(optimizer_probe.StepListener):
         self._prepare = prepare
         self._recorder = recorder
         self._own_recorder: Recorder | None = None
-        self._outlets: Outlets | None = None
+        self._sinks: SharedSinks | None = None
         self.explicit = explicit
         self.elsewhere: list[tuple[str, ...]] = []  # sections that do not select what a script hands in by itself, a tuple each
         self._checks_selection = False  # until the first optimizer steps
@@ -162,8 +162,8 @@ class AutoWatch(optimizer_probe.StepListener):
         with contextlib.ExitStack() as stack:  # all are closed, though one finds something at its close
             if self._own_recorder is not None:
                 stack.callback(self._own_recorder.close)
-            if self._outlets is not None:
-                stack.callback(self._outlets.close)
+            if self._sinks is not None:
+                stack.callback(self._sinks.close)
             for scope in reversed(self.scopes):
                 stack.callback(scope.close, error)
 
@@ -256,7 +256,11 @@ class AutoWatch(optimizer_probe.StepListener):
 
     def _whole(self, module: nn.Module) -> nn.Module:
         """The model that contains a module: scripts call an agent's actor, never the agent itself."""
+        called, seen = module, {module}
         while (ref := self._parents.get(module)) is not None and (parent := ref()) is not None:
+            if parent in seen:  # a part holds its whole as a part of its own
+                return called
+            seen.add(parent)
             if not any(child is module for child in parent._modules.values()) or type(parent).__name__ == "OptimizedModule":
                 break
             module = parent
@@ -290,9 +294,9 @@ class AutoWatch(optimizer_probe.StepListener):
             from numscope.inspect.recorder import Recorder  # loads what reads configurations, which a watch without one does not need
 
             self._recorder = self._own_recorder = Recorder.of(self.options)
-        if self._recorder is None and self._outlets is None:  # all models' findings go to one run
+        if self._recorder is None and self._sinks is None:  # all models' findings go to one run
             options = self.options
-            self._outlets = Outlets.take(options.loggers, options.tb_writer, options.log_dir, agree.rank())
+            self._sinks = SharedSinks.take(options.loggers, options.log_dir, agree.rank())
         scope = ModelWatch(module, self.options, recorder=self._recorder, strict=False, explicit=self.explicit)
         self.scopes.add(scope)
         self.coverage.add(scope)

@@ -6,6 +6,7 @@ import importlib.util
 import os
 import sys
 from dataclasses import dataclass
+from typing import Any
 
 from numscope.records.errors import UsageError
 from numscope.records.faults import ours
@@ -17,14 +18,10 @@ FORMS = ("tensorboard[:DIR]", "wandb[:PROJECT]", "mlflow[:EXPERIMENT or URI]")
 
 @dataclass(frozen=True, slots=True)
 class Destination:
-    """Where statistics, findings and alerts are sent.
+    """Where statistics, findings and alerts are sent."""
 
-    Args:
-        kind: one of ``KINDS``.
-        place: what follows the colon: a folder, a project, an experiment or a tracking server's address; "" for the script's own run.
-    """
-
-    kind: str
+    kind: str  # one of ``KINDS``
+    # what follows the colon: a folder, a project, an experiment or a tracking server's address; "" for the script's own run
     place: str = ""
 
     def __str__(self) -> str:
@@ -57,11 +54,17 @@ def destination(text: str, where: str = "loggers") -> Destination:
         raise UsageError(f"{where}: got {text!r}, but {kind} is not installed. Install it: pip install 'numscope[{kind}]'.")
     if kind == "tensorboard" and place:
         if "://" in place:
-            raise UsageError(f"{where}: got {text!r}, expected a local folder. To write elsewhere, pass tb_writer=SummaryWriter(…).")
+            raise UsageError(f"{where}: got {text!r}, expected a local folder. To write elsewhere, pass loggers=SummaryWriter(…).")
         place = os.path.abspath(place)  # a script may change its folder
         if os.path.exists(place) and not os.path.isdir(place):
             raise UsageError(f"{where}: got {text!r}, expected a folder, or a path where one can be created. It is a file.")
     return Destination(kind, place)
+
+
+def scripts_run(kind: str) -> Any:
+    """The run that the script has begun, of W&B or MLflow; None without one. A script that has one has imported its library."""
+    library = sys.modules.get(kind)
+    return getattr(library, "run", None) if kind == "wandb" else getattr(library, "active_run", lambda: None)()
 
 
 def _is_installed(package: str) -> bool:

@@ -1,4 +1,4 @@
-"""The user's own loggers: anything with ``log_scalar``."""
+"""What users bring to take a run's numbers: sinks, and loggers, which are anything with ``log_scalar``."""
 
 from __future__ import annotations
 
@@ -9,6 +9,30 @@ from typing import Any, Protocol, runtime_checkable
 from numscope.records.alert import Alert
 from numscope.records.finding import Finding
 from numscope.records.observation import Observation
+
+
+@runtime_checkable
+class Sink(Protocol):
+    """Takes observations out of the run: into files, a dashboard, a user's program.
+
+    A sink that has ``alert(alert)`` gets each ``Alert`` of its rank too; one that has ``finding(finding, report)``, each ``Finding``, with
+    its report as the terminal has it, on the one rank that tells it; one that has ``describe(layers)``, the layers. ``settle()``, where
+    there is one, is called when a finding is about to end the run: what was sent has to arrive.
+    """
+
+    def write(self, observations: Sequence[Observation]) -> None:
+        """Take the observations of one scheduled step; called once per scheduled step, on the training thread.
+
+        Observations with ``mine`` False are written by another rank; sinks that all ranks share (files) skip them.
+        """
+
+    def flush(self) -> None:
+        """Called after each scheduled step's ``write``: pass on what is due; nothing unless a sink overrides it. A sink may hold
+        observations back until ``close``."""
+        return None
+
+    def close(self) -> None:
+        """Pass on everything and release resources; called once, as the last call."""
 
 
 @runtime_checkable
@@ -54,7 +78,7 @@ class BaseLogger(ABC):
         return None
 
 
-class LoggerSink:
+class LoggerSink(Sink):
     """Passes each statistic to a logger, except undefined values and histograms. Calls its ``flush`` and ``close`` if it has them."""
 
     def __init__(self, logger: Logger) -> None:

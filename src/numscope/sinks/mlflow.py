@@ -16,8 +16,9 @@ from numscope.records.alert import Alert
 from numscope.records.finding import Finding
 from numscope.records.observation import Observation
 from numscope.records.words import escape
+from numscope.sinks.destinations import scripts_run
+from numscope.sinks.loggers import Sink
 from numscope.sinks.outbox import Outbox
-from numscope.sinks.protocol import Sink
 
 PREFIX = "numscope/"
 MAX_BATCH = 1000  # metrics that a tracking server takes at once
@@ -33,14 +34,17 @@ class MlflowSink(Sink):
     All is sent from a thread; a failure shows with a later call or at the end.
 
     Args:
-        run_id: the run to log to; None: the run active at the first call, else a new one, which does not become active.
+        run_id: the run to log to; None: the script's active run, else a new one, which does not become active.
         place: an experiment's name or a tracking server's address, for a new run. The script's run is used unless the address differs.
     """
 
     def __init__(self, run_id: str | None = None, place: str = "") -> None:
-        self._run_id = run_id
         self._place = place
-        self._is_chosen = self._is_ours = False
+        if run_id is None and (active := scripts_run("mlflow")) is not None:
+            elsewhere = self._is_address and place != sys.modules["mlflow"].get_tracking_uri()
+            run_id = None if elsewhere else active.info.run_id
+        self._run_id = run_id
+        self._is_ours = run_id is None
         self._client: Any = None
         self._num_alerts: Counter[str] = Counter()  # by rule
         self._num_findings = 0
@@ -55,7 +59,6 @@ class MlflowSink(Sink):
             if isinstance(value, int | float)
         ]
         if metrics:
-            self._find_active()
             self._outbox.put(partial(self._send, metrics))
 
     def alert(self, alert: Alert) -> None:
@@ -81,20 +84,7 @@ class MlflowSink(Sink):
             raise RuntimeError(f"the tracking server was too slow: {self._outbox.num_left_out} batches of metrics were left out")
 
     def _tag(self, name: str, text: str) -> None:
-        self._find_active()
         self._outbox.put_news(lambda: self._with_run("set_tag", metric_key(name), text[:MAX_TAG]))
-
-    def _find_active(self) -> None:
-        """Choose the run, on the script's thread, which its active run belongs to. A script that has one has imported the library."""
-        if self._is_chosen:
-            return
-        self._is_chosen = True
-        mlflow: Any = sys.modules.get("mlflow")
-        elsewhere = self._is_address and (mlflow is None or self._place != mlflow.get_tracking_uri())
-        active = None if mlflow is None or elsewhere else mlflow.active_run()
-        if self._run_id is None and active is not None:
-            self._run_id = active.info.run_id
-        self._is_ours = self._run_id is None
 
     @property
     def _is_address(self) -> bool:

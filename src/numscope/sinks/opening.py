@@ -1,12 +1,12 @@
-"""Opens the sinks of a run, each guarded: a failing sink is disabled, or waits for its disk, and that is logged once; training goes on."""
+"""The sinks of a process: opened here and nowhere else, each guarded, and told together of observations, alerts and findings."""
 
 from __future__ import annotations
 
 import importlib
 import logging
 import os
-import sys
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 from numscope.records.alert import Alert
@@ -16,34 +16,24 @@ from numscope.records.files import may_come_back
 from numscope.records.finding import Finding
 from numscope.records.observation import Observation
 from numscope.records.words import nearest
-from numscope.sinks import textlog
-from numscope.sinks.active import ActiveRuns
-from numscope.sinks.debuglog import DebugLog
-from numscope.sinks.destinations import FORMS, KINDS, Destination, destination, is_destination
-from numscope.sinks.loggers import Logger, LoggerSink, call_if_there
-from numscope.sinks.protocol import Sink
-from numscope.sinks.standby import Standby
-from numscope.sinks.textlog import TextLog
+from numscope.sinks.destinations import FORMS, KINDS, Destination, destination, is_destination, scripts_run
+from numscope.sinks.loggers import Logger, LoggerSink, Sink, call_if_there
+from numscope.sinks.logs import STATISTICS_FILE, DebugLog, TextLog
+from numscope.sinks.mlflow import MlflowSink
+from numscope.sinks.parquet import ParquetSink
+from numscope.sinks.tensorboard import TensorBoardSink, tensorboard_in
+from numscope.sinks.wandb import WandbSink
+
+_shared: dict[tuple[Any, ...], SharedSinks] = {}  # by process and loggers
 
 
-def open_sinks(
-    *,
-    log_dir: str | os.PathLike[str] | None,
-    rank: int,
-    tb_writer: Any = None,
-    loggers: Sequence[object] = (),
-    text: bool = True,
-    text_file: str = textlog.FILE,
-    run: Mapping[str, Any],
-    log: DebugLog | None = None,
-    folder: str | os.PathLike[str] | None = None,
-) -> list[GuardedSink]:
-    """The sinks of one process.
+class Sinks:
+    """All sinks of one process, and the script's own runs of Weights & Biases and MLflow, which get alerts and findings.
 
     Args:
         log_dir: folder for the statistics log and the run's Parquet files; None: neither.
-        tb_writer: TensorBoard's ``SummaryWriter`` or one like it; None: none. It is flushed but never closed.
-        loggers: objects with ``log_scalar``, sinks, or destinations: ``"tensorboard:DIR"``, ``"wandb:PROJECT"``, ``"mlflow:EXPERIMENT"``.
+        loggers: objects with ``log_scalar``, TensorBoard's ``SummaryWriter`` or one like it, sinks, or destinations: ``"tensorboard:DIR"``,
+            ``"wandb:PROJECT"``, ``"mlflow:EXPERIMENT"``. A writer is flushed but never closed.
         text: whether statistics also go to the text log.
         text_file: its path in ``log_dir``.
         run: facts on the run for ``run.json``, JSON values by name.
@@ -52,40 +42,203 @@ def open_sinks(
 
     Raises: UsageError for a folder that can't be written to and for anything that is not a logger.
     """
-    log = log or DebugLog(None, rank)
-    sinks: list[tuple[str, Sink]] = []
-    named = list(_checked(loggers))
-    if log_dir is not None:
-        if text:
-            _open(sinks, "The statistics log", lambda: TextLog(log_dir, rank, text_file), log)
-        _open(sinks, "The run's Parquet files", lambda: _parquet(log_dir, rank, run, log), log)
-    if tb_writer is not None:
-        from numscope.sinks.tensorboard import TensorBoardSink
 
-        sinks.append(("TensorBoard", TensorBoardSink(tb_writer)))
-    for place, logger in enumerate(named):
-        if isinstance(logger, Destination):
-            if logger in named[:place]:
-                continue  # named twice
-            sinks.append((f'The logger "{logger}"', _sent_to(logger, folder or log_dir, rank)))
-        elif isinstance(logger, Sink):
-            sinks.append((f"The sink {type(logger).__name__}", logger))
-        else:
-            sinks.append((f"The logger {type(logger).__name__}", LoggerSink(logger)))
-    return [GuardedSink(sink, name, log.say) for name, sink in sinks]
+    def __init__(
+        self,
+        *,
+        log_dir: str | os.PathLike[str] | None,
+        rank: int,
+        loggers: Sequence[object] = (),
+        text: bool = True,
+        text_file: str = STATISTICS_FILE,
+        run: Mapping[str, Any],
+        log: DebugLog | None = None,
+        folder: str | os.PathLike[str] | None = None,
+    ) -> None:
+        log = log or DebugLog(None, rank)
+        self._guarded: list[_Guarded] = []
+        checked = list(_checked(loggers))
+
+        def add(name: str, sink: Sink | None = None, **lazily: Any) -> None:
+            self._guarded.append(_Guarded(name, log.say, sink, **lazily))
+
+        if log_dir is not None:
+            if text and (opened := _unless_full("The statistics log", log, lambda: TextLog(log_dir, rank, text_file))):
+                add("The statistics log", opened)
+            if opened := _unless_full("The run's Parquet files", log, lambda: _parquet(log_dir, rank, run, log)):
+                add("The run's Parquet files", opened)
+        named: set[Destination] = set()
+        for logger in checked:
+            if isinstance(logger, TensorBoardSink):
+                add("TensorBoard", logger)
+            elif isinstance(logger, Sink):
+                add(f"The sink {type(logger).__name__}", logger)
+            elif not isinstance(logger, Destination):
+                add(f"The logger {type(logger).__name__}", LoggerSink(logger))
+            elif logger not in named:
+                named.add(logger)
+                # Rank 0 speaks, and other ranks that have a run of the script's own; the rest stand by.
+                stands_by = rank != 0 and scripts_run(logger.kind) is None
+                add(f'The logger "{logger}"', make=_maker(logger, folder or log_dir, rank), stands_by=stands_by)
+        add("The script's own run", _ScriptsRuns({one.kind for one in named}))
+
+    def _each(self, what: str, *args: object) -> None:
+        for sink in self._guarded:
+            sink.do(what, *args)
+
+    def write(self, observations: Sequence[Observation]) -> None:
+        self._each("write", observations)
+
+    def describe(self, layers: Sequence[Mapping[str, Any]]) -> None:
+        """This rank's layers known so far, each as JSON values by name."""
+        self._each("describe", layers)
+
+    def alert(self, alert: Alert) -> None:
+        self._each("alert", alert)
+
+    def told(self, alert: Alert) -> None:
+        """Of an alert that this rank tells for all that have it, to sinks that stand by."""
+        self._each("told", alert)
+
+    def finding(self, finding: Finding, report: str) -> None:
+        self._each("finding", finding, report)
+
+    def settle(self) -> None:
+        """A finding is about to end the run: what was sent has to arrive."""
+        self._each("settle")
+
+    def flush(self) -> None:
+        self._each("flush")
+
+    def close(self) -> None:
+        self._each("close")
 
 
-def _open(sinks: list[tuple[str, Sink]], name: str, make: Callable[[], Sink | None], log: DebugLog) -> None:
+class SharedSinks(Sinks):
+    """The sinks of a process that collects no statistics, whatever the number of its models: for all who have taken them."""
+
+    _num_users = 0
+
+    @classmethod
+    def take(cls, loggers: Sequence[object], log_dir: str | None, rank: int) -> SharedSinks:
+        """Those of this process; each who takes them closes them.
+
+        Raises: UsageError for anything that is no logger.
+        """
+        key = (os.getpid(), *(one if isinstance(one, str) else id(one) for one in loggers))
+        if key not in _shared:
+            _shared[key] = cls(log_dir=None, rank=rank, loggers=loggers, run={}, folder=log_dir)
+        _shared[key]._num_users += 1
+        return _shared[key]
+
+    def close(self) -> None:
+        """Let go of them; the last one closes them."""
+        self._num_users -= 1
+        if self._num_users == 0:
+            self.end()
+
+    def end(self) -> None:
+        """Close them for all: the process ends."""
+        for key in [key for key, one in _shared.items() if one is self]:
+            del _shared[key]
+            super().close()
+
+
+class _Guarded:
+    """A sink that gets everything until it raises; then that is logged once, and it gets nothing more. Training goes on.
+
+    A disk that is full or away may come back: it is said, and the sink is tried again with what comes next.
+
+    Args:
+        name: of the sink in the log.
+        say: takes a message and its level of Python's logging.
+        sink: None: ``make`` opens it when there is something for it.
+        stands_by: another rank speaks to it, until this one has a finding, or an alert, that the other one can't know.
+    """
+
+    def __init__(
+        self, name: str, say: Callable[[str, int], None], sink: Sink | None, make: Callable[[], Sink] | None = None, stands_by: bool = False
+    ) -> None:
+        self._name, self._say, self._sink, self._make, self._stands_by = name, say, sink, make, stands_by
+        self._failed = False
+        self._said: set[str] = set()
+
+    def do(self, what: str, *args: object) -> None:
+        """Call the sink's method of this name, if it has one."""
+        if self._failed or (what == "told" and not self._stands_by) or (what in ("write", "alert") and self._stands_by):
+            return
+        try:
+            if self._sink is None and self._make is not None and what in ("write", "alert", "told", "finding"):
+                self._sink = self._make()
+            call_if_there(self._sink, "alert" if what == "told" else what, *args)
+        except ours(OSError) as error:
+            self._fail(error, may_come_back(error, was_there=True))
+        except ours() as error:  # whatever it is, also in the user's own logger: the run goes on
+            self._fail(error, False)
+
+    def _fail(self, error: Exception, tries_again: bool) -> None:
+        self._failed = not tries_again
+        why = str(getattr(error, "strerror", ""))
+        if tries_again and why in self._said:
+            return
+        self._said.add(why)
+        what = "can't be written for now, and is tried again" if tries_again else "is off from here on"
+        self._say(f"{self._name} {what}: it raised {type(error).__name__}: {error}. Training goes on.", logging.WARNING)
+
+
+class _ScriptsRuns(Sink):
+    """Sends alerts and findings, and nothing else, to each run that the script has begun and that is active now.
+
+    Args:
+        without: libraries that have a sink already.
+    """
+
+    def __init__(self, without: set[str]) -> None:
+        self._kinds = [kind for kind in ("wandb", "mlflow") if kind not in without]
+        self._mlflow: dict[str, MlflowSink] = {}  # by run
+
+    def write(self, observations: Sequence[Observation]) -> None:
+        return None
+
+    def alert(self, alert: Alert) -> None:
+        for sink in self._active():
+            sink.alert(alert)
+
+    def finding(self, finding: Finding, report: str) -> None:
+        for sink in self._active():
+            sink.finding(finding, report)
+
+    def settle(self) -> None:
+        for sink in self._mlflow.values():
+            sink.settle()
+
+    def close(self) -> None:
+        while self._mlflow:
+            self._mlflow.popitem()[1].close()
+
+    def _active(self) -> Iterator[MlflowSink | WandbSink]:
+        for kind in self._kinds:
+            run = scripts_run(kind)
+            if run is None:
+                continue
+            if kind == "wandb":
+                yield WandbSink(run)
+                continue
+            run_id = run.info.run_id
+            if run_id not in self._mlflow:
+                self._mlflow[run_id] = MlflowSink(run_id)
+            yield self._mlflow[run_id]
+
+
+def _unless_full(name: str, log: DebugLog, make: Callable[[], Sink | None]) -> Sink | None:
     """A disk that is full as the run starts costs the sink, not the run."""
     try:
-        sink = make()
+        return make()
     except ours(OSError, UsageError) as error:
         if not may_come_back(error, was_there=False):
             raise
         log.say(f"{name} can't be written: {error} The run goes on without.", logging.WARNING)
-    else:
-        if sink is not None:
-            sinks.append((name, sink))
+        return None
 
 
 def _checked(loggers: Sequence[object]) -> Iterable[Destination | Sink | Logger]:
@@ -99,15 +252,18 @@ def _checked(loggers: Sequence[object]) -> Iterable[Destination | Sink | Logger]
         if is_object and isinstance(logger, Sink | Logger):
             yield logger
             continue
+        if is_object and callable(getattr(logger, "add_scalar", None)):
+            yield TensorBoardSink(logger)
+            continue
         hint = ""
-        if isinstance(logger, type) and hasattr(logger, "log_scalar"):
+        if isinstance(logger, type) and (hasattr(logger, "log_scalar") or hasattr(logger, "add_scalar")):
             hint = f" Make one first: {logger.__name__}(…)."
         elif isinstance(logger, str):
             hint = nearest(logger.partition(":")[0], KINDS)
-        got = repr(logger) if isinstance(logger, str) else f"the class {logger.__name__}" if isinstance(logger, type) else repr(logger)
+        got = f"the class {logger.__name__}" if isinstance(logger, type) else repr(logger)
         raise UsageError(
             f"loggers[{place}]: got {got}, expected an object with log_scalar(name, value, iteration), "
-            f"a sink with write, flush and close, or one of {', '.join(FORMS)}.{hint}"
+            f"TensorBoard's writer, a sink with write, flush and close, or one of {', '.join(FORMS)}.{hint}"
         )
 
 
@@ -121,135 +277,16 @@ def _parquet(log_dir: str | os.PathLike[str], rank: int, run: Mapping[str, Any],
             logging.WARNING,
         )
         return None
-    from numscope.sinks.parquet import ParquetSink
-
     try:
         return ParquetSink(log_dir, rank, run)
     except ours(OSError) as error:
         raise UsageError(f"log_dir: got {os.fspath(log_dir)!r}, expected a folder that can be written to: {error}.") from None
 
 
-def _sent_to(to: Destination, log_dir: str | os.PathLike[str] | None, rank: int) -> Sink:
-    """Rank 0 speaks, and other ranks that have a run of the script's own; the rest stand by."""
+def _maker(to: Destination, folder: str | os.PathLike[str] | None, rank: int) -> Callable[[], Sink]:
+    """Opens a destination, once there is something for it: until then the script may begin a run of its own."""
     if to.kind == "tensorboard":
-        from numscope.sinks.tensorboard import TensorBoardTo
-
-        here = to if rank == 0 else to.below(f"rank{rank}")
-        return TensorBoardTo(to.place) if rank == 0 else Standby(lambda: TensorBoardTo(here.place))
-    library = sys.modules.get(to.kind)
-    note = f"What rank {rank} of a run found" if rank else ""
+        return partial(tensorboard_in, (to if rank == 0 else to.below(f"rank{rank}")).place)
     if to.kind == "wandb":
-        from numscope.sinks.wandb import WandbSink
-
-        wandb_run = getattr(library, "run", None)
-        make: Callable[[], Sink] = lambda: WandbSink(folder=log_dir, project=to.place, note=note)  # noqa: E731
-        return make() if rank == 0 or wandb_run is not None else Standby(make)
-    from numscope.sinks.mlflow import MlflowSink
-
-    active = getattr(library, "active_run", lambda: None)()
-    return MlflowSink(place=to.place) if rank == 0 or active is not None else Standby(lambda: MlflowSink(place=to.place))
-
-
-class GuardedSink:
-    """Passes everything to a sink until the sink raises; then logs the error once and passes nothing more.
-
-    A disk that is full or away may come back: it is said, and the sink is tried again with what comes next.
-
-    Args:
-        name: of the sink in the log.
-        say: takes a message and its level of Python's logging.
-    """
-
-    def __init__(self, sink: Sink, name: str, say: Callable[[str, int], None]) -> None:
-        self.sink = sink
-        self.name = name
-        self.failed = False
-        self._say = say
-        self._said: set[str] = set()
-
-    def write(self, observations: Sequence[Observation]) -> None:
-        self._do(self.sink.write, observations)
-
-    def flush(self) -> None:
-        self._do(self.sink.flush)
-
-    def describe(self, layers: Sequence[Mapping[str, Any]]) -> None:
-        """Pass on this rank's layers known so far, each as JSON values by name, if the sink takes them."""
-        self._do(call_if_there, self.sink, "describe", layers)
-
-    def alert(self, alert: Alert) -> None:
-        """Pass on an alert, if the sink takes them."""
-        self._do(call_if_there, self.sink, "alert", alert)
-
-    def told(self, alert: Alert) -> None:
-        """Pass on an alert that this rank tells for all ranks that have it, to a sink that stands by."""
-        self._do(call_if_there, self.sink, "told", alert)
-
-    def finding(self, finding: Finding, report: str) -> None:
-        """Pass on a finding, if the sink takes them."""
-        self._do(call_if_there, self.sink, "finding", finding, report)
-
-    def settle(self) -> None:
-        """A finding is about to end the run: what was sent has to arrive."""
-        self._do(call_if_there, self.sink, "settle")
-
-    def close(self) -> None:
-        self._do(self.sink.close)
-
-    def _do(self, method: Callable[..., None], *args: object) -> None:
-        if self.failed:
-            return
-        try:
-            method(*args)
-        except ours(OSError) as error:
-            self._fail(error, may_come_back(error, was_there=True))
-        except ours() as error:  # whatever it is, also in the user's own logger: the run goes on
-            self._fail(error, False)
-
-    def _fail(self, error: Exception, tries_again: bool) -> None:
-        self.failed = not tries_again
-        why = str(getattr(error, "strerror", ""))
-        if tries_again and why in self._said:
-            return
-        self._said.add(why)
-        what = "can't be written for now, and is tried again" if tries_again else "is off from here on"
-        self._say(f"{self.name} {what}: it raised {type(error).__name__}: {error}. Training goes on.", logging.WARNING)
-
-
-class Sinks:
-    """What goes to every sink of a process, the script's own runs of Weights & Biases and MLflow included.
-
-    Args:
-        opened: as ``open_sinks`` gives them.
-        loggers: what it was given; libraries among them have a sink already.
-        say: takes a message and its level of Python's logging.
-    """
-
-    def __init__(self, opened: Sequence[GuardedSink], loggers: Sequence[object], say: Callable[[str, int], None]) -> None:
-        self._sinks = [*opened, GuardedSink(ActiveRuns(loggers), "The script's own run", say)]
-
-    def alert(self, alert: Alert) -> None:
-        for sink in self._sinks:
-            sink.alert(alert)
-
-    def told(self, alert: Alert) -> None:
-        """Of an alert that this rank tells for all that have it, to sinks that stand by."""
-        for sink in self._sinks:
-            sink.told(alert)
-
-    def finding(self, finding: Finding, report: str) -> None:
-        for sink in self._sinks:
-            sink.finding(finding, report)
-
-    def settle(self) -> None:
-        """A finding is about to end the run: what was sent has to arrive."""
-        for sink in self._sinks:
-            sink.settle()
-
-    def flush(self) -> None:
-        for sink in self._sinks:
-            sink.flush()
-
-    def close(self) -> None:
-        for sink in self._sinks:
-            sink.close()
+        return partial(WandbSink, folder=folder, project=to.place, note=f"What rank {rank} of a run found" if rank else "")
+    return partial(MlflowSink, place=to.place)

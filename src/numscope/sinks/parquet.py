@@ -12,7 +12,7 @@ from typing import Any
 
 from numscope.records.faults import ours
 from numscope.records.observation import COUNTS, EXTREMA, FIELDS, Histogram, Observation
-from numscope.sinks.parts import Parts, clear_remains
+from numscope.sinks.part_files import Parts, clear_remains
 from numscope.sinks.runfolder import FORMAT, RunFolder
 from numscope.version import __version__
 

@@ -13,6 +13,7 @@ KEY = b"numscope_crc32"
 BLANK = b"0" * 24
 _MARK = KEY + b"\x18" + bytes([len(BLANK)])  # how a footer (Thrift's compact protocol) has a key, and the length of its value
 _CHUNK = 1 << 20
+_MAGIC = b"PAR1"  # what a Parquet file begins and ends with
 
 
 def seal(path: str) -> None:
@@ -27,7 +28,15 @@ def seal(path: str) -> None:
 
 
 def is_sound(path: str) -> bool:
-    """Whether a file holds what was written; True for a file without a seal of its own. Raises: OSError. *Cost:* one pass over the file."""
+    """Whether a file is whole and holds what was written, as far as it has a seal of its own. Raises: OSError.
+
+    *Cost:* one pass over the file.
+    """
+    with open(path, "rb") as file:
+        begins = file.read(4) == _MAGIC
+        file.seek(-4, os.SEEK_END)
+        if not (begins and file.read(4) == _MAGIC):
+            return False
     place = _place(path)
     if place is None:
         return True

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import importlib
 import os
+import socket
 import sys
 import time
 from collections.abc import Sequence
@@ -15,10 +17,8 @@ from numscope.records.heap import instances_of
 from numscope.records.markdown import finding_markdown
 from numscope.records.observation import Histogram, Observation
 from numscope.records.words import escape
-from numscope.sinks.eventfile import EventFile
-from numscope.sinks.loggers import call_if_there
-from numscope.sinks.protocol import Sink
-from numscope.sinks.textlog import FIRST_EXPONENT
+from numscope.sinks.loggers import Sink, call_if_there
+from numscope.sinks.logs import FIRST_EXPONENT
 
 TAG = "numscope/alerts"
 FINDINGS = "numscope/findings"
@@ -33,16 +33,18 @@ class TensorBoardSink(Sink):
     Args:
         writer: ``torch.utils.tensorboard.SummaryWriter``, tensorboardX's, or an object with their ``add_scalar`` (and
             ``add_histogram_raw`` for histograms). It is flushed but never closed.
+        is_ours: it is flushed after each step, and closed: the script's writer has its own times.
 
     Raises: UsageError for an object without ``add_scalar``.
     """
 
-    def __init__(self, writer: Any) -> None:
+    def __init__(self, writer: Any, *, is_ours: bool = False) -> None:
         if not callable(getattr(writer, "add_scalar", None)):
             raise UsageError(
                 f"tb_writer: got {writer!r}, expected a writer with add_scalar(tag, value, step), such as TensorBoard's SummaryWriter."
             )
         self._writer = writer
+        self._is_ours = is_ours
 
     def write(self, observations: Sequence[Observation]) -> None:
         add_scalar = self._writer.add_scalar
@@ -56,14 +58,21 @@ class TensorBoardSink(Sink):
     def alert(self, alert: Alert) -> None:
         """Add it to the text ``numscope/alerts``, if the writer takes text."""
         call_if_there(self._writer, "add_text", TAG, f"    {escape(alert.line())}", alert.step)  # indented: text, not Markdown
+        self.flush()
 
     def finding(self, finding: Finding, report: str) -> None:
         """Add it to the text ``numscope/findings``, and write it through: the run may be about to end."""
         call_if_there(self._writer, "add_text", FINDINGS, finding_markdown(finding, report), finding.step)
         call_if_there(self._writer, "flush")
 
+    def flush(self) -> None:
+        if self._is_ours:
+            self._writer.flush()
+
     def close(self) -> None:
         call_if_there(self._writer, "flush")
+        if self._is_ours:
+            self._writer.close()
 
     def _add_histogram(self, tag: str, counts: Histogram, step: int) -> None:
         add = getattr(self._writer, "add_histogram_raw", None)
@@ -87,47 +96,74 @@ class TensorBoardSink(Sink):
         )
 
 
-class TensorBoardTo(Sink):
-    """Writes as ``TensorBoardSink`` does: with the writer that the script has open at the first call, which stays open, else to a file.
+def tensorboard_in(folder: str) -> TensorBoardSink:
+    """Writes with the writer that the script has open now, which stays open, else to a file.
 
     Args:
         folder: where to write; a script's writer is used only if it writes there. "": any writer of the script's, else ``runs/numscope-…``.
     """
+    writer = _scripts_writer(folder)
+    if writer is not None:
+        return TensorBoardSink(writer)
+    return TensorBoardSink(EventFile(folder or os.path.join("runs", time.strftime("numscope-%Y%m%d-%H%M%S"))), is_ours=True)
 
-    def __init__(self, folder: str = "") -> None:
-        self._folder = folder
-        self._sink: TensorBoardSink | None = None
-        self._own: EventFile | None = None
 
-    def write(self, observations: Sequence[Observation]) -> None:
-        self._opened().write(observations)
+class EventFile:
+    """TensorBoard's event file, written as it comes: no thread, and nothing in memory that a killed run would lose.
 
-    def alert(self, alert: Alert) -> None:
-        self._opened().alert(alert)
+    It has what numscope needs of ``SummaryWriter``.
+
+    Args:
+        folder: created if missing; each process has a file of its own in it.
+
+    Raises: OSError.
+    """
+
+    def __init__(self, folder: str | os.PathLike[str]) -> None:
+        from tensorboard.summary.writer.record_writer import RecordWriter
+
+        os.makedirs(folder, exist_ok=True)
+        name = f"events.out.tfevents.{int(time.time()):010d}.{socket.gethostname()}.{os.getpid()}.numscope-{time.monotonic_ns()}"
+        self._records = RecordWriter(open(os.path.join(folder, name), "wb"))
+        self._write(file_version="brain.Event:2")
         self.flush()
 
-    def finding(self, finding: Finding, report: str) -> None:
-        self._opened().finding(finding, report)
-        self.flush()
+    def add_scalar(self, tag: str, value: float, step: int) -> None:
+        self._add(step, tag=tag, simple_value=float(value))
+
+    def add_text(self, tag: str, text: str, step: int) -> None:
+        metadata_of, shape_of = _proto("summary").SummaryMetadata, _proto("tensor_shape").TensorShapeProto
+        metadata = metadata_of(plugin_data=metadata_of.PluginData(plugin_name="text"))
+        shape = shape_of(dim=[shape_of.Dim(size=1)])
+        content = _proto("tensor").TensorProto(dtype="DT_STRING", string_val=[text.encode(errors="backslashreplace")], tensor_shape=shape)
+        self._add(step, tag=f"{tag}/text_summary", metadata=metadata, tensor=content)
+
+    def add_histogram_raw(
+        self, tag: str, *, min: float, max: float, num: float, sum: float, sum_squares: float, bucket_limits: Any, bucket_counts: Any,
+        global_step: int,
+    ) -> None:  # fmt: skip
+        histogram = _proto("summary").HistogramProto(min=min, max=max, num=num, sum=sum, sum_squares=sum_squares)
+        histogram.bucket_limit.extend(bucket_limits)
+        histogram.bucket.extend(bucket_counts)
+        self._add(global_step, tag=tag, histo=histogram)
 
     def flush(self) -> None:
-        if self._own is not None:  # the script's writer has its own times
-            self._own.flush()
+        self._records.flush()
 
     def close(self) -> None:
-        if self._sink is not None:
-            self._sink.close()
-        if self._own is not None:
-            self._own.close()
+        self._records.close()
 
-    def _opened(self) -> TensorBoardSink:
-        if self._sink is None:
-            writer = _scripts_writer(self._folder)
-            if writer is None:
-                folder = self._folder or os.path.join("runs", time.strftime("numscope-%Y%m%d-%H%M%S"))
-                writer = self._own = EventFile(folder)
-            self._sink = TensorBoardSink(writer)
-        return self._sink
+    def _add(self, step: int, **value: Any) -> None:
+        summary = _proto("summary").Summary
+        self._write(step=step, summary=summary(value=[summary.Value(**value)]))
+
+    def _write(self, **content: Any) -> None:
+        self._records.write(_proto("event").Event(wall_time=time.time(), **content).SerializeToString())
+
+
+def _proto(name: str) -> Any:
+    """A module of TensorBoard's messages."""
+    return importlib.import_module(f"tensorboard.compat.proto.{name}_pb2")
 
 
 def _scripts_writer(folder: str) -> Any:

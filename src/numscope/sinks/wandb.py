@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import sys
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -11,8 +10,10 @@ from numscope.records.alert import Alert
 from numscope.records.finding import Finding
 from numscope.records.observation import Observation
 from numscope.records.words import escape
+from numscope.sinks.destinations import scripts_run
+from numscope.sinks.loggers import Sink
+from numscope.sinks.logs import FIRST_EXPONENT
 from numscope.sinks.outbox import Outbox
-from numscope.sinks.protocol import Sink
 
 PREFIX = "numscope/"
 STEP = f"{PREFIX}step"
@@ -28,22 +29,21 @@ class WandbSink(Sink):
     not ended a row since the last statistics do they end it. A run of the sink's own is served by a thread: beginning one asks the server.
 
     Args:
-        run: a run of ``wandb.init``, which is not finished here. None: the process's run at the first call, else a new one.
+        run: a run of ``wandb.init``, which is not finished here. None: the script's run, else a new one.
         folder: for the files of a new run.
         project: of a new run, ``PROJECT`` or ``ENTITY/PROJECT``; "": as the library decides.
         note: of a new run, what it is.
     """
 
     def __init__(self, run: Any = None, folder: str | os.PathLike[str] | None = None, project: str = "", note: str = "") -> None:
-        self._run = run
+        self._run = scripts_run("wandb") if run is None else run
+        self._own = Outbox("numscope-wandb") if self._run is None else None
         self._folder = folder
         self._entity, _, self._project = project.rpartition("/")
         self._note = note
-        self._is_chosen = run is not None
         self._is_told = False
         self._num_findings = 0
         self._filling: int | None = None  # the row that the last statistics joined
-        self._own: Outbox | None = None
 
     def write(self, observations: Sequence[Observation]) -> None:
         row: dict[str, Any] = {}
@@ -82,11 +82,6 @@ class WandbSink(Sink):
 
     def _do(self, work: Callable[[Any], object], is_news: bool = False) -> None:
         """Call it with the run: at once with the script's, which hands all to a process of its own; else on the outbox's thread."""
-        if not self._is_chosen:  # not earlier: the script may be about to begin its own
-            self._is_chosen = True
-            self._run = getattr(sys.modules.get("wandb"), "run", None)  # a script that has one has imported the library
-            if self._run is None:
-                self._own = Outbox("numscope-wandb")
         if self._own is None:
             work(self._described(self._run))
         else:
@@ -126,8 +121,6 @@ class WandbSink(Sink):
 
 def _histogram(counts: Sequence[float]) -> Any:
     import wandb
-
-    from numscope.sinks.textlog import FIRST_EXPONENT
 
     edges = list(range(FIRST_EXPONENT, FIRST_EXPONENT + len(counts) + 1))
     both: Any = ([int(count) for count in counts], edges)  # its types require arrays, its code sequences

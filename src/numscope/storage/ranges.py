@@ -101,7 +101,7 @@ class _Handle(io.RawIOBase):
     def __init__(self, files: RangeFiles, name: str) -> None:
         self._files, self._name = files, name
         self._size = files.size_of(name)
-        self._own = _Place()
+        self._own = _Position()
 
     def readable(self) -> bool:
         return True
@@ -127,7 +127,7 @@ class _Handle(io.RawIOBase):
         return data
 
 
-class _Place(threading.local):
+class _Position(threading.local):
     at = 0
     start = 0  # of the bytes held
     held = b""

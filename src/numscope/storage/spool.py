@@ -9,7 +9,6 @@ import select
 import shutil
 import stat
 import subprocess
-import sys
 import tempfile
 import time
 from typing import Any
@@ -19,21 +18,13 @@ from numscope.records.errors import UsageError
 from numscope.records.faults import ours
 from numscope.records.words import escape, without_passwords
 from numscope.report.ending import at_end
+from numscope.report.page import python_of_ours
 from numscope.report.stderr import say
 from numscope.storage.address import is_address, is_shortened
 
 START_S = 40.0  # that a training waits for the storage's first answer, at most
 END_S = 60.0  # that it waits at its end for the last files to be there
 SAID = ".sending.log"  # in the folder: what the process beside says when nobody waits for it
-
-_SOURCES = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
-# The script's folder is not on its path: a file there must not stand in for a library's.
-_CODE = """\
-import sys
-sys.path = [one for one in sys.path if one] + [sys.argv.pop()]
-from numscope.storage.shipping import main
-main(*sys.argv[1:])
-"""
 
 _spools: dict[tuple[str, int], _Spool] = {}  # by address and process: a fork has its own
 
@@ -64,7 +55,7 @@ class _Spool:
         self.address = without_passwords(address)
         try:
             self.folder = tempfile.mkdtemp(prefix=f"numscope-rank{rank}-")
-            command = [sys.executable, "-c", _CODE, self.folder, str(rank), str(os.getpid()), _SOURCES]
+            command = python_of_ours("numscope.storage.shipping", self.folder, str(rank), str(os.getpid()))
             # In a session of its own: what ends a training's group of processes must not keep its last records from getting there.
             self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, start_new_session=True)
             assert self.process.stdin is not None

@@ -43,7 +43,7 @@ EXTRAS: dict[tuple[str, str], Extra] = {
     ("nvfp4", "columnwise"): _extra("operand_nvfp4_columnwise"),
 }
 
-# Casts on paper of unconverted tensors, made by numscope/precision/gemm/on_paper.py.
+# Casts on paper of unconverted tensors, made by numscope/precision/gemm/counting.py.
 ON_PAPER: dict[str, str] = {
     "fp8_current_scaling": "cast to fp8 (gradients e5m2, others e4m3) by the tensor's own scale, the format's maximum / amax",
     "fp8_block_scaling": "cast to e4m3 by a power of two for each 1 × 128, of weights each 128 × 128",

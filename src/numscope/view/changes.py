@@ -4,29 +4,28 @@ from __future__ import annotations
 
 import json
 import os
+from dataclasses import dataclass, field
 from typing import Any
+
+import numpy as np
 
 from numscope.page.payload import Payload, packed_arrays
 
 BESIDE = ("columns", "sites", "made")  # keys that are not compared as a whole
 
 
+@dataclass(eq=False)
 class Shown:
-    """The content of a page in its versions, of which the latest is held.
+    """The content of a page in its versions, of which the latest is held."""
 
-    Attributes:
-        version: of the latest, from 1; 0: there is none yet.
-    """
-
-    def __init__(self) -> None:
-        self.version = 0
-        self._series = os.urandom(6).hex()  # versions of a server that was started again are others
-        self._content: Payload = {}
-        self._rows_since = 0  # version from which the rows and matrices are the same ones
-        self._keys: dict[str, int] = {}  # version in which each changed
-        self._sites: list[int] = []
-        self._columns: Any = None
-        self._texts: dict[int, bytes] = {}  # by the version that a page has, for the latest
+    version: int = 0  # of the latest, from 1; 0: there is none yet
+    _series: str = field(default_factory=lambda: os.urandom(6).hex())  # versions of a server that was started again are others
+    _content: Payload = field(default_factory=dict)
+    _rows_since: int = 0  # version from which the rows and matrices are the same ones
+    _keys: dict[str, int] = field(default_factory=dict)  # version in which each changed
+    _sites: list[int] = field(default_factory=list)
+    _columns: Any = None
+    _texts: dict[int, bytes] = field(default_factory=dict)  # by the version that a page has, for the latest
 
     @property
     def name(self) -> str:
@@ -35,8 +34,6 @@ class Shown:
 
     def renew(self, content: Payload) -> None:
         """Take a run's content (``payload.content_of``). Nothing happens if it is as before."""
-        import numpy as np
-
         old, version = self._content, self.version + 1
         keys = {name for name, value in content.items() if name not in BESIDE and not _same(value, old.get(name))}
         rows = [(site["layer"], site["tensor"]) for site in content["sites"]]
@@ -70,8 +67,6 @@ class Shown:
         return self._texts[known]
 
     def _told(self, known: int) -> Payload:
-        import numpy as np
-
         content = self._content
         if known == self.version:
             return {}
@@ -89,8 +84,6 @@ class Shown:
 
 def _keep(columns: Any, known: Any, old: Payload, new: Payload) -> None:
     """Write into ``columns`` the version of those that are as they were."""
-    import numpy as np
-
     places = {bounds: i for i, bounds in enumerate(zip(old["first"], old["last"], strict=True))}
     pairs = [(i, places[b]) for i, b in enumerate(zip(new["first"], new["last"], strict=True)) if b in places]
     if not pairs:

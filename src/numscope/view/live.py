@@ -8,7 +8,7 @@ import re
 import threading
 import time
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from numscope.page.gathered import Gathered
@@ -30,43 +30,30 @@ log = logging.getLogger("numscope")
 
 
 @dataclass(frozen=True, slots=True)
-class Seen:
-    """What the latest look has found.
-
-    Args:
-        message: why nothing, or nothing new, is shown; else empty.
-        heard: when the run last wrote, in seconds of the epoch; 0: never.
-    """
+class Look:
+    """What the latest look has found."""
 
     state: State
-    message: str = ""
-    heard: float = 0.0
+    message: str = ""  # why nothing, or nothing new, is shown; else empty
+    heard: float = 0.0  # when the run last wrote, in seconds of the epoch; 0: never
 
 
+@dataclass(eq=False)
 class LiveRun:
-    """A run, of which nothing is read until somebody asks for it.
+    """A run, of which nothing is read until somebody asks for it."""
 
-    Args:
-        key: its name in addresses.
-        name: its name for people.
-
-    Attributes:
-        seen: by the latest look.
-        shown: what pages show.
-        recorded: what that was made of; None: nothing yet.
-    """
-
-    def __init__(self, key: str, name: str, source: Source) -> None:
-        self.key, self.name, self.source = key, name, source
-        self.seen = Seen("reading", "The run is being read.")
-        self.shown = Shown()
-        self.recorded: Recorded | None = None
-        self._gathered = Gathered()
-        self._signature: Signature = {}
-        self._look: threading.Thread | None = None
-        self._next = 0.0  # of the monotonic clock
-        self._listing_s = 0.0
-        self._lock = threading.Lock()
+    key: str  # its name in addresses
+    name: str  # its name for people
+    source: Source
+    seen: Look = Look("reading", "The run is being read.")  # by the latest look
+    shown: Shown = field(default_factory=Shown)  # what pages show
+    recorded: Recorded | None = None  # what that was made of; None: nothing yet
+    _gathered: Gathered = field(default_factory=Gathered)
+    _signature: Signature = field(default_factory=dict)
+    _look: threading.Thread | None = None
+    _next: float = 0.0  # of the monotonic clock
+    _listing_s: float = 0.0
+    _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def look(self) -> None:
         """Look at the folder again, if a look is due, and wait for it a moment."""
@@ -102,15 +89,15 @@ class LiveRun:
                 signature = self.source.signature()
             except (FileNotFoundError, NotADirectoryError):
                 told = "What is shown is what it held." if self.shown.version else "There is nothing to show."
-                seen = Seen("gone", f"{self.source.given} is not there any more. {told}", self.seen.heard)
+                seen = Look("gone", f"{self.source.given} is not there any more. {told}", self.seen.heard)
                 self._signature = {}
             else:
                 self._listing_s = time.monotonic() - start
                 seen = self._seen(signature)
         except UsageError as error:
-            seen = Seen("unreadable", str(error), self.seen.heard)
+            seen = Look("unreadable", str(error), self.seen.heard)
         except Exception as error:  # a file system or storage that fails for now: what is known stays
-            seen = Seen("unreadable", f"{self.source.given} could not be read: {type(error).__name__}: {error}", self.seen.heard)
+            seen = Look("unreadable", f"{self.source.given} could not be read: {type(error).__name__}: {error}", self.seen.heard)
             self._signature = {}
             log.debug("numscope view: %s", self.source.given, exc_info=True)
         self.seen = seen
@@ -118,23 +105,23 @@ class LiveRun:
         now = time.monotonic()
         self._next = now + max(least, now - start, min(MOST_REST_S, REST * self._listing_s))
 
-    def _seen(self, signature: Signature) -> Seen:
+    def _seen(self, signature: Signature) -> Look:
         heard = max((told[-1] for told in signature.values()), default=0.0)
         if signature == self._signature and self.seen.state not in ("reading", "gone"):
             return self.seen
         if not any(is_shown(name) for name in signature):
             self._signature = signature
             if self.shown.version:
-                return Seen("waiting", "The run begins anew: what is shown is what the folder held before.", heard)
+                return Look("waiting", "The run begins anew: what is shown is what the folder held before.", heard)
             what = "The run has begun and has written no numbers yet" if signature else f"{self.source.given} is empty"
-            return Seen("waiting", f"{what}. Its first statistics come half a minute after a scheduled step, its findings at once.", heard)
+            return Look("waiting", f"{what}. Its first statistics come half a minute after a scheduled step, its findings at once.", heard)
         recorded = read_recorded(self.source.given, copied=self.source.fetch(signature))
         content = {**content_of(recorded, self._gathered), "name": self.name}
         with self._lock:
             self.shown.renew(content)
             self.recorded = recorded
         self._signature = signature
-        return Seen("shown", "", heard)
+        return Look("shown", "", heard)
 
 
 def latest_have_told(paths: Iterable[str]) -> bool:

@@ -17,8 +17,8 @@ from starlette.responses import JSONResponse, PlainTextResponse, Response
 from starlette.routing import Route
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
-from numscope.page.comparison import comparison_of
 from numscope.page.document import LIBRARIES, STATIC, served
+from numscope.page.payload import comparison_of
 from numscope.records.errors import UsageError
 from numscope.view.guard import Guard
 from numscope.view.live import WAIT_S, LiveRun
@@ -114,15 +114,9 @@ def application(shelf: Shelf) -> Starlette:
         found = files.get(request.path_params["name"])
         return PlainTextResponse("Not found", 404) if found is None else Response(found[0], media_type=found[1])
 
-    def index(request: Request) -> Response:
-        return Response(page, media_type="text/html")
-
-    def runs(request: Request) -> Response:
-        return JSONResponse(shelf.glances())
-
     routes = [
-        Route("/", index),
-        Route("/api/runs", runs),
+        Route("/", lambda request: Response(page, media_type="text/html")),
+        Route("/api/runs", lambda request: JSONResponse(shelf.glances())),
         Route("/api/run", known(of_run)),
         Route("/api/comparison", known(of_two)),
         Route("/{name:path}", file),
@@ -156,7 +150,7 @@ def listen(host: str, port: int, others: range) -> socket.socket:
     raise UsageError(f"{where}: {host}, port {port}: {failed.strerror}.")
 
 
-class Connection(H11Protocol):
+class TimedConnection(H11Protocol):
     """A connection that is closed where its client keeps the server waiting, for a request or for an answer to be taken."""
 
     _ticking: asyncio.TimerHandle | None = None
@@ -196,7 +190,7 @@ def serve(shelf: Shelf, listening: socket.socket, token: str, names: frozenset[s
     app = Guard(application(shelf), token, listening.getsockname()[1], names)
     config = uvicorn.Config(
         app,
-        http=Connection,
+        http=TimedConnection,
         log_config=None,
         access_log=False,
         lifespan="off",

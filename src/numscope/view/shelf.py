@@ -10,12 +10,10 @@ import time
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from numscope.page.recorded import alerts_of, attempt_of, merged_alerts
-from numscope.records.alert import Alert
+from numscope.page.recorded import distinct_findings, merged_alerts, read_findings
 from numscope.records.errors import UsageError
-from numscope.records.files import read_json
 from numscope.runs.sources import Local, Remote, Signature, Source, is_of_run, source_of
-from numscope.sinks.parts import PartName, split_merged
+from numscope.sinks.part_files import PartName, split_merged
 from numscope.sinks.runfolder import STATISTICS
 from numscope.view.live import LiveRun, latest_have_told
 
@@ -137,27 +135,17 @@ def _children(root: Source, names: dict[str, bool], known: Sequence[str] | dict[
 
 def _facts(folder: str, signature: Signature) -> dict[str, Any]:
     """Findings, alerts, last step and whether the run has ended, as its files tell."""
-    findings: set[tuple[int, str]] = set()  # by attempt: each rank writes the one that stopped all of them
-    alerts: list[tuple[int, Alert]] = []
-    last, ended = -1, []
-    for name in signature:
-        if name.startswith("findings-"):
-            with contextlib.suppress(OSError, ValueError, KeyError, TypeError, AttributeError, OverflowError):
-                data = read_json(os.path.join(folder, name))
-                findings |= {(attempt_of(name), repr(one)) for one in (*data["findings"], *data["contained"])}
-                alerts += [(attempt_of(name), one) for one in alerts_of(data)]
-                last = max(last, int(data["meta"].get("steps", 0)) - 1)
-                ended.append(bool(data["meta"].get("ended", True)))
+    files = read_findings(folder, [name for name in signature if name.startswith("findings-")], [])
     kept, _ = split_merged(os.path.basename(name) for name in signature if name.startswith(STATISTICS))
     newest = {part.rank: part for part in kept}
-    last = max((last, *(_last_step(folder, part) for part in newest.values())))
+    last = max([-1, *(file.num_steps - 1 for file in files), *(_last_step(folder, part) for part in newest.values())])
     heard = max((told[-1] for told in signature.values()), default=0.0)
     return {
-        "findings": len(findings) if ended else None,
-        "alerts": len(merged_alerts(alerts)) if ended else None,
+        "findings": len(distinct_findings(files)) if files else None,
+        "alerts": len(merged_alerts(files)) if files else None,
         "step": last if last >= 0 else None,
         "heard": heard,
-        "ended": bool(ended) and all(ended) and latest_have_told(signature),
+        "ended": bool(files) and all(file.ended for file in files) and latest_have_told(signature),
     }
 
 

@@ -37,6 +37,13 @@ def test_tied_weights_are_left_alone() -> None:
     assert alerts_of(model, lambda: read(model)) == []
 
 
+def test_a_part_that_holds_its_whole_is_walked_once(caplog: pytest.LogCaptureFixture) -> None:
+    model = Language()
+    model.body.whole = model  # type: ignore[assignment]  # registered as its part: named_parameters with duplicates would never end
+    assert alerts_of(model, lambda: read(model)) == []
+    assert not caplog.records
+
+
 def test_weights_that_a_reload_untied_are_named() -> None:
     model = Language()
 

@@ -7,8 +7,7 @@ import math
 import pytest
 import torch
 
-from numscope.precision.casting.cast import cast
-from numscope.precision.casting.decoding import values_of
+from numscope.precision.casting.cast import cast, values_of
 from numscope.precision.casting.scaling import PER_ROW, PER_TENSOR, How, Scaling
 from numscope.records.formats import FORMATS
 from numscope.summary import native
@@ -43,7 +42,7 @@ def test_decoded_values_are_the_casts_own(scaling: str, columnwise: bool, dtype:
             continue
         made = cast(x, How(form, SCALINGS[scaling]), columnwise=columnwise, codes=True)
         assert made.values is not None
-        got = values_of(made, x, dtype)
+        got = values_of(made, x.dtype, dtype)
         assert got.dtype is dtype and got.shape == x.shape
         assert torch.equal(got.nan_to_num(7.0), made.values.nan_to_num(7.0)), name
         assert torch.equal(got.isnan(), made.values.isnan())
@@ -55,7 +54,7 @@ def test_nan_stays_nan_and_many_rows_take_many_tasks() -> None:
     x[3, 4] = torch.nan
     for scaling in SCALINGS.values():
         made = cast(x, How(FORMATS["e4m3fn"], scaling), codes=True)
-        got = values_of(made, x, torch.float32)
+        got = values_of(made, x.dtype, torch.float32)
         assert made.values is not None and torch.equal(got.isnan(), made.values.isnan())
         assert torch.equal(got.nan_to_num(), made.values.nan_to_num())
 
@@ -65,7 +64,7 @@ def test_values_come_in_another_dtype_rounded_once() -> None:
     for scaling in SCALINGS.values():
         made = cast(x, How(FORMATS["e4m3fn"], scaling), codes=True)
         assert made.values is not None
-        assert torch.equal(values_of(made, x, torch.bfloat16), made.values.to(torch.bfloat16))
+        assert torch.equal(values_of(made, x.dtype, torch.bfloat16), made.values.to(torch.bfloat16))
 
 
 def test_kernel_refuses_what_has_no_room() -> None:

@@ -14,8 +14,7 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from numscope.precision.casting import native
-from numscope.precision.casting.cast import Cast, cast, empty_cells
-from numscope.precision.casting.quantized import quantize_current
+from numscope.precision.casting.cast import Cast, cast, empty_cells, quantize_current
 from numscope.precision.casting.scaling import PER_ROW, PER_TENSOR, How, Scaling, scale_of
 from numscope.records.errors import UsageError
 from numscope.records.formats import FORMATS

@@ -16,10 +16,9 @@ import numscope
 from numscope import precision
 from numscope.precision import convert, states
 from numscope.precision.casting.cast import empty_cells
-from numscope.precision.gemm import operands, passes
+from numscope.precision.gemm import passes
 from numscope.precision.gemm.plan import OPERANDS
-from numscope.precision.gemm.state import LayerState
-from numscope.precision.gemm.states import end_step
+from numscope.precision.gemm.state import LayerState, end_step
 from numscope.records.errors import UsageError
 
 
@@ -41,14 +40,13 @@ def batch(seed: int = 0, scale: float = 1.0) -> Tensor:
 def count_casts(net: nn.Module, monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
     """Casts made, by operand."""
     seen: Counter[str] = Counter()
-    cast_operand = operands.cast_operand
+    cast_operand = passes.cast_operand
 
     def counted(state: LayerState, gemms: tuple[str, ...], operand: str, *args: Any, **kwargs: Any) -> object:
         seen[operand] += 1
         return cast_operand(state, gemms, operand, *args, **kwargs)
 
-    for module in (operands, passes):
-        monkeypatch.setattr(module, "cast_operand", counted)
+    monkeypatch.setattr(passes, "cast_operand", counted)
     return seen
 
 

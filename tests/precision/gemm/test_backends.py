@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from transformers.pytorch_utils import Conv1D
 
 from numscope.precision import convert, states
-from numscope.precision.gemm import backends
+from numscope.precision.gemm import products
 from numscope.precision.gemm.recipes import CurrentScaling, DelayedScaling, Recipe, RowwiseScaling
 
 UNIT = {torch.float32: 2.0**-24, torch.bfloat16: 2.0**-8}
@@ -101,9 +101,9 @@ def test_auto_emulates_on_the_cpu_and_the_log_says_so_once(caplog: pytest.LogCap
 )
 def test_fp8_gemms_are_there_from_capability_8_9(capability: tuple[int, int], expected: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device: capability)
-    backends.has_fp8_gemm.cache_clear()
-    assert backends.has_fp8_gemm(torch.device("cuda", 0)) is expected
-    backends.has_fp8_gemm.cache_clear()
+    products.has_fp8_gemm.cache_clear()
+    assert products.has_fp8_gemm(torch.device("cuda", 0)) is expected
+    products.has_fp8_gemm.cache_clear()
 
 
 @pytest.mark.parametrize(
@@ -128,7 +128,7 @@ def test_shapes_that_a_device_cannot_take_are_known(
     (state,) = states(net).values()
     state.is_transposed = is_transposed
     how = state.plan["fprop", "weight"]
-    reason = backends._obstacle(state, gemm, how, how, torch.empty(a, device="meta"), torch.empty(b, device="meta"))
+    reason = products._obstacle(state, gemm, how, how, torch.empty(a, device="meta"), torch.empty(b, device="meta"))
     assert reason.startswith(said) and bool(reason) is bool(said)
 
 
@@ -137,8 +137,8 @@ def test_formats_and_rows_that_a_device_cannot_take_are_known() -> None:
     (state,) = states(net).values()
     how, row = state.plan["fprop", "weight"], RowwiseScaling().plan()["fprop", "weight"]
     a, b = torch.empty(8, 32, device="meta"), torch.empty(16, 32, device="meta")
-    assert backends._obstacle(state, "fprop", how, how, a, b) == "torch._scaled_mm does not multiply e5m2 with e5m2"
-    assert backends._obstacle(state, "fprop", row, row, a, b) == "torch._scaled_mm gives only bfloat16 with one scale per row"
-    assert backends._obstacle(state, "fprop", row, row, a.bfloat16(), b) == ""
-    assert backends._obstacle(state, "fprop", row, how, a, b) == "its operands are scaled in different ways"
-    assert backends._obstacle(state, "fprop", row, None, a, b) == "one of its operands is in high precision"
+    assert products._obstacle(state, "fprop", how, how, a, b) == "torch._scaled_mm does not multiply e5m2 with e5m2"
+    assert products._obstacle(state, "fprop", row, row, a, b) == "torch._scaled_mm gives only bfloat16 with one scale per row"
+    assert products._obstacle(state, "fprop", row, row, a.bfloat16(), b) == ""
+    assert products._obstacle(state, "fprop", row, how, a, b) == "its operands are scaled in different ways"
+    assert products._obstacle(state, "fprop", row, None, a, b) == "one of its operands is in high precision"

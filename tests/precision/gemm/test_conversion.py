@@ -19,7 +19,7 @@ from transformers.pytorch_utils import Conv1D
 from numscope import precision
 from numscope.precision import convert, revert, states
 from numscope.precision.gemm.recipes import CurrentScaling, DelayedScaling, HighPrecision
-from numscope.precision.gemm.stepping import live
+from numscope.precision.gemm.state import live
 from numscope.records.errors import UsageError
 
 
@@ -196,20 +196,20 @@ def test_gpt2_with_its_conv1d_layers_learns() -> None:
 
 
 def test_states_die_with_their_model_and_the_hook_with_the_last() -> None:
-    from numscope.precision.gemm import stepping
+    from numscope.precision.gemm import state as keeping
 
     gc.collect()
     net = convert(model(), "delayed")
     net(X).sum().backward()
     ours = [state.handle for state in states(net).values()]
     gone = weakref.ref(next(iter(states(net).values())))
-    assert stepping._hook is not None
+    assert keeping._hook is not None
     del net
     gc.collect()
     assert gone() is None
     assert not set(ours) & set(live)
     if not len(live):
-        assert stepping._hook is None
+        assert keeping._hook is None
 
 
 def test_high_precision_recipe_is_the_model_itself() -> None:

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 
 import numscope
-from numscope.precision.gemm.on_paper import cast_on_paper, how_of
+from numscope.precision.gemm.counting import cast_on_paper, how_of
 from numscope.precision.gemm.recipes import MXFP8, NVFP4, BlockScaling
 from numscope.records.formats import format_of
 from numscope.records.observation import TENSORS, Observation

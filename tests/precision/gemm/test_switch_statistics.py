@@ -230,7 +230,7 @@ def test_tensorboard_has_them(tmp_path: Path) -> None:
     from torch.utils.tensorboard import SummaryWriter
 
     model = convert(Net(), "delayed")
-    with SummaryWriter(str(tmp_path)) as writer, numscope.watch(model, config=config(["overflows%"]), on_nonfinite=None, tb_writer=writer):
+    with SummaryWriter(str(tmp_path)) as writer, numscope.watch(model, config=config(["overflows%"]), on_nonfinite=None, loggers=writer):
         train(model, 2)
     events = EventAccumulator(str(tmp_path))
     events.Reload()

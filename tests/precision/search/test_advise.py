@@ -12,7 +12,7 @@ from torch import nn
 from numscope.precision.casting.cast import cast
 from numscope.precision.gemm.recipes import MXFP8, CurrentScaling, DelayedScaling, HighPrecision, Recipe
 from numscope.precision.search.advise import HIGH, Limits, Price, advice_of, cells_of, merged, rows
-from numscope.precision.search.what_if import WhatIf, candidates
+from numscope.precision.search.measuring import WhatIf, candidates
 from numscope.records.errors import UsageError
 
 

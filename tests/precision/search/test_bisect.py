@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from numscope.precision.search.bisect import Found, OutOfBudget, Unit, search
+from numscope.precision.search.bisect import OutOfBudget, SmallestSet, Unit, search
 
 GEMMS = ("fprop", "dgrad", "wgrad")
 
@@ -115,12 +115,12 @@ def test_one_of_several_cures_is_found(
 
 def test_run_that_is_good_as_it_is_needs_nothing() -> None:
     oracle = Planted(frozenset())
-    assert search(layers_of(5), oracle) == Found("within", (), True)
+    assert search(layers_of(5), oracle) == SmallestSet("within", (), True)
 
 
 def test_run_that_nothing_cures_is_said_to_be_incurable() -> None:
-    assert search(layers_of(5), Planted()) == Found("incurable", (), False)
-    assert search({}, Planted()) == Found("incurable", (), False)
+    assert search(layers_of(5), Planted()) == SmallestSet("incurable", (), False)
+    assert search({}, Planted()) == SmallestSet("incurable", (), False)
 
 
 @given(planted(), st.integers(0, 60))

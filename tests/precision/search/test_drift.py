@@ -6,7 +6,7 @@ import math
 
 import pytest
 
-from numscope.precision.search.drift import drift, noise
+from numscope.precision.search.trials import drift, noise
 
 
 def test_drift_is_of_the_last_half_relative_to_the_reference() -> None:

@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import nn
 
-from numscope.precision.search.losses import LossRecorder
+from numscope.precision.search.measuring import LossRecorder
 
 
 @pytest.fixture

@@ -14,7 +14,7 @@ from numscope.probe import optimizer as optimizer_probe
 from numscope.probe.calls import in_backward
 from numscope.probe.living import Beside
 from numscope.probe.loop_calls import LoopCall
-from numscope.probe.nodes import holds, trains
+from numscope.probe.nodes import holds, node_of, trains
 
 CLIPPED = "clipped before unscaling"
 UNSCALED_STEP = "step without unscaling"
@@ -46,7 +46,7 @@ class Scaling(Check):
         if call.kind == "scale":
             given = call.args[0]
             outputs = [given] if isinstance(given, Tensor) else given if isinstance(given, list | tuple) else ()
-            self._scaled.update(output.grad_fn for output in outputs if isinstance(output, Tensor) and output.grad_fn is not None)
+            self._scaled.update(node for output in outputs if isinstance(output, Tensor) and (node := node_of(output)) is not None)
         elif call.kind == "unscale":
             optimizer = call.given(0, "optimizer")
             if optimizer is not None:

@@ -44,8 +44,14 @@ class Tied(Check):
 
 def _names_by_parameter(model: nn.Module) -> dict[int, list[str]]:
     found: dict[int, list[str]] = defaultdict(list)
-    for name, parameter in model.named_parameters(remove_duplicate=False):
-        found[id(parameter)].append(name)
+    todo: list[tuple[str, nn.Module, tuple[nn.Module, ...]]] = [("", model, ())]
+    while todo:
+        prefix, module, above = todo.pop(0)
+        for name, parameter in module._parameters.items():
+            if parameter is not None:
+                found[id(parameter)].append(prefix + name)
+        inner = (*above, module)  # a module that holds one of those above it as its own part would be walked for ever
+        todo += [(f"{prefix}{name}.", m, inner) for name, m in module._modules.items() if m is not None and all(m is not x for x in inner)]
     return found
 
 

@@ -9,8 +9,7 @@ from typing import Any
 from megatron.core import parallel_state
 from torch import nn
 
-from numscope.config.environment import served, switched_on
-from numscope.config.options import WatchOptions
+from numscope.config.options import WatchOptions, served, switched_on
 from numscope.inspect.recorder import Recorder
 from numscope.inspect.unmatched import refuse_unmatched
 from numscope.integrations.megatron.gemms import prepare, unprepare

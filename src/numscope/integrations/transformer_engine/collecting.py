@@ -13,23 +13,27 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from numscope.config.options import WatchOptions
-from numscope.config.plan import Plan
+from numscope.config.loading import plan_of
+from numscope.config.options import ON_NONFINITE, OnNonfinite, WatchOptions
+from numscope.config.plan import Collect, Plan, Schedule
+from numscope.config.wording import ConfigurationError
 from numscope.distributed.channel import members
 from numscope.inspect.ranks import joined
 from numscope.inspect.recorder import Recorder
 from numscope.inspect.sites import Inspection, Site
 from numscope.inspect.tally import Seen, Tally
-from numscope.integrations.transformer_engine.settings import FeatureSettings, settings_of
-from numscope.plugins import guarded as plugins
-from numscope.records.errors import NonFiniteError
+from numscope.plugins import loading as plugins
+from numscope.plugins.loading import Plugins
+from numscope.records.errors import NonFiniteError, UsageError
 from numscope.records.faults import ours
 from numscope.records.finding import Finding, Kind
 from numscope.records.layer import Layer
 from numscope.records.site import Phase
 from numscope.records.site import Site as Place
+from numscope.records.words import nearest
 from numscope.report.delivery import Delivery
 from numscope.scope.alerting import Alerting
+from numscope.sinks.tensorboard import TensorBoardSink
 from numscope.summary.extras import Layout
 from numscope.summary.ledger import numbers_of
 from numscope.summary.state import Summary
@@ -74,14 +78,17 @@ class Collector:
     Args:
         log_dir: where logs go.
         logger: nvdlfw-inspect's own, which gets each statistic too.
+        loggers: as the recorder takes them.
+        tb_writer: TensorBoard's writer, one more logger; None: none.
         options: the recorder's.
 
     *Cost:* one pass over a tensor that is on schedule; at ``step`` one sync a device, and one exchange for each process group.
     """
 
-    def __init__(self, log_dir: str, logger: object, *, loggers: Sequence[Any] = (), **options: Any) -> None:
+    def __init__(self, log_dir: str, logger: object, *, loggers: Sequence[Any] = (), tb_writer: Any = None, **options: Any) -> None:
         plan = Plan("nvdlfw-inspect", text="configured through nvdlfw-inspect")
-        self.recorder = Recorder(plan, plugins.load(()), log_dir=log_dir, loggers=(*loggers, logger), **options)
+        writers = () if tb_writer is None else (TensorBoardSink(tb_writer),)
+        self.recorder = Recorder(plan, plugins.load(()), log_dir=log_dir, loggers=(*writers, *loggers, logger), **options)
         self.findings: list[Finding] = []
         folder = self.recorder.log_dir
         self._delivery = Delivery(None, None if folder is None else os.fspath(folder), MODEL, self.recorder.rank, shown_as=log_dir)
@@ -294,3 +301,49 @@ def end() -> None:
 def findings() -> list[Finding]:
     """Of the collector at work or the last one."""
     return [] if _last is None else list(_last.findings)
+
+
+_ALARM = {"stats": ["num_nan", "num_inf"]}
+
+
+@dataclass(frozen=True, slots=True)
+class FeatureSettings:
+    """One feature's settings for one tensor."""
+
+    collect: Collect  # statistics and schedule
+    plugins: Plugins  # whose statistics are among them
+    on_nonfinite: OnNonfinite | None = None  # of the alarm; None of plain statistics
+
+    @property
+    def schedule(self) -> Schedule:
+        return self.collect.schedule
+
+
+def settings_of(feature: str, tensor: str, config: Mapping[str, Any], *, alarm: bool) -> FeatureSettings:
+    """Settings checked.
+
+    Args:
+        feature: its name in the configuration, for messages.
+        tensor: which one of a layer's.
+        config: what the configuration says below the feature's name, for this tensor.
+        alarm: whether it is the one for non-finite values; else for statistics.
+
+    Raises: UsageError that lists everything wrong.
+    """
+    ours = ("enabled", "tensor", "tensors", "tensors_struct", "on_nonfinite")
+    settings = {key: value for key, value in config.items() if key not in ours}
+    on_nonfinite = config.get("on_nonfinite", "warn") if alarm else None
+    if alarm and on_nonfinite not in ON_NONFINITE:
+        raise UsageError(
+            f"got {on_nonfinite!r}, expected 'warn' or 'raise'.{nearest(on_nonfinite, ON_NONFINITE)}", f"{feature}.on_nonfinite"
+        )
+    if not alarm and "on_nonfinite" in config:
+        raise UsageError("unknown here. Use NumscopeNonFinite.", f"{feature}.on_nonfinite")
+    section = {"enabled": True, "layers": {"layer_name_regex_pattern": ".*"}, "statistics": {"enabled": True, **settings}}
+    section["statistics"] |= {"tensors": [tensor], **(_ALARM if alarm else {})}  # type: ignore[operator]
+    try:
+        plan, plugins = plan_of({feature: section})
+    except ConfigurationError as error:
+        raise ConfigurationError("", ((place.replace(f"{feature}.statistics", feature, 1), text) for place, text in error.found)) from None
+    (collect,) = plan.collects
+    return FeatureSettings(collect, plugins, on_nonfinite)

@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from functools import lru_cache
+from typing import Final
 
 import torch
 from torch import Tensor
 
 from numscope.precision.casting import native, reference
-from numscope.precision.casting.reference import NUM_CELLS
-from numscope.precision.casting.scaling import How
+from numscope.precision.casting.reference import NUM_CELLS, as_matrix, decode, dtype_of, scaled_back
+from numscope.precision.casting.scaling import PER_TENSOR, How, Rounding, Scaling
 from numscope.records.errors import UsageError
+from numscope.records.formats import Format, format_of
+from numscope.summary import native as kernel
 
 _num_dispatch_modes = torch._C._len_torch_dispatch_stack
 _FLOAT32 = torch.finfo(torch.float32)
@@ -115,3 +119,164 @@ def _one_scale(scale: Tensor | float, device: torch.device) -> Tensor:
     if not _FLOAT32.smallest_normal <= scale <= _FLOAT32.max:  # else it, or its inverse, would not be a finite float32
         raise UsageError(f"cast: scale: got {scale!r}, expected a number from 2^-126 to float32's maximum.")
     return torch.full((), scale, dtype=torch.float32, device=device)
+
+
+_DTYPES: Final = frozenset({torch.float32, torch.bfloat16, torch.float16})
+_num_dispatch_modes = torch._C._len_torch_dispatch_stack
+_PARALLEL_NUMEL: Final = 65536  # mirrors decode.cpp
+
+
+def values_of(made: Cast, source: torch.dtype, dtype: torch.dtype) -> Tensor:
+    """The numbers of a cast's codes times their scales: bitwise those that the cast itself computes.
+
+    Args:
+        made: with codes.
+        source: of the tensor that was cast.
+        dtype: of the result.
+
+    *Cost:* native (one-byte codes in CPU memory): one read of the codes and one write of the values, two for scaled blocks in another dtype
+    than float32. Otherwise several passes.
+    """
+    codes = made.codes
+    assert codes is not None
+    if (
+        not _num_dispatch_modes()  # they would not see the kernel write memory
+        and codes.is_cpu
+        and codes.itemsize == 1
+        and dtype in _DTYPES
+        and source is not torch.float64
+        and kernel.module is not None
+        and type(codes) is Tensor
+        and codes.is_contiguous()
+        and codes.numel()
+        and made.scale_inv.is_contiguous()
+    ):
+        return _looked_up(made, codes, dtype)
+    numbers = decode(codes, made.how.format)
+    if source is torch.float64:
+        numbers = numbers.double()
+    return scaled_back(numbers, made.scale_inv, made.how.scaling, made.columnwise).to(dtype)
+
+
+def _looked_up(made: Cast, codes: Tensor, dtype: torch.dtype) -> Tensor:
+    """The same by the kernel, from a table of all codes."""
+    assert kernel.module is not None
+    scaling = made.how.scaling
+    table = _numbers(made.how.format)
+    scale_inv = 0
+    if scaling.kind == "tensor":
+        table = (table * made.scale_inv).to(dtype)
+    else:
+        scale_inv = made.scale_inv.data_ptr()
+    sides = scaling.sides(made.columnwise)
+    values = torch.empty(codes.shape, dtype=table.dtype)
+    rows, columns = as_matrix(codes).shape
+    threads = 1 if codes.numel() < _PARALLEL_NUMEL else torch.get_num_threads()
+    kernel.module.cast_decode(
+        codes.data_ptr(), rows, columns, table.data_ptr(), table.itemsize, values.data_ptr(), scale_inv, *sides, threads
+    )
+    return values if values.dtype is dtype else values.to(dtype)
+
+
+@lru_cache(maxsize=16)
+def _numbers(form: Format) -> Tensor:
+    """The float32 numbers of all 256 codes."""
+    dtype = dtype_of(form)
+    codes = torch.arange(256, dtype=torch.uint8)
+    if dtype is torch.uint8:
+        codes &= (1 << form.bits) - 1
+    return decode(codes if dtype is torch.uint8 else codes.view(dtype), form).contiguous()
+
+
+@dataclass(frozen=True, slots=True)
+class Quantized:
+    """A quantized tensor.
+
+    Args:
+        data: codes, of the tensor's shape: the format's torch dtype if it has one, ``uint8`` with one code per element for six and four
+            bits, ``float32`` for tf32.
+        scale_inv: float32 factors of the codes' numbers: [] per tensor, otherwise one for each row or block.
+        format: of the codes.
+        scaling: which elements share a scale.
+        dtype: of the tensor that was quantized.
+        counts: float64[6]: numel, num_underflow, num_overflow, square_error, largest scale, largest scale_inv.
+    """
+
+    data: Tensor
+    scale_inv: Tensor
+    format: Format
+    scaling: Scaling
+    dtype: torch.dtype
+    counts: Tensor
+
+    def dequantize(self, dtype: torch.dtype | None = None) -> Tensor:
+        """The codes' numbers times ``scale_inv``.
+
+        Args:
+            dtype: of the result; None: that of the tensor that was quantized.
+        """
+        made = Cast(None, self.data, self.scale_inv, How(self.format, self.scaling), columnwise=False)
+        return values_of(made, self.dtype, self.dtype if dtype is None else dtype)
+
+    @property
+    def num_underflow(self) -> int:
+        """Number of finite non-zero elements that became zero. *Cost:* a host sync for a tensor on a device."""
+        return int(self.counts[1])
+
+    @property
+    def num_overflow(self) -> int:
+        """Number of elements that rounded above the format's maximum, infinities included. *Cost:* as ``num_underflow``."""
+        return int(self.counts[2])
+
+
+def quantize(
+    x: Tensor,
+    format: str | Format,
+    scale: Tensor | float = 1.0,
+    rounding: Rounding = "nearest_even",
+    saturate: bool = True,
+    generator: torch.Generator | None = None,
+) -> Quantized:
+    """Round ``x × scale`` to a number format.
+
+    Args:
+        x: floating point, any shape.
+        format: one of ``FORMATS`` or its name; ``e4m3`` is ``e4m3fn``.
+        scale: float32[] or a number.
+        rounding: ``nearest_even``, or ``stochastic`` to either neighbor, with the nearer one more likely.
+        saturate: what rounds above the format's maximum becomes the maximum; else infinity if the format has it, else NaN.
+        generator: for stochastic rounding.
+
+    Raises: UsageError: an unknown format or rounding, or ``saturate=False`` for a format without infinity and NaN.
+    """
+    how = How(format_of(format, "quantize: format"), PER_TENSOR, rounding=rounding, saturate=saturate)
+    return _quantize(x, how, scale, generator)
+
+
+def quantize_current(
+    x: Tensor,
+    format: str | Format,
+    scaling: Scaling = PER_TENSOR,
+    margin: int = 0,
+    rounding: Rounding = "nearest_even",
+    saturate: bool = True,
+    generator: torch.Generator | None = None,
+) -> Quantized:
+    """Round a tensor to a number format, scaled by its own amaxes.
+
+    Args:
+        x, format, rounding, saturate, generator: as for ``quantize``.
+        scaling: which elements share a scale.
+        margin: powers of two left free below the format's maximum.
+
+    Raises: UsageError: as for ``quantize``.
+    """
+    how = How(format_of(format, "quantize_current: format"), scaling, margin, rounding=rounding, saturate=saturate)
+    return _quantize(x, how, None, generator)
+
+
+def _quantize(x: Tensor, how: How, scale: Tensor | float | None, generator: torch.Generator | None) -> Quantized:
+    counts = empty_cells(x.device if isinstance(x, Tensor) else "cpu")
+    made = cast(x, how, scale=scale, values=False, codes=True, cells=counts, generator=generator)
+    assert made.codes is not None
+    return Quantized(made.codes, made.scale_inv, how.format, how.scaling, x.dtype, counts)

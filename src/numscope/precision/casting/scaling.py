@@ -113,6 +113,12 @@ class How:
         """Whose statistics describe its casts: ``nvfp4`` for e2m1 in blocks with e4m3 scales, ``fp8`` for all others."""
         return "nvfp4" if self.format.name == "e2m1fn" and self.scaling.scale_format == "e4m3fn" else "fp8"
 
+    @property
+    def is_same_both_ways(self) -> bool:
+        """Whether a tensor's cast is the same for a GEMM that takes it transposed."""
+        rows, columns = self.scaling.block
+        return self.scaling.kind == "tensor" or (self.scaling.kind == "block" and rows == columns)
+
     def replace(self, **changes: Any) -> How:
         """The same with some fields changed."""
         return replace(self, **changes)

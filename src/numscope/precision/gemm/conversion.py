@@ -1,27 +1,81 @@
-"""Converts a model's linear layers in place, and back. They stay the same objects, with their parameters, hooks and names."""
+"""Converts a model's linear layers in place, and back. They stay the same objects, with their parameters, hooks and names.
+
+Each kind of layer gets a class with the forward of ``Converted``, and else everything of the class that it was made from.
+"""
 
 from __future__ import annotations
 
 import logging
 import re
+import weakref
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping
-from typing import Final
+from typing import Any, Final
 
-from torch import nn
+import torch.fx
+from torch import Tensor, nn
 from torch.nn.parameter import UninitializedParameter
 from torch.nn.utils.parametrize import is_parametrized, type_before_parametrizations
 
-from numscope.precision.gemm.classes import class_for, origin_of
+from numscope.precision.gemm.linear import product
 from numscope.precision.gemm.plan import LayerPlan
 from numscope.precision.gemm.recipes import HighPrecision, Recipe, recipe_of
-from numscope.precision.gemm.state import ATTRIBUTE, Backend, LayerState, state_of
-from numscope.precision.gemm.stepping import Cohort
+from numscope.precision.gemm.state import ATTRIBUTE, Backend, Cohort, LayerState, state_of
 from numscope.probe.layer_names import layers_of
 from numscope.records.checks import check_one_of
 from numscope.records.errors import UsageError
 from numscope.records.layer import Layer
 from numscope.records.words import nearest
+
+torch.fx.wrap("product")  # symbolic tracing keeps the call, as it keeps a bare layer's
+
+
+class Converted:
+    """What a converted layer's class has before its own. There is one such class for each kind of layer."""
+
+    _numscope_origin: type[nn.Module]
+
+    def forward(self, x: Tensor) -> Tensor:
+        if ATTRIBUTE not in self.__dict__:  # reverted, but under a class that something else derived from this one
+            y: Tensor = super().forward(x)  # type: ignore[misc]
+            return y
+        return product(self, x, self.weight, self.bias)  # type: ignore[attr-defined, arg-type]
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        super().__setstate__(state)  # type: ignore[misc]
+        held: LayerState | None = self.__dict__.get(ATTRIBUTE)
+        if held is not None:
+            held.module = weakref.ref(self)  # type: ignore[arg-type]
+
+    def __reduce_ex__(self, protocol: Any) -> Any:
+        if type(self).__dict__.get("_numscope_origin") is None:  # a derived class, as above: pickling is its own business
+            return super().__reduce_ex__(protocol)
+        return _restored, (self._numscope_origin,), super().__reduce_ex__(protocol)[2]
+
+
+_classes: dict[type[nn.Module], type[nn.Module]] = {}
+
+
+def class_for(origin: type[nn.Module]) -> type[nn.Module]:
+    """The class that layers of a class get when they are converted."""
+    made = _classes.get(origin)
+    if made is None:
+        names = {"_numscope_origin": origin, "__module__": __name__, "__qualname__": f"Converted{origin.__qualname__}"}
+        made = _classes[origin] = type(origin.__name__, (Converted, origin), names)
+    return made
+
+
+def origin_of(kind: type[nn.Module]) -> type[nn.Module] | None:
+    """The class that a converted layer's class was made from; None for other classes."""
+    origin: type[nn.Module] | None = kind.__dict__.get("_numscope_origin")
+    return origin
+
+
+def _restored(origin: type[nn.Module]) -> nn.Module:
+    """An empty converted layer, for pickle and copy."""
+    make: Callable[[type[nn.Module]], nn.Module] = nn.Module.__new__
+    return make(class_for(origin))
+
 
 log = logging.getLogger("numscope")
 
@@ -60,11 +114,12 @@ def convert(
     cohort = Cohort()
     for name, module in chosen(found, layers).items():
         if isinstance(module._parameters.get("weight"), UninitializedParameter):
-            raise UsageError(f"convert: {name or 'the model'}: its weight is not there yet. Run a batch through the model first.")
+            raise UsageError("its weight is not there yet. Run a batch through the model first.", f"convert: {name or 'the model'}")
         if "forward" in module.__dict__:
             raise UsageError(
-                f"convert: {name or 'the model'}: its forward was replaced on the object (by an adapter, an offloading hook, "
-                "high_precision), so another class would change nothing. Convert first, or leave the layer out with layers=…."
+                "its forward was replaced on the object (by an adapter, an offloading hook, high_precision), so another class would "
+                "change nothing. Convert first, or leave the layer out with layers=….",
+                f"convert: {name or 'the model'}",
             )
         state = state_of(module)
         if state is None:

@@ -2,15 +2,23 @@
 
 from __future__ import annotations
 
+from functools import cache
+
+import torch
+from torch import Tensor
+
+from numscope.config.features import FAMILIES
 from numscope.config.plan import StatRequest, Switch
+from numscope.precision.casting.cast import cast
+from numscope.precision.casting.scaling import How
 from numscope.precision.gemm.plan import LayerPlan
-from numscope.precision.gemm.recipes import DelayedScaling
+from numscope.precision.gemm.recipes import MXFP8, NVFP4, BlockScaling, CurrentScaling, DelayedScaling, Recipe
 from numscope.precision.gemm.state import LayerState
-from numscope.precision.gemm.weights import is_same_both_ways
 from numscope.records.formats import Format
+from numscope.summary.dispatch import read
+from numscope.summary.extras import Layout
 from numscope.summary.operand_casts import EXTRAS
 
-FEATURES = {"collect_fp8_tensor_stats": "fp8", "collect_nvfp4_tensor_stats": "nvfp4"}
 DELAYED = "fp8_delayed_scaling"  # only layers that use this recipe have its scales
 # The GEMM whose cast of an operand a statistic describes, and the GEMM that stands in where the first takes it in high precision.
 _TAKERS = {
@@ -28,31 +36,16 @@ def split(switch: Switch, state: LayerState | None) -> tuple[tuple[StatRequest, 
 
     Own casts count only in the switch's family: a layer that casts to NVFP4 has no fp8 statistics, and the reverse.
     """
-    of_operands = []
+    of_operands, on_paper = [], []
     for stat in switch.settings["stats"]:
         options = dict(stat.options)
-        recipe = options.get("recipe")
-        if state is not None and (recipe is None or (recipe == DELAYED and is_delayed(state))):
-            family = family_of(switch) if recipe is None else "fp8"
-            extra = EXTRAS[family, options.get("orientation", "rowwise")]
+        recipe = options.pop("recipe", None)
+        if recipe not in (None, DELAYED):
+            on_paper.append(StatRequest(stat.label, f"{recipe}_{stat.statistic}", tuple(options.items())))
+        elif state is not None and (recipe is None or is_delayed(state)):
+            extra = EXTRAS[FAMILIES[switch.feature] if recipe is None else "fp8", options.get("orientation", "rowwise")]
             of_operands.append(StatRequest(stat.label, f"{extra.key}_{stat.statistic}"))
-    on_paper = [StatRequest(stat.label, on_paper_name(stat), stat.options[1:]) for stat in paper_of(switch)]
     return tuple(of_operands), tuple(on_paper)
-
-
-def family_of(switch: Switch) -> str:
-    """The casts that a switch's statistics describe, as ``How.family`` names them."""
-    return FEATURES[switch.feature]
-
-
-def paper_of(switch: Switch) -> list[StatRequest]:
-    """The statistics of casts on paper that a switch collects."""
-    return [stat for stat in switch.settings.get("stats", ()) if dict(stat.options).get("recipe") not in (None, DELAYED)]
-
-
-def on_paper_name(stat: StatRequest) -> str:
-    """A statistic's name in ``summary/statistics.py``: the recipe is its first option, the orientation, if any, the second."""
-    return f"{dict(stat.options)['recipe']}_{stat.statistic}"
 
 
 def labels_of(switch: Switch, recipe: str | None) -> list[str]:
@@ -87,7 +80,7 @@ def takers(plan: LayerPlan, operand: str, orientation: str) -> tuple[str, ...]:
     """
     gemms = _TAKERS[operand, orientation]
     first, second = (plan[gemm, operand] for gemm in gemms)
-    alike = first is not None and first == second and (is_same_both_ways(first) if operand == "weight" else first.scaling.kind == "tensor")
+    alike = first is not None and first == second and (first.is_same_both_ways if operand == "weight" else first.scaling.kind == "tensor")
     if plan.high:  # an ``autocast`` in the forward may change that
         return gemms
     if operand == "weight" and alike:
@@ -95,3 +88,62 @@ def takers(plan: LayerPlan, operand: str, orientation: str) -> tuple[str, ...]:
     if orientation == "columnwise":
         return gemms if alike else gemms[:1]
     return gemms if operand == "gradient" or first is None else gemms[:1]
+
+
+_RECIPES: dict[str, Recipe] = {
+    "fp8_current_scaling": CurrentScaling(),
+    "fp8_block_scaling": BlockScaling(),
+    "mxfp8": MXFP8(),
+    "mxfp8_rceil": MXFP8(e8m0_rounding="rceil"),
+    "nvfp4": NVFP4(),
+}
+_OPERANDS = {
+    **dict.fromkeys(("weight", "wgrad"), ("fprop", "weight")),
+    **dict.fromkeys(("gradient", "dgrad"), ("dgrad", "gradient")),
+}
+
+
+@cache
+def how_of(key: str, tensor: str, own: Format | None = None) -> How:
+    """How a recipe of ``operand_casts.ON_PAPER`` casts a tensor.
+
+    Args:
+        tensor: ``weight`` and ``wgrad`` are cast as weights, ``gradient`` and ``dgrad`` as gradients, all others as activations.
+        own: the fp8 format that the layer itself has the tensor in, which fp8 recipes then keep, as in Transformer Engine; None: the
+            recipe's default, which is e5m2 for gradients under current scaling.
+    """
+    gemm, operand = _OPERANDS.get(tensor, ("fprop", "activation"))
+    how = _RECIPES[key].plan()[gemm, operand]
+    assert how is not None
+    return how if own is None or how.family == "nvfp4" else how.replace(format=own)
+
+
+def cast_on_paper(tensor: Tensor, kind: str, cells: Tensor, layout: Layout, own: Format | None = None) -> bool:
+    """Merge what casts would do to a tensor into its extras' cells; returns whether it could be read.
+
+    Args:
+        tensor: any. A complex number counts as two neighboring elements. Integers are not cast.
+        kind: ``activation``, ``weight``, …: decides on blocks and formats.
+        cells: float64[layout.width] on the tensor's device.
+        layout: extras that are no casts are ignored.
+        own: as for ``how_of``.
+
+    *Cost:* one pass per cast, two if its scales need the whole tensor's amax first; no sync.
+    """
+    return not layout.has_casts or read(tensor, lambda readable: _cast_on_paper(readable, kind, cells, layout, own))
+
+
+def _cast_on_paper(x: Tensor, kind: str, cells: Tensor, layout: Layout, own: Format | None) -> None:
+    if x.layout is not torch.strided:
+        x = x.to_dense()
+    if x.is_complex():
+        x = torch.view_as_real(x.resolve_conj()).flatten(-2)
+    if not x.is_floating_point() or not x.numel():
+        return
+    if x.element_size() == 1:
+        x = x.to(torch.float32)
+    for extra in layout.extras:
+        if extra.kind == "cast":
+            first = layout.offsets[extra.key]
+            how, columnwise = how_of(extra.key.removesuffix("_columnwise"), kind, own), extra.key.endswith("_columnwise")
+            cast(x, how, columnwise=columnwise, values=False, cells=cells[first : first + extra.width])

@@ -13,7 +13,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from numscope.config.plan import PLAN_SWITCHES, Switch
+from numscope.config.features import PLAN_SWITCHES
+from numscope.config.plan import Switch
 from numscope.precision.casting.scaling import MX, PER_TENSOR, How
 from numscope.precision.gemm.plan import OPERANDS, LayerPlan
 from numscope.records.formats import format_of

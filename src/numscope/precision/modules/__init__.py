@@ -1,8 +1,6 @@
 """Modules with Transformer Engine's arguments, parameters and layer names, in plain PyTorch: they run anywhere and show every GEMM."""
 
-from numscope.precision.modules.layernorm_linear import LayerNormLinear
-from numscope.precision.modules.layernorm_mlp import LayerNormMLP
-from numscope.precision.modules.linear import Linear
+from numscope.precision.modules.linear import LayerNormLinear, LayerNormMLP, Linear
 from numscope.precision.modules.norm import LayerNorm, RMSNorm
 
 __all__ = ["LayerNorm", "LayerNormLinear", "LayerNormMLP", "Linear", "RMSNorm"]

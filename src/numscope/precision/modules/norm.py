@@ -8,8 +8,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from numscope.precision.modules.arguments import as_activation, device_for, fill, new_parameter
-from numscope.precision.modules.parts import NamedModule, Part, Whole
+from numscope.precision.modules.parts import FusedPart, NamedModule, Whole, as_activation
 from numscope.records.checks import check_one_of
 from numscope.records.errors import UsageError
 
@@ -34,14 +33,11 @@ def normalize(x: Tensor, weight: Tensor, bias: Tensor | None, eps: float, normal
     return out.to(dtype)
 
 
-class NormPart(Part):
+class NormPart(FusedPart):
     """The norm of a fused module. It borrows ``layer_norm_weight`` and ``layer_norm_bias``."""
 
     def __init__(self, eps: float, normalization: str, zero_centered_gamma: bool, name: str | None) -> None:
-        borrowed = {"weight": "layer_norm_weight"}
-        if normalization == "LayerNorm":
-            borrowed["bias"] = "layer_norm_bias"
-        super().__init__(borrowed, name)
+        super().__init__({key: f"layer_norm_{key}" for key in ("weight", "bias")[: 2 if normalization == "LayerNorm" else 1]}, name)
         self.eps = eps
         self.normalization = normalization
         self.zero_centered_gamma = zero_centered_gamma
@@ -49,8 +45,7 @@ class NormPart(Part):
     def forward(self, x: Tensor) -> Tensor:
         weight = self.parameter("weight")
         assert weight is not None
-        bias = self.parameter("bias") if "bias" in self.borrowed else None
-        return normalize(x, weight, bias, self.eps, self.normalization, self.zero_centered_gamma)
+        return normalize(x, weight, self.parameter("bias"), self.eps, self.normalization, self.zero_centered_gamma)
 
 
 class AfterNorm(Whole):
@@ -64,22 +59,17 @@ class AfterNorm(Whole):
 
     def __init__(
         self, size: int, eps: float, normalization: str, zero_centered_gamma: bool, return_bias: bool, return_layernorm_output: bool,
-        place: torch.device, dtype: torch.dtype | None, name: str | None, others: Mapping[str, object],
+        device: torch.device | str | None, dtype: torch.dtype | None, name: str | None, others: Mapping[str, object],
     ) -> None:  # fmt: skip
-        super().__init__(name, others)
-        self.eps = eps
+        super().__init__(name, device, dtype, others)
         check_one_of(f"{type(self).__name__}: normalization", normalization, NORMALIZATIONS)
+        self.eps = eps
         self.normalization = normalization
         self.zero_centered_gamma = zero_centered_gamma
         self.return_bias = return_bias
         self.return_layernorm_output = return_layernorm_output
-        self.layer_norm_weight = new_parameter((size,), place, dtype)
-        self.layer_norm_bias = new_parameter((size,), place, dtype) if self.normalization == "LayerNorm" else None
-        self.layer_norm = NormPart(eps, self.normalization, zero_centered_gamma, self.named("layer_norm"))
-
-    def reset_parameters(self) -> None:
-        """Reset the norm: it only normalizes then."""
-        reset_norm(self.layer_norm_weight, self.layer_norm_bias, self.zero_centered_gamma)
+        self.add_norm("layer_norm_", size, normalization, zero_centered_gamma)
+        self.layer_norm = NormPart(eps, normalization, zero_centered_gamma, self.named("layer_norm"))
 
     def returned(self, out: Tensor, bias: Tensor | None, normed: Tensor) -> Tensor | tuple[Tensor | None, ...]:
         """What forward returns: the output, then, if wanted, the bias and the norm's output."""
@@ -105,20 +95,14 @@ class _Norm(NamedModule):
         device: torch.device | str | None = None,
         name: str | None = None,
     ) -> None:
-        super().__init__(name)
+        super().__init__(name, device, params_dtype)
         shape = (normalized_shape,) if isinstance(normalized_shape, int) else tuple(normalized_shape)
         if len(shape) != 1:
             raise UsageError(f"{type(self).__name__}: normalized_shape: got {shape}, expected one number, the last dimension's size.")
         self.eps = eps
         self.zero_centered_gamma = zero_centered_gamma
-        place = device_for(device)
-        self.weight = new_parameter(shape, place, params_dtype)
-        self.bias = new_parameter(shape, place, params_dtype) if self.normalization == "LayerNorm" else None
+        self.add_norm("", shape[0], self.normalization, zero_centered_gamma)
         self.reset_parameters()
-
-    def reset_parameters(self) -> None:
-        """Set the weight to 1 (0 if it is zero-centered) and the bias to 0."""
-        reset_norm(self.weight, self.bias, self.zero_centered_gamma)
 
     def forward(self, x: Tensor) -> Tensor:
         return normalize(x, self.weight, self.bias, self.eps, self.normalization, self.zero_centered_gamma)
@@ -159,10 +143,3 @@ class RMSNorm(_Norm):
     """
 
     normalization = "RMSNorm"
-
-
-def reset_norm(weight: nn.Parameter, bias: nn.Parameter | None, zero_centered_gamma: bool) -> None:
-    """Set the weight to 1 (0 if it is zero-centered) and the bias to 0."""
-    fill(weight, nn.init.zeros_ if zero_centered_gamma else nn.init.ones_)
-    if bias is not None:
-        fill(bias, nn.init.zeros_)

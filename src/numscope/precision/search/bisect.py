@@ -20,7 +20,7 @@ from typing import Literal
 
 from numscope.records.words import count
 
-Unit = tuple[str, str]  # a layer's name and one of its GEMMs, or kept.WHOLE for a layer that can't be divided
+Unit = tuple[str, str]  # a layer's name and one of its GEMMs, or sections.WHOLE for a layer that can't be divided
 Units = tuple[Unit, ...]
 Ending = Literal["found", "within", "incurable", "budget"]
 
@@ -30,7 +30,7 @@ class OutOfBudget(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class SmallestSet:
     """The result of a search."""
 
     # ``found``: ``units`` cure, and none of them can be left out; ``within``: nothing has to be kept high; ``incurable``: not even all
@@ -46,7 +46,7 @@ def search(
     *,
     suspects: Sequence[str] = (),
     stage: Callable[[str], None] = lambda text: None,
-) -> Found:
+) -> SmallestSet:
     """The smallest set of units that cures, in the sense that no single one can be left out.
 
     Args:
@@ -68,8 +68,8 @@ def search(
     place = {unit: i for i, unit in enumerate((layer, gemm) for layer in layers for gemm in layers[layer])}
     everything = frozenset(place)
 
-    def found(outcome: Ending, units: Iterable[Unit], minimal: bool) -> Found:
-        return Found(outcome, tuple(sorted(units, key=place.__getitem__)), minimal)
+    def found(outcome: Ending, units: Iterable[Unit], minimal: bool) -> SmallestSet:
+        return SmallestSet(outcome, tuple(sorted(units, key=place.__getitem__)), minimal)
 
     try:
         stage("the run as it is")

@@ -9,7 +9,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -67,7 +67,7 @@ class Spec:
 
 
 @dataclass(frozen=True)
-class Outcome:
+class TrialOutcome:
     """A trial's result."""
 
     losses: tuple[float, ...]  # of each step, averaged over the ranks
@@ -83,7 +83,7 @@ class Outcome:
         return f"{ran} of {steps}, then it ended with status {self.status}" if self.status else ran
 
 
-def run_trial(script: Script, spec: Spec, place: Path) -> Outcome:
+def run_trial(script: Script, spec: Spec, place: Path) -> TrialOutcome:
     """Run a trial to its end. ``place`` is a path without suffix, for its settings, its output and its results.
 
     Raises:
@@ -120,7 +120,7 @@ def run_trial(script: Script, spec: Spec, place: Path) -> Outcome:
         for name, share in result["suspects"].items():
             suspects[name] = max(share, suspects.get(name, 0.0))
     numbers = tuple(result["what_if"] for result in results if result.get("what_if"))
-    return Outcome(tuple(losses), time.monotonic() - begun, layers, suspects, numbers, status)
+    return TrialOutcome(tuple(losses), time.monotonic() - begun, layers, suspects, numbers, status)
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:
@@ -149,7 +149,7 @@ class Book:
     def __init__(self, folder: Path, about: Mapping[str, Any], *, fresh: bool = False) -> None:
         self.folder = folder
         self._about = json.loads(json.dumps(about))
-        self._trials: dict[str, Outcome] = {}
+        self._trials: dict[str, TrialOutcome] = {}
         self.num_resumed = 0
         if fresh or not (folder / STATE).is_file():
             return
@@ -168,7 +168,7 @@ class Book:
                 "Start again with --fresh, or keep both with --output FILE."
             )
         try:
-            self._trials = TypeAdapter(dict[str, Outcome]).validate_python(trials)  # in JSON, losses that are not finite are text
+            self._trials = TypeAdapter(dict[str, TrialOutcome]).validate_python(trials)  # in JSON, losses that are not finite are text
         except ValidationError as error:
             first = error.errors(include_url=False)[0]
             raise _unreadable(folder, f"{'.'.join(map(str, ('trials', *first['loc'])))}: {first['msg']}") from None
@@ -177,11 +177,11 @@ class Book:
     def __len__(self) -> int:
         return len(self._trials)
 
-    def known(self, key: str) -> Outcome | None:
+    def known(self, key: str) -> TrialOutcome | None:
         """A trial's result, None if it has not been run."""
         return self._trials.get(key)
 
-    def get(self, key: str, run: Callable[[Path], Outcome]) -> Outcome:
+    def get(self, key: str, run: Callable[[Path], TrialOutcome]) -> TrialOutcome:
         """A trial's result. It is run now, with a path for its files, if it has not been run before."""
         known = self.known(key)
         if known is not None:
@@ -196,3 +196,25 @@ class Book:
 
 def _unreadable(folder: Path, why: str) -> UsageError:
     return UsageError(f"{folder / STATE}: can't be read ({why}), expected a search's state. Start again with --fresh.")
+
+
+def drift(losses: Sequence[float], reference: Sequence[float]) -> float:
+    """The relative difference of the mean losses of two runs over the second half of the steps.
+
+    It is 0.01 for one percent above the reference, whose losses are finite; infinity if the run ended before the reference did, or has a
+    loss that is not finite.
+    """
+    if len(losses) < len(reference) or not all(map(math.isfinite, losses)):
+        return math.inf
+    half = len(reference) // 2
+    mine, theirs = losses[half : len(reference)], reference[half:]
+    scale = math.fsum(map(abs, theirs)) / len(theirs)
+    difference = (math.fsum(mine) - math.fsum(theirs)) / len(theirs)
+    if difference == 0:
+        return 0.0
+    return difference / scale if scale else math.copysign(math.inf, difference)
+
+
+def noise(runs: Sequence[Sequence[float]]) -> float:
+    """The largest drift among repeated runs, from the first of them; 0 if the runs repeat bitwise."""
+    return max((abs(drift(run, runs[0])) for run in runs[1:]), default=0.0)

@@ -12,7 +12,7 @@ from nvdlfw_inspect.logging import BaseLogger, MetricLogger, get_logger
 from nvdlfw_inspect.registry import Registry, api_method
 
 from numscope.integrations.transformer_engine import collecting
-from numscope.integrations.transformer_engine.settings import FeatureSettings
+from numscope.integrations.transformer_engine.collecting import FeatureSettings
 
 NAMESPACE = "transformer_engine"
 

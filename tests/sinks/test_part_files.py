@@ -13,7 +13,7 @@ import pytest
 from numscope.runs.folder import find_run
 from numscope.runs.query import ask
 from numscope.sinks.parquet import ParquetSink
-from numscope.sinks.parts import ABANDONED_S, NUM_MERGED, PartName, split_merged
+from numscope.sinks.part_files import ABANDONED_S, NUM_MERGED, PartName, split_merged
 from tests.sinks.seen import observation
 from tests.warm import COLD
 
@@ -47,9 +47,9 @@ def test_small_parts_become_one(tmp_path: Path) -> None:
 
 
 def test_merged_parts_are_merged_again_so_that_files_stay_few(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("numscope.sinks.parts.NUM_MERGED", 4)
+    monkeypatch.setattr("numscope.sinks.part_files.NUM_MERGED", 4)
     run_of(tmp_path, 4 * 4 + 4 + 1)
-    assert names(tmp_path) == ["rank0-1-000000-000015.parquet", "rank0-1-000016-000019.parquet", "rank0-1-000020.parquet"]
+    assert names(tmp_path) == ["rank0-1-000000-000018.parquet", "rank0-1-000019.parquet", "rank0-1-000020.parquet"]
     assert steps(tmp_path) == list(range(21))
 
 
@@ -57,8 +57,8 @@ def test_merging_imports_nothing_in_a_training_step(tmp_path: Path) -> None:
     code = """
 import sys
 from pathlib import Path
-from numscope.sinks.parts import NUM_MERGED
-from tests.sinks.test_parts import run_of
+from numscope.sinks.part_files import NUM_MERGED
+from tests.sinks.test_part_files import run_of
 before = set(sys.modules)
 run_of(Path(sys.argv[1]), NUM_MERGED)
 print({name.partition(".")[0] for name in set(sys.modules) - before} & {"pandas", "numpy", "zoneinfo"}, "pandas" in before)
@@ -69,7 +69,7 @@ print({name.partition(".")[0] for name in set(sys.modules) - before} & {"pandas"
 
 
 def test_large_parts_are_left_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("numscope.sinks.parts.SMALL_CELLS", 10)
+    monkeypatch.setattr("numscope.sinks.part_files.SMALL_CELLS", 10)
     run_of(tmp_path, NUM_MERGED)
     assert len(names(tmp_path)) == NUM_MERGED
 

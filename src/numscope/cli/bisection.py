@@ -8,10 +8,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from numscope.precision.search.bisect import Found, OutOfBudget, Unit, search
-from numscope.precision.search.drift import drift, noise
-from numscope.precision.search.kept import SECTION, section, sections, text_of
-from numscope.precision.search.trials import AUTOCAST, STATE, Book, Outcome, Script, Spec, TrialFailed, run_trial
+from numscope.precision.search.bisect import OutOfBudget, SmallestSet, Unit, search
+from numscope.precision.search.sections import SECTION, section, sections, text_of
+from numscope.precision.search.trials import AUTOCAST, STATE, Book, Script, Spec, TrialFailed, TrialOutcome, drift, noise, run_trial
 from numscope.records.errors import UsageError
 from numscope.records.files import write_atomically
 
@@ -46,14 +45,10 @@ class BisectionTask:
 
 @dataclass(frozen=True)
 class BisectionVerdict:
-    """The result.
+    """The result."""
 
-    Args:
-        outcome: of the search; ``reference``: even the run in high precision has a loss that is not finite; ``nothing``: no layer is in
-            low precision; ``reference budget``: the runs were used up before the search could begin.
-        drift, drift_with_high_precision: of the low-precision run, and of the run with ``units`` kept high.
-    """
-
+    # of the search; ``reference``: even the run in high precision has a loss that is not finite; ``nothing``: no layer is in low
+    # precision; ``reference budget``: the runs were used up before the search could begin
     outcome: str
     units: tuple[Unit, ...] = ()
     minimal: bool = False
@@ -63,8 +58,8 @@ class BisectionVerdict:
     reference_loss: float = math.nan
     reference_noise: float = 0.0
     tolerance: float = 0.0
-    drift: float = math.nan
-    drift_with_high_precision: float = math.nan
+    drift: float = math.nan  # of the low-precision run, and of the run with ``units`` kept high
+    drift_with_high_precision: float = math.nan  # of the low-precision run, and of the run with ``units`` kept high
     trials: tuple[Mapping[str, Any], ...] = field(default=(), compare=False)
 
     def document(self) -> dict[str, Any]:
@@ -73,28 +68,29 @@ class BisectionVerdict:
         return {"high_precision": [{"layer": layer, "gemm": gemm or None} for layer, gemm in self.units], **told}
 
 
+@dataclass
 class Bisection:
     """Runs the trials that the search asks for, and says a line for each finished run and each new stage."""
 
-    def __init__(self, task: BisectionTask, book: Book, say: Callable[[str], None]) -> None:
-        self._task = task
-        self._book = book
-        self._say = say
-        self._now = ""
-        self._reference: tuple[float, ...] = ()
-        self._low: Outcome = Outcome(())
-        self._tolerance = task.tolerance
-        self._drifts: dict[frozenset[Unit], float] = {}
-        self._told: list[Mapping[str, Any]] = []
-        self._num_units = 0
-        self._used: set[str] = set()  # trials of this search, including those taken from an earlier one
+    task: BisectionTask
+    book: Book
+    say: Callable[[str], None]
+    _now: str = ""
+    _reference: tuple[float, ...] = ()
+    _low: TrialOutcome = field(default_factory=lambda: TrialOutcome(()))
+    _tolerance: float = 0.0
+    _drifts: dict[frozenset[Unit], float] = field(default_factory=dict)
+    _told: list[Mapping[str, Any]] = field(default_factory=list)
+    _num_units: int = 0
+    _used: set[str] = field(default_factory=set)  # trials of this search, including those taken from an earlier one
 
     def run(self) -> BisectionVerdict:
         """
         Raises:
             TrialFailed: the script computes no loss in the reference or in the low-precision run.
         """
-        task = self._task
+        task = self.task
+        self._tolerance = task.tolerance
         references: list[tuple[float, ...]] = []
         try:
             for number in range(task.repeats):
@@ -102,7 +98,7 @@ class Bisection:
                 outcome = self._trial(f"reference {number}", self._reference_spec)
                 references.append(outcome.losses)
                 told = f"loss {_last(outcome.losses):.5g} after {outcome.length(task.steps)}"
-                self._say(f"high precision, run {number + 1} of {task.repeats}: {told}")
+                self.say(f"high precision, run {number + 1} of {task.repeats}: {told}")
                 if not all(map(math.isfinite, outcome.losses)):
                     return self._verdict("reference")
             self._reference = references[0]
@@ -123,9 +119,9 @@ class Bisection:
     def _stage(self, text: str) -> None:
         if text != self._now:
             self._now = text
-            self._say(f"now: {text}")
+            self.say(f"now: {text}")
 
-    def _verdict(self, outcome: str, found: Found | None = None, references: Sequence[Sequence[float]] = ()) -> BisectionVerdict:
+    def _verdict(self, outcome: str, found: SmallestSet | None = None, references: Sequence[Sequence[float]] = ()) -> BisectionVerdict:
         units = found.units if found is not None else ()
         everything = frozenset((layer, gemm) for layer, gemms in self._low.layers.items() for gemm in gemms)
         return BisectionVerdict(
@@ -144,7 +140,7 @@ class Bisection:
         )
 
     def _cures(self, kept: frozenset[Unit]) -> bool:
-        is_known = self._book.known(_key(kept)) is not None
+        is_known = self.book.known(_key(kept)) is not None
         outcome = self._trial(_key(kept), lambda place: self._kept_spec(place, kept), may_fail=True)
         away = self._drifts[kept] = drift(outcome.losses, self._reference)
         good = abs(away) <= self._tolerance
@@ -159,40 +155,38 @@ class Bisection:
         )
         took = f"{outcome.seconds:.1f} s" if not is_known else "from before"
         what = f"{len(kept)} of {self._num_units} high"
-        self._say(
-            f"run {len(self._used)} of {self._task.runs}: {what}: loss {percent(away)}: {'within' if good else 'not within'} ({took})"
-        )
+        self.say(f"run {len(self._used)} of {self.task.runs}: {what}: loss {percent(away)}: {'within' if good else 'not within'} ({took})")
         return good
 
-    def _trial(self, key: str, spec: Callable[[Path], Spec], *, may_fail: bool = False) -> Outcome:
+    def _trial(self, key: str, spec: Callable[[Path], Spec], *, may_fail: bool = False) -> TrialOutcome:
         """The outcome of a trial, which runs unless the book has it; empty if it ``may_fail`` before its first step: when it diverges."""
 
-        def run(place: Path) -> Outcome:
-            if len(self._used) >= self._task.runs:
+        def run(place: Path) -> TrialOutcome:
+            if len(self._used) >= self.task.runs:
                 raise OutOfBudget
             try:
-                return run_trial(self._task.script, spec(place), place)
+                return run_trial(self.task.script, spec(place), place)
             except TrialFailed:
                 if may_fail:
-                    return Outcome(())
+                    return TrialOutcome(())
                 raise
 
-        outcome = self._book.get(key, run)
+        outcome = self.book.get(key, run)
         self._used.add(key)
         if not (outcome.losses or may_fail):
-            raise UsageError(f"{self._book.folder / STATE}: trials.{key}: got no losses, expected a run's. Start again with --fresh.")
+            raise UsageError(f"{self.book.folder / STATE}: trials.{key}: got no losses, expected a run's. Start again with --fresh.")
         return outcome
 
     def _reference_spec(self, place: Path) -> Spec:
         """A run that converts nothing and keeps what the script converts in high precision, or a run without the script's autocast."""
-        task = self._task
+        task = self.task
         if task.recipe == AUTOCAST:
             return Spec(str(place), autocast=False, seed=task.seed, steps=task.steps)
         config = self._write(place, {SECTION: section(".*", {"disable_fp8_layer": {"enabled": True}})}, "the run in high precision")
         return Spec(str(place), config=config, seed=task.seed, steps=task.steps)
 
     def _kept_spec(self, place: Path, kept: Sequence[Unit] | frozenset[Unit]) -> Spec:
-        task = self._task
+        task = self.task
         order = {layer: number for number, layer in enumerate(self._low.layers)}
         units = sorted(kept, key=lambda unit: (order[unit[0]], unit[1]))
         tree = {**task.base, **sections(units, task.base)}

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from numscope.config import load
-from numscope.precision.search.kept import WHOLE, pattern_of, sections, text_of
+from numscope.precision.search.sections import WHOLE, pattern_of, sections, text_of
 from numscope.records.layer import GEMMS
 
 

@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from numscope.records.faults import ours, suppress
+from numscope.records.faults import suppress
 from numscope.records.files import replacing
 from numscope.sinks.seal import BLANK, KEY, seal
 
@@ -70,16 +70,6 @@ def clear_remains(folder: str, rank: int) -> None:
         os.unlink(os.path.join(folder, name))
 
 
-@dataclass(frozen=True, slots=True)
-class _Small:
-    """A small part; ``level`` counts how often it has been merged."""
-
-    level: int
-    first: int
-    last: int
-    num_cells: int
-
-
 class Parts:
     """Writes parts ``rank<r>-<attempt>-<n>.parquet``; merged parts are named by their first and last number.
 
@@ -94,50 +84,38 @@ class Parts:
         self._folder = folder
         self._prefix = f"rank{rank}-{attempt}"
         self._next = 0
-        self._small: list[_Small] = []  # the latest consecutive small parts
+        self._small: list[tuple[int, int, int]] = []  # the latest consecutive small parts: first and last number, and how many cells
 
     def write(self, table: Any, num_cells: int) -> None:
         """Write a table as the next part, and merge small parts if there are enough."""
         number = self._next
         self._next += 1
-        self._put(table, number, number)
-        self._note(_Small(0, number, number, num_cells))
-        while len(self._small) >= NUM_MERGED and self._small[-NUM_MERGED].level == self._small[-1].level:
-            try:
-                self._merge(self._small[-NUM_MERGED:])
-            except ours(OSError):  # a full disk: the part itself is written
-                break
+        self._put(table, number, number, num_cells)
+        self._merge(NUM_MERGED)
 
     def finish(self) -> None:
         """Merge what is left of small parts: nobody writes more, and a thousand ranks' parts are opened by whoever reads."""
-        if len(self._small) >= MANY_LEFT:
-            with suppress(OSError):  # a full disk: the parts are written
-                self._merge(list(self._small))
+        self._merge(MANY_LEFT)
 
-    def _note(self, part: _Small) -> None:
-        if part.num_cells < SMALL_CELLS:
-            self._small.append(part)
-        else:
-            self._small.clear()
-
-    def _merge(self, chosen: list[_Small]) -> None:
+    def _merge(self, least: int) -> None:
+        if len(self._small) < least:
+            return
         import pyarrow as pa
         import pyarrow.parquet as pq
 
-        paths = [self._path(part.first, part.last) for part in chosen]
-        tables = []
-        for path in paths:
-            with pq.ParquetFile(path) as part:  # ``read_table`` would import pandas, if installed, in a training step
-                tables.append(part.read())
-        merged = pa.concat_tables(tables, promote_options="default")
-        first, last = chosen[0].first, chosen[-1].last
-        self._put(merged.unify_dictionaries().combine_chunks(), first, last)
-        for path in paths:  # if killed before the last is gone, see `split_merged`
-            os.unlink(path)
-        del self._small[-len(chosen) :]
-        self._note(_Small(chosen[0].level + 1, first, last, sum(part.num_cells for part in chosen)))
+        small = list(self._small)
+        paths = [self._path(first, last) for first, last, _ in small]
+        with suppress(OSError):  # a full disk: the parts are written
+            tables = []
+            for path in paths:
+                with pq.ParquetFile(path) as part:  # ``read_table`` would import pandas, if installed, in a training step
+                    tables.append(part.read())
+            merged = pa.concat_tables(tables, promote_options="default").unify_dictionaries().combine_chunks()
+            self._put(merged, small[0][0], small[-1][1], sum(num_cells for *_, num_cells in small))
+            for path in paths:  # if killed before the last is gone, see `split_merged`
+                os.unlink(path)
 
-    def _put(self, table: Any, first: int, last: int) -> None:
+    def _put(self, table: Any, first: int, last: int, num_cells: int) -> None:
         import pyarrow.parquet as pq
 
         os.makedirs(self._folder, exist_ok=True)  # it may have been lost
@@ -145,6 +123,7 @@ class Parts:
         with replacing(self._path(first, last)) as aside:
             pq.write_table(table, aside, GROUP_ROWS, compression="zstd", use_dictionary=list(REPEATED), write_page_checksum=True)
             seal(aside)
+        self._small = [one for one in self._small if one[0] < first] + [(first, last, num_cells)] if num_cells < SMALL_CELLS else []
 
     def _path(self, first: int, last: int) -> str:
         numbers = f"{first:06d}" if first == last else f"{first:06d}-{last:06d}"

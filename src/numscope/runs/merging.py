@@ -1,0 +1,60 @@
+"""SQL by which rows merge, made from the tables that Python merges by: a summary's fields and the columns of the extras."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+
+from numscope.records.observation import COUNTS, EXTREMA, SUMS
+from numscope.runs.query import quoted
+from numscope.summary import operand_casts
+from numscope.summary.statistics import STATISTICS, moved_sql
+
+# Sums of the parts' sums by compensated addition; where one of them has overflowed, compensation would make nan of infinity.
+COMPENSATED = "CASE WHEN isfinite(sum({0})) THEN fsum({0}) ELSE sum({0}) END"
+PLAIN = "sum({0})"
+
+_WITHOUT_MOMENTS = "coalesce(bool_or(abs_min IS NOT NULL AND abs_sum = 0), false)"
+_EXTRAS = (
+    *(extra for statistic in STATISTICS.values() if (extra := statistic.extra(())) is not None),
+    *operand_casts.EXTRAS.values(),
+    *operand_casts.PAPER_COLUMNWISE.values(),
+)
+# Of the columns that are one cell each: those that merge to the larger. A block's size is part of its column's name, and a plug-in's
+# statistic has a name of its own before the cell's.
+_LARGER = {
+    column
+    for extra in _EXTRAS
+    if extra.width == len(extra.columns)
+    for column, larger in zip(extra.columns, extra.is_max, strict=True)
+    if larger
+}
+_NAMED_LARGER = re.compile(r"block\d+(_rows|x\d+)?_dynamic_range|.+_largest")
+
+
+def about_one_center(rows: str, by: str) -> str:
+    """SQL of rows whose sums are about one center in each group: that of the row with the most elements.
+
+    Args:
+        rows: SQL to select from.
+        by: the group's columns, separated by commas.
+    """
+    moved = ", ".join(f"{sql} AS {name}" for name, sql in moved_sql("middle").items())
+    middle = f"SELECT *, arg_max(center, numel) OVER (PARTITION BY {by}) AS middle FROM {rows}"
+    return f"SELECT * REPLACE ({moved}, middle AS center) FROM ({middle})"
+
+
+def merged_sql(extras: Iterable[str], add: str = COMPENSATED) -> dict[str, str]:
+    """SQL of the columns of many rows together, whose sums are about one center: aggregates by name.
+
+    Args:
+        extras: numbers beside a summary's fields; NULL where some row lacks one.
+        add: how sums add up.
+    """
+    merged = {name: f"CAST(sum({name}) AS BIGINT)" for name in COUNTS} | {"center": "any_value(center)"}
+    merged |= {name: f"{law}({quoted(name)})" for name, law in EXTREMA.items()}
+    merged |= {name: f"CASE WHEN {_WITHOUT_MOMENTS} THEN 0 ELSE {add.format(quoted(name))} END" for name in SUMS}
+    for name in extras:
+        law = "max({0})" if name in _LARGER or _NAMED_LARGER.fullmatch(name) else add
+        merged[name] = f"CASE WHEN count({quoted(name)}) = count(*) THEN {law.format(quoted(name))} END"
+    return merged
