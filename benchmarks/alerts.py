@@ -24,7 +24,7 @@ from step import build
 import numscope
 from numscope.alerts.checks.checker import OCCASIONS, Checker
 from numscope.alerts.checks.protocol import EVERY, FIRST
-from numscope.alerts.outlook import Outlook
+from numscope.alerts.engine import Engine
 
 taken = {"rules": 0.0, "checks": 0.0}
 
@@ -84,7 +84,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--steps", type=int, default=40)
     args = parser.parse_args()
-    timed(Outlook, "step", "rules")
+    timed(Engine, "step", "rules")
     for occasion in OCCASIONS:
         if occasion in vars(Checker):
             timed(Checker, occasion, "checks")

@@ -19,7 +19,7 @@ from numscope.scope.scope import Scope
 
 
 def board_of(scope: Scope) -> Board:
-    engine = scope._watch._detection.judge.onlooker.engine  # type: ignore[union-attr]
+    engine = scope._watch._detection.judge.onlooker  # type: ignore[union-attr]
     assert isinstance(engine, Engine)
     return engine.board
 

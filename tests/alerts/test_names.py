@@ -6,11 +6,10 @@ import inspect
 import re
 from pathlib import Path
 
-from numscope.alerts.checks.known import CHECKS
-from numscope.alerts.engine import EACH_STEP, EACH_TICK
-from numscope.alerts.rules.fp8 import NAME as FP8
-from numscope.alerts.rules.scaler import NAME as SCALE_FALLS
+from numscope.alerts.checks.checker import CHECKS
+from numscope.alerts.engine import EACH_STEP, EACH_TICK, SCALE_FALLS
 from numscope.config.rules import RULES
+from numscope.inspect.rules import FP8
 
 DOCS = Path(__file__).parents[2] / "docs"
 

@@ -11,7 +11,8 @@ import torch.distributed as dist
 from torch.nn.parallel import DistributedDataParallel as DDP
 
 import numscope
-from numscope.alerts.outlook import Outlook
+from numscope.alerts.engine import Engine as OwnEngine
+from numscope.config.alerting import AlertPlan
 from numscope.detect.journal import Journal
 from numscope.distributed.channel import Channel
 from numscope.records.alert import Alert
@@ -19,15 +20,16 @@ from tests.distributed.ranks import RankPool
 from tests.distributed.test_ddp import Net, batches, digest
 
 
-class Engine:
-    def __init__(self, rank: int, posts: dict[int, dict[int, str]]) -> None:
+class Engine(OwnEngine):
+    def __init__(self, post: Any, rank: int, posts: dict[int, dict[int, str]]) -> None:
+        super().__init__(AlertPlan(), post)
         self.rank, self.posts = rank, posts
 
-    def step(self, number: int, journal: Journal) -> Iterable[Alert]:
+    def of_step(self, number: int, journal: Journal) -> Iterable[Alert]:
         layer = self.posts.get(number, {}).get(self.rank)
         return [] if layer is None else [Alert(number, "loss spike", layer, "output", 2.0 + self.rank, 1.0, f"It is {2 + self.rank}.")]
 
-    def skipped(self, number: int, scale: float | None) -> Iterable[Alert]:
+    def of_skip(self, number: int, scale: float | None) -> Iterable[Alert]:
         return []
 
 
@@ -46,9 +48,9 @@ def train(rank: int, posts: dict[int, dict[int, str]], mode: tuple[str, ...]) ->
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(Channel, "meet", counted)
         scope = numscope.watch(model, alerts=mode[rank])
-        onlooker = scope._watch._detection.judge.onlooker if scope._watch._detection is not None else None
-        if isinstance(onlooker, Outlook):
-            onlooker.engine = Engine(rank, posts)
+        judge = None if scope._watch._detection is None else scope._watch._detection.judge
+        if judge is not None and judge.onlooker is not None:
+            judge.onlooker = Engine(scope._watch.alerting.desk.post, rank, posts)
         try:
             for x in batches(rank):
                 weights = digest(model)

@@ -285,7 +285,7 @@ def stages(rank: int, folder: str, everyone: bool) -> Any:
     with numscope.watch(model, config=what, on_nonfinite=None, log_dir=folder) as scope:
         assert scope._watch.inspector is not None
         if everyone:
-            scope._watch.inspector.set_group(dist.group.WORLD)
+            scope._watch.inspector.joint.set_group(dist.group.WORLD)
         optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
         for step in range(2):
             optimizer.zero_grad()
@@ -355,7 +355,7 @@ def test_experts_are_merged_over_the_ranks_that_ran_them(ranks: RankPool, tmp_pa
 
 def layer_groups(rank: int, folder: str) -> Any:
     pairs = [dist.new_group([0, 2]), dist.new_group([1, 3])]
-    groups = {"group": lambda inspector: inspector.set_group(pairs[rank % 2], "down")}
+    groups = {"group": lambda inspector: inspector.joint.set_group(pairs[rank % 2], "down")}
     return inspect(rank, build_ddp, folder, 2, groups)
 
 

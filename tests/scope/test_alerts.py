@@ -14,7 +14,9 @@ import torch
 from torch import nn
 
 import numscope
-from numscope.alerts.outlook import Outlook
+from numscope.alerts.desk import Desk
+from numscope.alerts.engine import Engine as OwnEngine
+from numscope.config.alerting import AlertPlan
 from numscope.detect.journal import Journal
 from numscope.page.recorded import read_recorded
 from numscope.records.alert import Alert
@@ -22,22 +24,25 @@ from numscope.records.errors import AlertError, UsageError
 from numscope.scope.scope import Scope
 
 
-class Engine:
-    """Speaks at some steps of one layer."""
+class Engine(OwnEngine):
+    """Speaks at some steps of one layer, in place of a watch's own."""
 
-    def __init__(self, *steps: int, fails_at: int = -1) -> None:
+    def __init__(self, scope: Scope, *steps: int, fails_at: int = -1) -> None:
+        super().__init__(AlertPlan(), desk_of(scope).post)
+        assert scope._watch._detection is not None
+        scope._watch._detection.judge.onlooker = self
         self.steps = steps
         self.fails_at = fails_at
         self.seen: list[tuple[int, bool]] = []
         self.skips: list[tuple[int, float | None]] = []
 
-    def step(self, number: int, journal: Journal) -> Iterable[Alert]:
+    def of_step(self, number: int, journal: Journal) -> Iterable[Alert]:
         self.seen.append((number, any("grad" in slot for event in journal.events for slot, _, _ in event.items)))
         if number == self.fails_at:
             raise RuntimeError("a rule of ours")
         return [Alert(number, "overflow ahead", "0", "output", 3.0, 2.0, "It grows.", "Stop.")] if number in self.steps else []
 
-    def skipped(self, number: int, scale: float | None) -> Iterable[Alert]:
+    def of_skip(self, number: int, scale: float | None) -> Iterable[Alert]:
         self.skips.append((number, scale))
         return []
 
@@ -47,10 +52,10 @@ def model() -> nn.Sequential:
     return nn.Sequential(nn.Linear(4, 4), nn.ReLU(), nn.Linear(4, 1))
 
 
-def onlooker(scope: Scope) -> Outlook:
+def desk_of(scope: Scope) -> Desk:
     assert scope._watch._detection is not None
-    found = scope._watch._detection.judge.onlooker
-    assert isinstance(found, Outlook)
+    found = scope._watch._detection.judge.messenger
+    assert isinstance(found, Desk)
     return found
 
 
@@ -66,7 +71,7 @@ def train(net: nn.Module, steps: int, lr: float = 0.1) -> torch.optim.Optimizer:
 def test_engine_reads_each_steps_rows_and_its_alerts_are_said_once(capsys: pytest.CaptureFixture[str]) -> None:
     net = model()
     with numscope.watch(net) as scope:
-        engine = onlooker(scope).engine = Engine(1, 2, 3)
+        engine = Engine(scope, 1, 2, 3)
         train(net, 4)
     assert engine.seen == [(0, True), (1, True), (2, True), (3, True)]
     assert [alert.step for alert in scope.alerts] == [1]
@@ -76,7 +81,7 @@ def test_engine_reads_each_steps_rows_and_its_alerts_are_said_once(capsys: pytes
 def test_engine_sees_no_step_that_is_a_findings() -> None:
     net = model()
     with numscope.watch(net, on_nonfinite="warn", replay=False) as scope:
-        engine = onlooker(scope).engine = Engine()
+        engine = Engine(scope)
         optimizer = train(net, 1)
         net(torch.full((2, 4), float("nan"))).sum().backward()
         optimizer.step()
@@ -89,7 +94,7 @@ def test_engine_hears_of_steps_that_grad_scaler_leaves_out() -> None:
     scaler = torch.amp.GradScaler("cpu", init_scale=4.0)
     optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
     with numscope.watch(net) as scope:
-        engine = onlooker(scope).engine = Engine()
+        engine = Engine(scope)
         for factor in (1.0, 1e38, 1.0):
             optimizer.zero_grad()
             scaler.scale(net(torch.ones(2, 4)).sum() * factor * factor).backward()
@@ -101,7 +106,7 @@ def test_engine_hears_of_steps_that_grad_scaler_leaves_out() -> None:
 def test_engines_own_error_ends_the_engine_and_nothing_else(caplog: pytest.LogCaptureFixture) -> None:
     net = model()
     with numscope.watch(net) as scope:
-        onlooker(scope).engine = engine = Engine(fails_at=1)
+        engine = Engine(scope, fails_at=1)
         optimizer = train(net, 3)
         assert scope.fault == ""
         with pytest.raises(numscope.NonFiniteError):
@@ -125,7 +130,7 @@ def test_off_means_off() -> None:
 def test_mode_raise_stops_before_the_optimizer_touches_the_weights() -> None:
     net = model()
     with numscope.watch(net, alerts={"mode": "raise"}) as scope:
-        onlooker(scope).engine = Engine(1)
+        Engine(scope, 1)
         optimizer = train(net, 1)
         before = [p.detach().clone() for p in net.parameters()]
         net(torch.ones(2, 4)).sum().backward()
@@ -140,7 +145,7 @@ def test_finding_comes_before_an_alert_that_is_to_stop_the_run() -> None:
     with numscope.watch(net, alerts="raise", replay=False) as scope:
         optimizer = train(net, 1)
         net(torch.full((2, 4), float("nan"))).sum().backward()
-        onlooker(scope).desk.post([Alert(1, "eval mode", "", "", None, None, "It is.")])
+        desk_of(scope).post([Alert(1, "eval mode", "", "", None, None, "It is.")])
         with pytest.raises(numscope.NonFiniteError):
             optimizer.step()
 
@@ -149,7 +154,7 @@ def test_alert_of_the_last_step_is_raised_when_the_watch_closes() -> None:
     net = model()
     scope = numscope.watch(net, alerts="raise")
     train(net, 1)
-    onlooker(scope).desk.post([Alert(1, "eval mode", "", "", None, None, "It is.")])
+    desk_of(scope).post([Alert(1, "eval mode", "", "", None, None, "It is.")])
     with pytest.raises(AlertError, match="It is"):
         scope.close()
     assert scope.closed
@@ -160,7 +165,7 @@ def test_folder_and_file_have_the_alerts(tmp_path: Path) -> None:
     net = model()
     path = tmp_path / "out.json"
     with numscope.watch(net, json=str(path), log_dir=str(tmp_path / "logs")) as scope:
-        onlooker(scope).engine = Engine(1)
+        Engine(scope, 1)
         train(net, 2)
         early = json.loads((tmp_path / "logs" / "findings-rank0.json").read_text(encoding="utf-8"))
     for text in (path.read_text(encoding="utf-8"), (tmp_path / "logs" / "findings-rank0.json").read_text(encoding="utf-8")):
@@ -192,7 +197,7 @@ def test_killed_run_leaves_its_alerts(tmp_path: Path, name: str, least: int) -> 
 
 def test_hostile_names_can_neither_color_a_terminal_nor_end_a_line(capsys: pytest.CaptureFixture[str]) -> None:
     with numscope.watch(model()) as scope:
-        onlooker(scope).desk.post([Alert(0, "eval mode", "a\x1b[31m\nb", "", None, None, "It\u202e is.")])
+        desk_of(scope).post([Alert(0, "eval mode", "a\x1b[31m\nb", "", None, None, "It\u202e is.")])
     assert capsys.readouterr().err == "numscope: alert: step 0: eval mode: a\\x1b[31m\\nb: It\\u202e is.\n"
 
 

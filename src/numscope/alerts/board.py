@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from numscope.records.alert import Alert
 from numscope.records.formats import format_of
 
 Floats = npt.NDArray[np.float64]
@@ -122,7 +123,7 @@ class Board:
         if count:
             self._of.clear()
             self.kinds = np.array([place.kind for place in self.places], np.int8)
-            self.limits = np.array([_limit_of(place.dtype) for place in self.places])
+            self.limits = np.array([1024.0 if p.dtype == "float64" else math.log2(format_of(p.dtype).max) for p in self.places])
             self._usual = np.array([place.usual for place in self.places])
             self.from_zero = np.concatenate([self.from_zero, np.zeros(count, bool)])
             self.moved = np.concatenate([self.moved, np.zeros(count, bool)])
@@ -230,6 +231,11 @@ class Board:
             self._pairs = self.places.copy(), np.array(ours, np.int64).reshape(-1, 2)
         return self._pairs[1]
 
+    def alert(self, rule: str, at: int, value: float, limit: float, text: str, advice: str, **evidence: Any) -> Alert:
+        """An alert of the last step about a site."""
+        place = self.places[at]
+        return Alert(self.step, rule, place.layer, place.tensor, value, limit, text, advice, evidence)
+
     def of(self, *kinds: Kind) -> npt.NDArray[np.int64]:
         """Indexes of the sites of some kinds."""
         if kinds not in self._of:
@@ -246,7 +252,3 @@ def median(values: Floats) -> Any:
 def magnitude(level: float) -> float:
     """Of a level, for texts."""
     return float(2.0**level)
-
-
-def _limit_of(dtype: str) -> float:
-    return 1024.0 if dtype == "float64" else math.log2(format_of(dtype).max)

@@ -20,7 +20,7 @@ from numscope.config import resolve
 from numscope.config.options import WatchOptions
 from numscope.distributed.agree import among, rank
 from numscope.inspect.inspector import Inspector
-from numscope.inspect.joining import joined
+from numscope.inspect.ranks import joined
 from numscope.inspect.recorder import Recorder
 from numscope.inspect.sites import Inspection, Site
 from numscope.inspect.tally import Seen, Tally
@@ -113,7 +113,7 @@ class GivenTensors:
         if write:
             self._recorder.write(observations)
             if self._alerting.post is not None:
-                self._alerting.post(self._recorder.alerts(observations))
+                self._alerting.post(self._recorder.rules.read(observations))
         return {
             label: Scalar(float("nan") if value is None else value)
             for observation in observations
@@ -278,7 +278,7 @@ class Session(optimizer_probe.StepListener):
         """Merge over this process group: all layers, or one by name."""
         self._groups[layer] = group
         for inspector in self._inspectors():
-            inspector.set_group(group, layer)
+            inspector.joint.set_group(group, layer)
 
     def group(self, layer: str | None = None) -> Any:
         """The process group that was set for a layer, else for all; None where none was."""

@@ -29,7 +29,7 @@ from numscope.detect.discards import beyond_scale, is_discarded
 from numscope.detect.evidence import BadLeaf, Evidence
 from numscope.detect.foresight import Foresight
 from numscope.detect.made import Made
-from numscope.detect.onlooker import Onlooker
+from numscope.detect.onlooker import Messenger, Onlooker
 from numscope.detect.ordering import first_of_models, first_of_ranks
 from numscope.detect.skips import Skips
 from numscope.distributed import agree
@@ -75,7 +75,8 @@ class Judge:
         self._options = options
         self._delivery = delivery
         self._ranks = ranks
-        self.onlooker: Onlooker | None = None  # is shown each step's rows, and has news for all ranks
+        self.onlooker: Onlooker | None = None  # is shown each step's rows
+        self.messenger: Messenger | None = None  # has news for all ranks
         self._skips = Skips()
         self._foresight = Foresight(evidence)
         self._dead = DeadGradients(evidence)
@@ -246,21 +247,20 @@ class Judge:
         Args:
             is_bad: a weight is bad on this rank. Where none is on any rank, this model is no victim.
         """
-        has_news = self.onlooker is not None and self.onlooker.has_news
+        has_news = self.messenger is not None and self.messenger.has_news
         somebody, somewhere, news = self._ranks.any(place, alarm, is_bad, has_news, patience=agree.ANSWER_S)
-        if not somewhere:
-            self.victim = False
+        self.victim = self.victim and somewhere
         if news:
             self._pass_news_on(stops=not (somebody and self._options.on_nonfinite == "raise"))  # else the finding does
         return somebody
 
     def _pass_news_on(self, *, stops: bool) -> None:
         rank = self._evidence.rank
-        told = self._ranks.gather("news", [rank, None if self.onlooker is None else self.onlooker.news()])  # who has none answers too
+        told = self._ranks.gather("news", [rank, None if self.messenger is None else self.messenger.news()])  # who has none answers too
         news = {one: said for one, said in told if said is not None}
-        if self.onlooker is not None:
+        if self.messenger is not None:
             try:
-                self.onlooker.hear(news, stops=stops)
+                self.messenger.hear(news, stops=stops)
             except STOPS:
                 self._ranks.wait_for_report(rank == min(news))
                 raise

@@ -1,4 +1,4 @@
-"""What looks at the steps beside the judge: detection shows it each step's rows, and carries its news from rank to rank."""
+"""What looks at the steps beside the judge: detection shows it each step's rows; and what has news, which it carries from rank to rank."""
 
 from __future__ import annotations
 
@@ -9,13 +9,17 @@ from numscope.detect.journal import Journal
 
 
 class Onlooker(Protocol):
-    """Handles its own errors. What it raises in ``hear`` is meant for the training script."""
+    """Handles its own errors."""
 
     def step(self, number: int, journal: Journal) -> None:
         """A step's rows have been read, and its weights are untouched; not called where the judge finds something bad in them."""
 
     def skipped(self, number: int, scale: float | None) -> None:
         """GradScaler has left a step out; ``scale``: its present one, where it is known."""
+
+
+class Messenger(Protocol):
+    """What it raises is meant for the training script."""
 
     @property
     def has_news(self) -> bool:

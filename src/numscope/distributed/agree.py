@@ -8,12 +8,13 @@ answer, ends it: from then on each rank judges its steps alone, and waits for no
 from __future__ import annotations
 
 import hashlib
-import json
 import logging
 import os
+import sys
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import torch.distributed as dist
@@ -21,7 +22,6 @@ from torch import nn
 
 from numscope.distributed.channel import Apart, Channel, members, name_of, store
 from numscope.distributed.megatron import layout_of
-from numscope.distributed.pipelines import Stage, stage_of
 from numscope.records.faults import ours, suppress
 from numscope.records.heap import instances_of
 
@@ -33,6 +33,7 @@ ANSWER_S = 10.0  # to wait for an answer: ranks come from the same reduction of 
 STAGES_S = 60.0  # the same between a pipeline's stages: the last one is done while gradients are on their way to the first
 DIAGNOSIS_S = 300.0  # to wait where a rank has raised an alarm: others may do calls again meanwhile
 _POLL_S = 0.02
+_STAGE = "torch.distributed.pipelining.stage"  # not imported: a process that runs a pipeline has already loaded it
 
 _watches: Counter[str] = Counter()  # by kind, how many this process has begun
 
@@ -76,6 +77,20 @@ def among(group: Any = None) -> Any:
         return None
     group = dist.group.WORLD if group is None else group
     return group if dist.get_world_size(group) > 1 else None
+
+
+@dataclass(frozen=True, slots=True)
+class Stage:
+    """A model's place in a pipeline.
+
+    Args:
+        index: of the stage, from the input to the loss.
+        row: which of this rank's stages it is; each rank of the group has one in each row.
+    """
+
+    index: int
+    row: int
+    group: Any
 
 
 class Ranks:
@@ -242,6 +257,15 @@ def find_ddp(model: nn.Module, wrapper: nn.Module) -> Any:
     return None
 
 
+def stage_of(model: nn.Module) -> Stage | None:
+    """The stage that a model is, or is part of; None outside pipelines. *Cost:* where pipelining is loaded, one walk over all objects."""
+    known = sys.modules.get(_STAGE)
+    for stage in () if known is None else instances_of(known.PipelineStage):
+        if any(module is model for module in stage.submod.modules()):
+            return Stage(stage.stage_index, stage.stage_index // stage.group_size, stage.group or dist.group.WORLD)
+    return None
+
+
 def together(place: str, keys: Sequence[str]) -> bool:
     """Whether all ranks have arrived, each of which sets a key. The first rank decides for all, so that no rank waits for an absent one.
 
@@ -257,21 +281,3 @@ def together(place: str, keys: Sequence[str]) -> bool:
     if met.add(f"{place}/first", 1) == 1:
         met.set(f"{place}/verdict", "together" if complete else "alone")
     return bool(met.get(f"{place}/verdict") == b"together")
-
-
-def in_all_ranks(values: Sequence[str], purpose: str) -> set[str]:
-    """Those of this rank's values that every rank has that publishes its values within ``PATIENCE_S``.
-
-    *Cost:* one entry in the store; a rank without values does not wait for other ranks.
-    """
-    met = store()
-    place = f"numscope/{numbered(purpose)}"
-    met.set(f"{place}/{dist.get_rank()}", json.dumps(list(values)))
-    if not values:
-        return set()
-    keys = [f"{place}/{r}" for r in range(dist.get_world_size())]
-    end = time.monotonic() + PATIENCE_S
-    while not met.check(keys) and time.monotonic() < end:
-        time.sleep(_POLL_S)
-    told = [set(json.loads(met.get(key))) for key in keys if met.check([key])]
-    return set(values).intersection(*told)

@@ -37,15 +37,6 @@ class Bulletin:
         self._pending: dict[int, int] = {}  # looks that are left for the notes of a step
         self._open = True
 
-    @property
-    def reads(self) -> bool:
-        return self._me == self.ranks[0]
-
-    @property
-    def is_pending(self) -> bool:
-        """Whether a look may find something."""
-        return bool(self._pending)
-
     def put(self, step: int, note: str, details: bytes = b"") -> None:
         """Leave a note of a step: its first part for every look, its details for one who asks."""
         if not self._open:
@@ -53,7 +44,7 @@ class Bulletin:
         with self._gone_with_its_host():
             store().set(self._key(step, self._me, "details"), f"{step} ".encode() + details)
             store().set(self._key(step, self._me, "note"), f"{step} {note}")
-            if self.reads:
+            if self._me == self.ranks[0]:
                 self._pending[step] = LOOKS
                 while len(self._pending) > KEPT:
                     del self._pending[next(iter(self._pending))]

@@ -1,21 +1,28 @@
-"""What an optimizer's step does to weights: how large the update is beside them, and how much of it rounding loses.
+"""What an optimizer's step does to weights: how large the update is beside them, and how much of it rounding loses; and its states.
 
 Weights are compared element by element, so that those of before the step must be there: they are copied, on scheduled steps only.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+import logging
+from collections.abc import Callable, Collection, Iterator, Sequence, Set
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.nn import Parameter
 from torch.optim import Optimizer
-from torch.utils._python_dispatch import _disable_current_modes
 
-from numscope.probe.optimizers import states_of
+from numscope.inspect.recorder import Recorder
+from numscope.inspect.sites import Site
+from numscope.inspect.tally import Tally
+from numscope.probe.layer_names import own_parameters
+from numscope.probe.optimizers import gradient_of, ids_known, ids_of, states_of
 from numscope.records.faults import ours
+from numscope.records.observation import PREFIX
+from numscope.records.words import few
+from numscope.summary.unseen import unseen
 from numscope.summary.unwrap import Unsummarizable, plain
 
 PIECE_NUMEL = 1 << 16  # elements at a time on CPU: float64 copies of a piece stay in its cache, which halves the time
@@ -23,6 +30,9 @@ DEVICE_PIECE_NUMEL = 1 << 20  # elsewhere, where each kernel costs its launch: f
 MOMENTA = ("exp_avg", "momentum_buffer")  # states that move a weight in a step in which its gradient is zero
 SECOND_MOMENT = "exp_avg_sq"
 NUM_CELLS = 8
+
+Owned = tuple[Site, nn.Module, str]  # with the module that owns the parameter, and its name there
+Kept = tuple[Tensor, Tensor | None, Tensor | None]  # a weight, its gradient, and the gradient's sum of squares
 
 
 class Dynamics:
@@ -56,25 +66,19 @@ class Dynamics:
     ) -> None:
         self._parameters = tuple(parameters)
         self._part = part
-        self._before: dict[int, Tensor] = {}  # by id of the parameter, which this object holds
-        self._gradients: dict[int, Tensor] = {}
-        self._grad_squares: dict[int, Tensor] = {}
+        self._kept: dict[int, Kept] = {}  # by id of the parameter, which this object holds
 
     def before(self, optimizer: Optimizer) -> None:
         """Keep what the step will change: gradients are final, weights untouched."""
-        self._forget()
+        self._kept = {}
         if torch.cuda.is_available() and torch.cuda.is_current_stream_capturing():  # a CUDA graph would contain what is launched now
             return
-        with torch._C.DisableTorchFunction(), _disable_current_modes(), torch.no_grad():
+        with unseen():
             for site, parameter in self._parameters:
                 weight = _readable(parameter)
-                if weight is None or id(parameter) in self._before:
-                    continue
-                self._before[id(parameter)] = weight.clone()
-                gradient = self._gradient(site, parameter, weight)
-                if gradient is not None:
-                    self._gradients[id(parameter)] = gradient
-                    self._grad_squares[id(parameter)] = _square(gradient, getattr(optimizer, "grad_scale", None))
+                if weight is not None and id(parameter) not in self._kept:
+                    gradient, square = self._gradient(site, parameter, weight, getattr(optimizer, "grad_scale", None))
+                    self._kept[id(parameter)] = weight.clone(), gradient, square
 
     def after(self, optimizer: Optimizer) -> list[tuple[int, Tensor]]:
         """What the step has done, and forget what was kept.
@@ -83,57 +87,53 @@ class Dynamics:
         another shape, dtype or device since, is left out.
         """
         found: dict[int, Tensor] = {}
-        with torch._C.DisableTorchFunction(), _disable_current_modes(), torch.no_grad():
+        kept, self._kept = self._kept, {}
+        with unseen():
             for site, parameter in self._parameters:
-                before = self._before.pop(id(parameter), None)
+                before, gradient, square = kept.pop(id(parameter), (None, None, None))
                 weight = None if before is None else _readable(parameter, before)
-                if before is not None and weight is not None and weight.dtype == before.dtype:
-                    found[id(parameter)] = self._cells(site, parameter, before, weight, states_of(optimizer, parameter))
-        self._forget()
+                if before is None or weight is None or weight.dtype != before.dtype:
+                    continue
+                if gradient is None:  # an optimizer that calls a closure has made it within the step
+                    gradient, square = self._gradient(site, parameter, weight)
+                found[id(parameter)] = _cells(before, weight, gradient, square, states_of(optimizer, parameter))
         return [(site, found[id(parameter)]) for site, parameter in self._parameters if id(parameter) in found]
 
-    def _gradient(self, site: int, parameter: Parameter, weight: Tensor) -> Tensor | None:
-        return None if parameter.grad is None else _readable(self._part(site, parameter.grad), weight)
+    def _gradient(self, site: int, parameter: Parameter, weight: Tensor, scale: object = None) -> tuple[Tensor | None, Tensor | None]:
+        """The gradient, and its sum of squares."""
+        gradient = None if parameter.grad is None else _readable(self._part(site, parameter.grad), weight)
+        return gradient, None if gradient is None else _square(gradient, scale)
 
-    def _cells(self, site: int, parameter: Parameter, before: Tensor, after: Tensor, state: dict[str, Any]) -> Tensor:
-        gradient = self._gradients.get(id(parameter))
-        square = self._grad_squares.get(id(parameter))
-        if gradient is None:  # an optimizer that calls a closure has made it within the step
-            gradient = self._gradient(site, parameter, after)
-            square = None if gradient is None else _square(gradient, None)
-        cells = torch.zeros(NUM_CELLS, dtype=torch.float64, device=after.device)
-        if square is not None:
-            cells[0] = square
-        momenta = [m for name in MOMENTA if (m := _readable(state.get(name), after)) is not None]
-        second = _readable(state.get(SECOND_MOMENT), after)
-        for old, new, grad, v, *moved in _pieces(before, after, gradient, second, *momenta):
-            assert old is not None and new is not None
-            update = new.double() - old.double()
-            finite = update.isfinite()
-            cells[1] += torch.where(finite, update, 0.0).square().sum()
-            if grad is not None:
-                meant = _moves(grad)
-                for momentum in moved:
-                    if momentum is not None:
-                        meant |= _moves(momentum)
-                cells[2] += meant.sum()
-                cells[3] += (meant & (new == old)).sum()
-                if v is not None:
-                    cells[6] += meant.sum()
-                    cells[7] += (meant & (v == 0)).sum()
-            if after.dtype == torch.bfloat16:
-                cells[4:6] = cells[2:4]
-            else:
-                low = old.to(torch.bfloat16)
-                changed = finite & (update != 0)
-                cells[4] += changed.sum()
-                cells[5] += (changed & ((low.double() + update).float().to(torch.bfloat16) == low)).sum()
-        return cells
 
-    def _forget(self) -> None:
-        self._before.clear()
-        self._gradients.clear()
-        self._grad_squares.clear()
+def _cells(before: Tensor, after: Tensor, gradient: Tensor | None, square: Tensor | None, state: dict[str, Any]) -> Tensor:
+    cells = torch.zeros(NUM_CELLS, dtype=torch.float64, device=after.device)
+    if square is not None:
+        cells[0] = square
+    momenta = [m for name in MOMENTA if (m := _readable(state.get(name), after)) is not None]
+    second = _readable(state.get(SECOND_MOMENT), after)
+    for old, new, grad, v, *moved in _pieces(before, after, gradient, second, *momenta):
+        assert old is not None and new is not None
+        update = new.double() - old.double()
+        finite = update.isfinite()
+        cells[1] += torch.where(finite, update, 0.0).square().sum()
+        if grad is not None:
+            meant = _moves(grad)
+            for momentum in moved:
+                if momentum is not None:
+                    meant |= _moves(momentum)
+            cells[2] += meant.sum()
+            cells[3] += (meant & (new == old)).sum()
+            if v is not None:
+                cells[6] += meant.sum()
+                cells[7] += (meant & (v == 0)).sum()
+        if after.dtype == torch.bfloat16:
+            cells[4:6] = cells[2:4]
+        else:
+            low = old.to(torch.bfloat16)
+            changed = finite & (update != 0)
+            cells[4] += changed.sum()
+            cells[5] += (changed & ((low.double() + update).float().to(torch.bfloat16) == low)).sum()
+    return cells
 
 
 def momentum_of(optimizer: Optimizer, parameter: Parameter) -> Tensor | None:
@@ -153,7 +153,7 @@ def sign_agreement(gradient: Tensor, momentum: Tensor, maximize: bool = False) -
 
     *Cost:* some ten passes over small pieces. No host sync.
     """
-    with torch._C.DisableTorchFunction(), _disable_current_modes(), torch.no_grad():
+    with unseen():
         plain_gradient = _readable(gradient)
         plain_momentum = None if plain_gradient is None else _readable(momentum, plain_gradient)
         if plain_gradient is None or plain_momentum is None:
@@ -207,3 +207,88 @@ def _square(gradient: Tensor, scale: object) -> Tensor:
 
 def _moves(tensor: Tensor) -> Tensor:
     return tensor.isfinite() & (tensor != 0)
+
+
+class Updates:
+    """Reads one model's sites of weights and of optimizer states.
+
+    Args:
+        weights, states: the sites, each with its module and parameter.
+        tally: takes the numbers.
+        part: gives this rank's part of a site's tensor.
+        show: takes a site's tensor, of which this rank's part counts.
+        recorder: logs states that an optimizer does not keep.
+    """
+
+    def __init__(
+        self,
+        weights: Sequence[Owned],
+        states: Sequence[Owned],
+        tally: Tally,
+        part: Callable[[Site, Tensor], Tensor | None],
+        show: Callable[[Site, Tensor], None],
+        recorder: Recorder,
+    ) -> None:
+        self._moving = [one for one in weights if one[0].offset("dynamics") is not None]
+        self._signed = [one for one in weights if one[0].offset("signs") is not None]
+        self._states = states
+        self._tally, self._part, self._show, self._recorder = tally, part, show, recorder
+        self._sites = {site.index: site for site, _, _ in weights}
+        self._dynamics: dict[int, Dynamics] = {}  # by id of the optimizer that is stepping
+
+    def before(self, optimizer: Optimizer, read: Collection[int]) -> None:
+        """Copy the weights of which a statistic describes the update, and compare gradients with the momentum of the steps before.
+
+        Args:
+            read: indices of the sites that this step reads.
+        """
+        mine = ids_of(optimizer)
+        moving = [(site.index, parameter) for site, parameter in read_of(self._moving, read, mine)]
+        if moving:
+            dynamics = self._dynamics[id(optimizer)] = Dynamics(moving, lambda index, gradient: self._part(self._sites[index], gradient))
+            dynamics.before(optimizer)
+        rising = {id(p) for group in optimizer.param_groups if group.get("maximize") for p in group["params"]}
+        for site, parameter in read_of(self._signed, read, mine):
+            gradient, momentum = gradient_of(parameter), momentum_of(optimizer, parameter)
+            if gradient is not None and momentum is not None and (part := self._part(site, gradient)) is not None:
+                cells = sign_agreement(part, momentum, maximize=not rising.isdisjoint(ids_known(parameter)))
+                if cells is not None:
+                    self._merge(site.index, "signs", cells)
+
+    def after(self, optimizer: Optimizer, read: Collection[int]) -> None:
+        """Describe the updates, and read the states as the step has left them."""
+        dynamics = self._dynamics.pop(id(optimizer), None)
+        for index, cells in dynamics.after(optimizer) if dynamics is not None else ():
+            self._merge(index, "dynamics", cells)
+        mine = ids_of(optimizer) if read else set()
+        missing: dict[str, list[str]] = {}
+        for site, parameter in read_of(self._signed, read, mine):
+            if momentum_of(optimizer, parameter) is None:
+                missing.setdefault(" or ".join(MOMENTA), []).append(site.layer.name)
+        for site, parameter in read_of(self._states, read, mine):
+            name = site.kind.removeprefix(PREFIX)
+            state = states_of(optimizer, parameter).get(name)
+            if isinstance(state, Tensor):
+                self._show(site, state)
+            else:
+                missing.setdefault(name, []).append(site.layer.name)
+        for name, layers in missing.items():
+            text = f"{type(optimizer).__name__} keeps no state {name} on this rank for the weights of {few(layers, 4)}"
+            self._recorder.say_once(("no state", name, *layers), text, logging.WARNING)
+
+    def _merge(self, index: int, key: str, cells: Tensor) -> None:
+        first = self._sites[index].offset(key)
+        assert first is not None
+        self._tally.merge_cells(index, first, cells)
+
+    def forget(self) -> None:
+        """The step is over, or has not taken place."""
+        self._dynamics.clear()
+
+
+def read_of(owned: Sequence[Owned], read: Collection[int], only: Set[int] | None) -> Iterator[tuple[Site, Parameter]]:
+    """The sites to read, each with its parameter; ``only`` those whose parameters have one of some ids."""
+    for site, module, name in owned:
+        parameter = own_parameters(module).get(name) if site.index in read else None
+        if parameter is not None and (only is None or id(parameter) in only or not only.isdisjoint(ids_known(parameter))):
+            yield site, parameter

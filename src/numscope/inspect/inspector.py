@@ -15,21 +15,21 @@ from numscope.config import resolve
 from numscope.config.options import WatchOptions
 from numscope.detect.journal import Journal
 from numscope.distributed.agree import spread
+from numscope.inspect.dynamics import Updates, read_of
 from numscope.inspect.ranks import Joint
 from numscope.inspect.recorder import Recorder
 from numscope.inspect.sites import Active, Inspection, Site
 from numscope.inspect.switches import Switchboard
 from numscope.inspect.tally import Seen, Tally
 from numscope.inspect.unmatched import refuse_unmatched
-from numscope.inspect.updates import Updates
 from numscope.probe.calls import in_backward
 from numscope.probe.dynamo import prepare_dynamo
-from numscope.probe.layer_names import Structure, layers_of, own_parameters
+from numscope.probe.layer_names import Structure, layers_of
 from numscope.probe.module import ModuleProbe
 from numscope.probe.naming import class_name
 from numscope.probe.nodes import trains
 from numscope.probe.optimizer import guarded
-from numscope.probe.optimizers import gradient_of, ids_known, ids_of
+from numscope.probe.optimizers import gradient_of, ids_of
 from numscope.probe.own_calls import OwnCalls
 from numscope.probe.showing import Shower
 from numscope.probe.step import Reader, Step
@@ -64,6 +64,9 @@ class Inspector(Reader):
         journal: of detection on the same model; a tensor that both need is read once.
         strict: a section that selects no layer is an error.
 
+    Attributes:
+        joint: the ranks that numbers are merged over.
+
     Raises: UsageError.
     """
 
@@ -87,6 +90,7 @@ class Inspector(Reader):
         self._steps = steps
         self._journal = journal
         self._own_calls = OwnCalls(probe, self.observe, self.failed)
+        self.joint = Joint(probe.root, wrapper, self.recorder)
         self._prefix = ""
         self._strict = strict
         self._plan = self.recorder.plan_at(steps.number)
@@ -99,7 +103,6 @@ class Inspector(Reader):
                 self._own_recorder.close()
             raise
         self.fault = ""  # the error of the tool's own that ended the statistics early
-        self._joint = Joint(probe.root, wrapper, self.recorder, self._prefix)
         self._weights_seen: set[int] = set()
         self._given: dict[int, dict[str, list[float]]] = {}  # by site: what plug-ins' features gave in this step
         self._active = Active()
@@ -121,7 +124,7 @@ class Inspector(Reader):
         collects, customs = [*self.resolved.collects, *self._board.collects()], [*self.resolved.customs, *self._board.customs()]
         self._inspection = Inspection(collects, customs, self.recorder.plugins)
         selected, known_by = self._board.selected(self._inspection.selected()), self._prefix if again else None
-        self._prefix = self.recorder.introduce(class_name(self._model), list(self._modules), selected, known_by)
+        self._prefix = self.joint.prefix = self.recorder.introduce(class_name(self._model), list(self._modules), selected, known_by)
         self._board.introduce(self._prefix)
         sites, readable = self._inspection.sites, self._inspection.readable
         self._in_graphs = self._by_module(self._inspection.hooks(readable))
@@ -137,7 +140,7 @@ class Inspector(Reader):
         if again:
             self._shower.close()
         self._shower: Shower = Shower(self._tally, self.observe, self._steps.forward_begins, self._probe.caught_by_reader)
-        self._updates = Updates(self._weights, states, self._tally, self._part, self._show, self.recorder)
+        self._updates = Updates(self._weights, states, self._tally, self.joint.part, self._show, self.recorder)
 
     def _resolve_again(self) -> None:
         """Modules were added or removed, adapters for example: layers and sites change from this step on."""
@@ -146,7 +149,7 @@ class Inspector(Reader):
         self._resolve(strict=False, again=True)
         for line in self.resolved.unmatched:
             self.recorder.say_once(line, f"after modules have changed: {line}", logging.WARNING)
-        self._joint.forget_sites()
+        self.joint.forget_sites()
         self._steps.optimizers.forget_parameters()
         self._active = Active()
 
@@ -155,10 +158,6 @@ class Inspector(Reader):
     def collects(self, layer: str, tensor: str) -> bool:
         """Whether a tensor of a layer is among those that it collects."""
         return not self.closed and any(self._prefix + s.layer.name == layer and s.kind == tensor for s in self._inspection.sites)
-
-    def set_group(self, group: Any, layer: str | None = None) -> None:
-        """Reduce over a process group instead of the one found: for all layers, or for one by name."""
-        self._joint.set_group(group, layer)
 
     def close(self) -> None:
         """Write the step at work, remove every hook. Safe to call twice."""
@@ -263,7 +262,7 @@ class Inspector(Reader):
             self._updates.forget()
         self._board.end()
         if self.post is not None:
-            self.post(self.recorder.alerts(written))
+            self.post(self.recorder.rules.read(written))
 
     def _record(self, closing: bool) -> list[Observation]:
         step = self._steps.number
@@ -287,7 +286,7 @@ class Inspector(Reader):
             own = [pair for pair in alone if self._writes_own(pair[0], step) or pair[0].index in self._given.keys() - shared]
             observations = self._observations(own, reduced=False, without=shared)
             if self._reduces(step):
-                observations += self._observations(self._joint.merge(mergeable, step), reduced=True)
+                observations += self._observations(self.joint.merge(mergeable, step), reduced=True)
         self.last = observations
         self.recorder.write(observations)
         return observations
@@ -319,11 +318,8 @@ class Inspector(Reader):
         if site in self._read:
             self._show(self._inspection.sites[site], tensor, shape)
 
-    def _part(self, site: Site, tensor: Tensor) -> Tensor | None:
-        return self._joint.part(site, tensor)
-
     def _show(self, site: Site, tensor: Tensor, shape: torch.Size | None = None) -> None:
-        part = self._part(site, tensor)
+        part = self.joint.part(site, tensor)
         if part is None:
             return
         self._tally.observe(site.index, part, shape)
@@ -337,7 +333,7 @@ class Inspector(Reader):
         cast_on_paper(tensor, found.kind, cells, layout, self._board.format_of(found))
         if (rows := found.offset("attention")) is not None:
             read(tensor, lambda readable: self._tally.merge_cells(site, rows, attention_cells(readable)))
-        if (first := found.offset("spectral")) is not None and self._joint.is_whole(found):
+        if (first := found.offset("spectral")) is not None and self.joint.is_whole(found):
             largest = cells[first]
             read(tensor, lambda readable: largest.copy_(torch.maximum(largest, spectral_norm(readable))))
         elif first is not None:
@@ -346,29 +342,23 @@ class Inspector(Reader):
 
     def _see_weights(self, only: Set[int] | None, of: Sequence[tuple[Site, nn.Module, str]]) -> None:
         """Weights and their gradients as the optimizer is about to use them; ``only`` the parameters of some ids."""
-        found: list[tuple[Site, Tensor, Tensor]] = []  # with this rank's part
-        for site, module, name in of:
-            if site.index not in self._read or site.index in self._weights_seen:
-                continue
-            parameter = own_parameters(module).get(name)
-            if parameter is None or (only is not None and id(parameter) not in only and only.isdisjoint(ids_known(parameter))):
-                continue
+        # Weights that an optimizer takes are as it left them, and detection has read them then.
+        rows = None if self._journal is None or only is None else self._journal.weights
+        kept, others = list[tuple[Site, Tensor, Tensor]](), list[tuple[Site, Tensor, Tensor]]()  # with this rank's part
+        for site, parameter in read_of(of, self._read - self._weights_seen, only):
             tensor = parameter if site.kind == "weight" else gradient_of(parameter)
             if tensor is None:
                 continue
             self._weights_seen.add(site.index)
-            part = self._joint.part(site, tensor)
+            part = self.joint.part(site, tensor)
             if part is not None:
-                found.append((site, tensor, part))
-        # Weights that an optimizer takes are as it left them, and detection has read them then.
-        rows = None if self._journal is None or only is None else self._journal.weights
-        kept = [s.kind == "weight" and rows is not None and part is getattr(tensor, "_local_tensor", tensor) for s, tensor, part in found]
-        if rows is not None and any(kept):
-            sites, parameters, parts = zip(*(one for one, is_kept in zip(found, kept, strict=True) if is_kept), strict=True)
+                is_kept = rows is not None and site.kind == "weight" and part is getattr(tensor, "_local_tensor", tensor)
+                (kept if is_kept else others).append((site, tensor, part))
+        if rows is not None and kept:
+            sites, parameters, parts = zip(*kept, strict=True)
             self._tally.take([site.index for site in sites], parts, rows, parameters)
-        others = [(site.index, part) for (site, _, part), is_kept in zip(found, kept, strict=True) if not is_kept]
-        self._tally.observe_many([index for index, _ in others], [part for _, part in others])
-        for site, _, part in found:
+        self._tally.observe_many([site.index for site, _, _ in others], [part for _, _, part in others])
+        for site, _, part in (*kept, *others):
             if site.customs or site.statistics:
                 self._see_custom(site, part)
 
@@ -403,11 +393,11 @@ class Inspector(Reader):
     def _writes_own(self, site: Site, step: int) -> bool:
         """Whether this rank writes a site's numbers as it has them: of copies, only one rank does where readers merge."""
         hows = {collect.reduce for collect in self._inspection.collects_at(site, step, reduced=False)}
-        return False in hows or ("when read" in hows and self._joint.is_first(site))
+        return False in hows or ("when read" in hows and self.joint.is_first(site))
 
     def _reduces(self, step: int) -> bool:
         """Whether ranks exchange numbers at a step; all ranks must give the same answer."""
-        if self._joint.spans_models:
+        if self.joint.spans_models:
             collects, switches = self._plan.collects, self._plan.switches
         else:
             collects, switches = tuple(c for c, _ in self.resolved.collects), tuple(s for s, _ in self.resolved.switches)
@@ -418,22 +408,18 @@ class Inspector(Reader):
         """Take every hook away, put plans back, write nothing."""
         self.closed = True
         self._steps.remove(self)
-        self._let_go()
-        self._updates.forget()
-        if not self.fault:
-            self._put_back()
-        self._joint.close(failed=bool(self.fault))  # last: it asks others
-
-    def _let_go(self) -> None:
-        """Stop reading tensors; detection reads what it needs without statistics."""
         self._probe.disarm()
         self._own_calls.disarm()
         self._shower.close()
         self._tally.reset()
         self._tally.want(Groups.HEALTH)
-        if self._journal is not None:
+        if self._journal is not None:  # detection reads what it needs without statistics
             self._journal.weights.ledger.groups = Groups.HEALTH
             self.go_alone()
+        self._updates.forget()
+        if not self.fault:
+            self._put_back()
+        self.joint.close(failed=bool(self.fault))  # last: it asks others
 
     def go_alone(self) -> None:
         """Detection has ended and no longer resets the shared rows."""

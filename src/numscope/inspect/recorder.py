@@ -11,7 +11,6 @@ from functools import partial
 from importlib.util import find_spec
 from typing import Any
 
-from numscope.config.alerting import AlertPlan
 from numscope.config.loading import load, plan_of
 from numscope.config.options import WatchOptions
 from numscope.config.plan import Plan
@@ -45,6 +44,9 @@ class Recorder(Sinks):
         text: the statistics' text log too.
         first_step: number of the first step.
         debug_file, text_file: the logs' places in ``log_dir``.
+
+    Attributes:
+        rules: over statistics.
     """
 
     def __init__(
@@ -69,7 +71,7 @@ class Recorder(Sinks):
         self.first_step = first_step
         self.groups: dict[str | None, Any] = {}  # process groups to merge over instead of those found, by layer; None: all
         self.closed = False
-        self._rules = Rules(plugins.rules, self.rank)
+        self.rules = Rules(plugins.rules, self.rank)
         self._said: set[object] = set()
         self._names: dict[str, str] = {}  # layer name → the model that has it
         self._layers: list[dict[str, Any]] = []
@@ -161,14 +163,6 @@ class Recorder(Sinks):
         if observations:
             super().write(observations)
             self.flush()
-
-    def alerts(self, observations: Sequence[Observation]) -> list[Alert]:
-        """What rules over statistics find in a step's observations."""
-        return self._rules.read(observations)
-
-    def go_by(self, plan: AlertPlan) -> None:
-        """What is asked of the rules over statistics."""
-        self._rules.plan = plan
 
     def alert(self, alert: Alert) -> None:
         """Give an alert to the sinks, and to the debug log."""

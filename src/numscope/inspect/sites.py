@@ -2,24 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any
 
 from numscope.config.plan import Collect, PluginFeature, StatRequest, group_of
-from numscope.inspect.asked import Asked
 from numscope.inspect.tally import Seen
 from numscope.plugins.loading import Plugins
 from numscope.probe.entry import LayerSites
 from numscope.probe.own_calls import OwnSites
 from numscope.records.layer import Layer
-from numscope.records.observation import SEEN_IN_CALLS, TENSORS, Observation
+from numscope.records.observation import SEEN_IN_CALLS, TENSORS, Histogram, Observation, Value
+from numscope.summary.derived import KNOWN, Derived
 from numscope.summary.extras import Extra, Layout
 from numscope.summary.state import Groups, Summary
-from numscope.summary.statistics import STATISTICS
+from numscope.summary.statistics import STATISTICS, formula_of
 
 Given = Mapping[str, Sequence[float]]
+Formula = Callable[[Summary, Mapping[str, float | Histogram]], Value | Histogram]
 
 ON_MODULES = ("activation", "output", "gradient", "dgrad")  # seen by hooks; what is of a parameter, at the optimizer's step
 
@@ -79,6 +80,49 @@ class Active:
     read: tuple[Site, ...] = ()
     counted: tuple[Site, ...] = ()
     groups: Groups = Groups.HEALTH
+
+
+class Asked:
+    """Some parts of a plan that want the same site's numbers.
+
+    Args:
+        collects: the parts, in the plan's order.
+        plugins: custom statistics.
+    """
+
+    def __init__(self, collects: Iterable[Collect], plugins: Plugins) -> None:
+        self.collects = tuple(collects)
+        numbers: dict[str, str] = {}  # attributes of a summary that C derives, by label
+        self._formulas: list[tuple[str, Formula]] = []
+        for asked in (asked for collect in self.collects for asked in self._once(collect)):
+            custom = plugins.statistics.get(asked.statistic)
+            attribute = "" if custom is not None else STATISTICS[asked.statistic].attribute
+            if attribute in KNOWN:
+                numbers.setdefault(asked.label, attribute)
+            else:
+                self._formulas.append((asked.label, formula_of(asked) if custom is None else custom.value))
+        self._numbers = Derived(numbers)
+        self._order = [asked.label for collect in self.collects for asked in collect.stats] if self._formulas else []
+
+    @staticmethod
+    def _once(collect: Collect) -> Iterable[StatRequest]:
+        """The statistics of a part; the first of a label counts."""
+        found: dict[str, StatRequest] = {}
+        for asked in collect.stats:
+            found.setdefault(asked.label, asked)
+        return found.values()
+
+    def of(self, row: list[float], extras: Mapping[str, float | Histogram]) -> tuple[dict[str, Value], dict[str, Value | Histogram]]:
+        """A row's fields by name, in order, and the statistics by the names that they are asked by."""
+        fields, numbers = self._numbers.of(row)
+        if not self._formulas:
+            return fields, numbers  # type: ignore[return-value]  # a dict of its own
+        found: dict[str, Value | Histogram] = {**dict.fromkeys(self._order), **numbers}
+        summary = Summary(*fields.values())  # type: ignore[arg-type]
+        for label, formula in self._formulas:
+            if found[label] is None:  # of two kinds of casts under one name, a layer has one
+                found[label] = formula(summary, extras)
+        return fields, found
 
 
 class Inspection:
@@ -276,16 +320,13 @@ class Inspection:
             cells = layout.merge(cells, layout.from_named(member.extras))
         extras = layout.named(cells)
         fields, values = Asked([collect], self._plugins).of(summary.to_row(), extras)
-        first = members[0]
         dtypes = {member.dtype for member in members}
-        return Observation(
-            step=first.step,
+        return members[0]._replace(
             layer=group,
             cls="",
             tensor=kind,
             dtype=dtypes.pop() if len(dtypes) == 1 else "",
             order=-1,
-            rank=first.rank,
             ranks=max(member.ranks for member in members),
             calls=sum(member.calls for member in members),
             fields=fields,

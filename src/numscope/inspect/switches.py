@@ -14,10 +14,9 @@ from torch import Tensor, nn
 
 from numscope.config.features import FAMILIES, PLAN_SWITCHES
 from numscope.config.plan import Collect, PluginFeature, StatRequest, Switch
-from numscope.inspect.cast_counts import CastCounts
+from numscope.inspect.casts import DUMP, CastCounts, TensorDumps
 from numscope.inspect.recorder import Recorder
 from numscope.inspect.sites import Active, Site
-from numscope.inspect.tensor_dumps import DUMP, TensorDumps
 from numscope.precision.casting.scaling import How
 from numscope.precision.gemm.conversion import convert, convertible, revert
 from numscope.precision.gemm.counting import DELAYED, format_of, is_delayed, is_of_own_casts, labels_of, split
@@ -103,8 +102,7 @@ class Switchboard:
             prefix: before layers' names.
         """
         self._prefix = self._dumps.prefix = prefix
-        for key, text in _unmet(self._all, self._states, self._refused):
-            self._recorder.say_once((prefix, *key), text)
+        self._say(_unmet(self._all, self._states, self._refused))
 
     # ---- what is wanted of a model, besides what the plan collects
 
@@ -166,10 +164,12 @@ class Switchboard:
         self._log_plans()
         if self._looks_for_idle:
             self._looks_for_idle = False
-            for key, text in _idle(self._all, self._states):
-                self._recorder.say_once((self._prefix, *key), text)
-            for key, text in _of_another_family(self._all, self._states):
-                self._recorder.say_once((self._prefix, *key), text, logging.WARNING)
+            self._say(_idle(self._all, self._states))
+            self._say(_of_another_family(self._all, self._states), logging.WARNING)
+
+    def _say(self, messages: _Messages, level: int = logging.INFO) -> None:
+        for key, text in messages:
+            self._recorder.say_once((self._prefix, *key), text, level)
 
     def counted(self) -> Iterator[tuple[Site, int, list[float]]]:
         """What this step's casts counted: site, its first cell, cells. *Cost:* one copy per device."""

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import re
+import time
 from collections.abc import Sequence
 
 from numscope.distributed import agree
+from numscope.distributed.channel import store
 from numscope.records.errors import UsageError
 
 _WORD = re.compile(r'"(?:[^"\\…]|\\.)*["…]')  # as messages show one, shortened where it is long
@@ -21,10 +24,21 @@ def refuse_unmatched(*models: Sequence[str]) -> None:
     """
     everywhere = set.intersection(*({_place_of(line) for line in lines} for lines in models))
     if agree.spread():
-        everywhere = agree.in_all_ranks(sorted(everywhere), "unmatched")
+        everywhere = _in_all_ranks(everywhere)
     missing = [line for line in models[0] if _place_of(line) in everywhere]
     if missing:
         raise UsageError("\n".join(missing))
+
+
+def _in_all_ranks(places: set[str]) -> set[str]:
+    """Those that every rank lacks too that says what it lacks within ``PATIENCE_S``. A rank that lacks nothing does not wait."""
+    met, place = store(), f"numscope/{agree.numbered('unmatched')}"
+    met.set(f"{place}/{agree.rank()}", json.dumps(sorted(places)))
+    keys = [f"{place}/{rank}" for rank in range(agree.num_ranks())]
+    end = time.monotonic() + agree.PATIENCE_S
+    while places and not met.check(keys) and time.monotonic() < end:
+        time.sleep(0.02)
+    return places.intersection(*(json.loads(met.get(key)) for key in keys if places and met.check([key])))
 
 
 def _place_of(line: str) -> str:

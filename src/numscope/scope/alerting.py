@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 
 from numscope.alerts.desk import MOST_KEPT, Desk
 from numscope.alerts.engine import Engine
-from numscope.alerts.outlook import Outlook
 from numscope.config.alerting import AlertPlan
 from numscope.config.options import WatchOptions
 from numscope.distributed import agree
@@ -52,7 +51,7 @@ class Alerting:
         self.plan = options.alert_plan(() if recorder is None else recorder.plugins.rules)
         if recorder is not None:
             self.plan = self.plan.over(recorder.plan.alerts)
-            recorder.go_by(self.plan if detection is not None or self.plan.mode or self.plan.rules else AlertPlan("off"))
+            recorder.rules.plan = self.plan if detection is not None or self.plan.mode or self.plan.rules else AlertPlan("off")
         if detection is not None:
             detection.judge.go_by(self.plan)
         self.desk = Desk(self, self.plan, agree.rank())
@@ -60,7 +59,7 @@ class Alerting:
             return
         self.post = self._post_alone if detection is None else self.desk.post
         if detection is not None:
-            detection.judge.onlooker = Outlook(self.desk, Engine(self.plan))
+            detection.judge.onlooker, detection.judge.messenger = Engine(self.plan, self.desk.post), self.desk
         elif recorder is not None and (self.plan.mode or self.plan.rules):
             recorder.say_once(_WITHOUT, _WITHOUT, logging.WARNING)
 

@@ -14,8 +14,7 @@ import torch
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
-from numscope.alerts.checks.checker import Checker
-from numscope.alerts.checks.known import CHECKS
+from numscope.alerts.checks.checker import CHECKS, Checker
 from numscope.alerts.checks.protocol import Subject
 from numscope.config.options import WatchOptions
 from numscope.config.rules import RULES
@@ -134,7 +133,7 @@ class ModelWatch:
         if self.inspector is not None:
             self.inspector.post = self.alerting.post
         if self._detection is not None and self.alerting.plan.mode != "off":
-            subject = Subject(self._model, model, self._probe, self._steps, self._detection.ranks, self._detection.evidence.journal)
+            subject = Subject(self._model, model, self._probe, self._steps, self._detection.evidence.journal)
             self._checker = Checker(subject, self.alerting.desk.post, CHECKS, self.alerting.plan.rules)
         opened(self)
         if self._delivery.has_files or self.inspector is not None or options.loggers:

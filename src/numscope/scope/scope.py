@@ -83,7 +83,7 @@ class Scope:
     def set_group(self, group: Any, layer: str | None = None) -> None:
         """Merge statistics over a process group instead of the one found: of all layers, or of one by name."""
         if self._watch.inspector is not None:
-            self._watch.inspector.set_group(group, layer)
+            self._watch.inspector.joint.set_group(group, layer)
 
     def close(self, error: BaseException | None = None) -> None:
         """Judge what is left, remove every hook and patch, write the files. Safe to call twice.

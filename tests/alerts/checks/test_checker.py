@@ -5,7 +5,6 @@ from __future__ import annotations
 import gc
 import logging
 import weakref
-from collections.abc import Iterable
 
 import pytest
 import torch
@@ -15,7 +14,7 @@ from torch.optim import Optimizer
 from torch.optim.lr_scheduler import LRScheduler, ReduceLROnPlateau, StepLR
 
 import numscope
-from numscope.alerts.checks import known
+from numscope.alerts.checks.checker import CHECKS, Checker
 from numscope.alerts.checks.protocol import EVERY, FIRST, STRETCH, Check, Subject
 from numscope.probe import loop_calls
 from numscope.probe import optimizer as optimizer_probe
@@ -26,15 +25,16 @@ from numscope.records.alert import Alert
 class Thorough(Check):
     name = "thorough"
 
-    def __init__(self, subject: Subject, say: bool = False) -> None:
+    def __init__(self, subject: Subject, speaks: bool = False) -> None:
         super().__init__(subject)
         self.steps: list[int] = []
-        self.say = say
+        self.speaks = speaks
         made.append(self)
 
-    def after_step(self, optimizer: Optimizer) -> Iterable[Alert]:
+    def after_step(self, optimizer: Optimizer) -> None:
         self.steps.append(self.subject.step)
-        return [self.subject.alert(self.name, "It was asked.", asks=True)] if self.say else []
+        if self.speaks:
+            self.say("It was asked.", "", asks=True)
 
 
 class Cheap(Thorough):
@@ -51,7 +51,7 @@ class Failing(Check):
     name = "failing"
     cheap = True
 
-    def before_step(self, optimizer: Optimizer) -> Iterable[Alert]:
+    def before_step(self, optimizer: Optimizer) -> None:
         raise ValueError("my own fault")
 
 
@@ -63,37 +63,26 @@ class Occasions(Check):
         self.told: list[str] = []
         made.append(self)
 
-    def begin(self) -> Iterable[Alert]:
-        self.told.append("begin")
-        return ()
-
-    def enter(self, module: nn.Module, args: object, kwargs: object) -> Iterable[Alert]:
+    def enter(self, module: nn.Module, args: object, kwargs: object) -> None:
         self.told.append("enter")
-        return ()
 
-    def leave(self, module: nn.Module, output: object) -> Iterable[Alert]:
+    def leave(self, module: nn.Module, output: object) -> None:
         self.told.append("leave")
-        return ()
 
-    def before_backward(self, roots: object) -> Iterable[Alert]:
+    def before_backward(self, roots: object) -> None:
         self.told.append("before backward")
-        return ()
 
-    def before_step(self, optimizer: Optimizer) -> Iterable[Alert]:
+    def before_step(self, optimizer: Optimizer) -> None:
         self.told.append("before step")
-        return ()
 
-    def after_step(self, optimizer: Optimizer) -> Iterable[Alert]:
+    def after_step(self, optimizer: Optimizer) -> None:
         self.told.append("after step")
-        return ()
 
-    def called(self, call: LoopCall) -> Iterable[Alert]:
+    def called(self, call: LoopCall) -> None:
         self.told.append(call.kind)
-        return ()
 
-    def end(self, closing: bool) -> Iterable[Alert]:
+    def end(self, closing: bool) -> None:
         self.told.append("end")
-        return ()
 
     def close(self) -> None:
         self.told.append("close")
@@ -155,8 +144,8 @@ def test_occasions_come_in_the_order_of_the_loop(monkeypatch: pytest.MonkeyPatch
         optimizer.step()
         scheduler.step()
     assert isinstance(made[0], Occasions)
-    step = ["begin", "enter", "leave", "before backward", "clip", "before step", "after step", "end"]
-    assert made[0].told == [*step, "begin", "scheduler", "close"]
+    step = ["enter", "leave", "before backward", "clip", "before step", "after step", "end"]
+    assert made[0].told == [*step, "scheduler", "close"]
 
 
 def test_schedulers_made_of_schedulers_step_once(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -211,28 +200,22 @@ def test_model_and_checks_go_together(monkeypatch: pytest.MonkeyPatch) -> None:
     assert check() is None
 
 
-def test_alert_that_asks_says_how_to_switch_it_off() -> None:
-    from numscope.alerts.checks.protocol import off_by
-
-    assert off_by("eval mode") == 'If this is intended, switch it off: watch(alerts={"eval mode": False}).'
-
-
 def test_names_of_checks_differ() -> None:
-    names = [check.name for check in known.CHECKS]
+    names = [check.name for check in CHECKS]
     assert len(set(names)) == len(names)
 
 
-def test_check_is_switched_off_by_its_name_and_gets_its_arguments(monkeypatch: pytest.MonkeyPatch) -> None:
-    from numscope.alerts.checks.checker import Checker
-
+def test_check_is_switched_off_by_its_name_gets_its_arguments_and_rests_when_it_has_spoken(monkeypatch: pytest.MonkeyPatch) -> None:
     model = nn.Linear(3, 1)
     use(monkeypatch)
     with numscope.watch(model) as scope:
         assert scope._watch._checker is not None
         subject = scope._watch._checker._subject
         found: list[Alert] = []
-        checker = Checker(subject, found.extend, (Thorough, Cheap), {"thorough": False, "cheap": {"say": True}})
-        assert checker.names == ["cheap"]
-        train(model, 1)
+        checker = Checker(subject, found.extend, (Thorough, Cheap), {"thorough": False, "cheap": {"speaks": True}})
+        train(model, 3)
         checker.detach()
+    (cheap,) = made
+    assert isinstance(cheap, Cheap) and cheap.steps == [0]
     assert [(a.step, a.rule, a.asks) for a in found] == [(0, "cheap", True)]
+    assert found[0].advice == 'If this is intended, switch it off: watch(alerts={"cheap": False}).'

@@ -13,11 +13,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from numscope.alerts.board import Board, Kind, Place
+from numscope.alerts.engine import Scales
 from numscope.alerts.rules.gradients import gradients_from_step_to_step, gradients_through_depth
 from numscope.alerts.rules.growth import divergence_ahead
 from numscope.alerts.rules.loss import loss_spike
 from numscope.alerts.rules.overflow import overflow_ahead
-from numscope.alerts.rules.scaler import Scales
 from numscope.config.rules import RULES
 from numscope.records.alert import Alert
 

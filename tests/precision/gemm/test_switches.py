@@ -365,7 +365,7 @@ def test_a_switchboard_that_fails_does_not_end_the_training(
 
 
 def test_a_dump_that_fails_does_not_end_the_training(layer: Layer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("numscope.inspect.tensor_dumps._codes_of", lambda *_: 1 / 0)
+    monkeypatch.setattr("numscope.inspect.casts._codes_of", lambda *_: 1 / 0)
     features = {"dump_tensors": {"tensors": ["activation"], "quantized_tensor": True, "high_precision_tensor": False}}
     with watch(convert(layer, "mxfp8"), config(**features), tmp_path):
         gemms_of(layer, 2)

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from torch import nn
 from torch.utils import data
 
 from numscope.alerts.checks.inputs import KEPT, Batch
-from numscope.alerts.checks.protocol import NONE, Check, Subject
-from numscope.records.alert import Alert
+from numscope.alerts.checks.protocol import Check, Subject
 from numscope.records.heap import instances_of
 
 SAME_STEPS = 16  # in a row, with one batch for all
@@ -18,59 +17,46 @@ REPEATED = 16  # runs of the same length, each of one batch, in a row
 MATCHES = 64  # batches in a row that came before in this order; of an epoch that is shorter, several epochs
 
 
-class _OfBatches(Check):
-    """A check that is shown each step's batch. Of several ranks the first one asks: their loaders are alike."""
+class Batches(Check):
+    """The same batch at each of ``steps`` steps in a row, or each batch as often in a row as a loader has workers; and 64 batches in a row
+    that come in the order in which they came before. Of several ranks the first one asks: their loaders are alike.
 
-    cheap = True
-
-    def __init__(self, subject: Subject) -> None:
-        super().__init__(subject)
-        self._num_seen = 0
-        self._said = False
-
-    @property
-    def _is_done(self) -> bool:
-        return self._said or self.subject.rank > 0
-
-    def enter(self, module: nn.Module, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Iterable[Alert]:
-        if not self._is_done:
-            self.subject.inputs.see(self.subject.num, self.subject.step, args, kwargs)
-        return NONE
-
-    def end(self, closing: bool) -> Iterable[Alert]:
-        if self._is_done:
-            return NONE
-        inputs = self.subject.inputs
-        inputs.settle()
-        found: list[Alert] = []
-        for batch in inputs.since(self._num_seen):
-            if not self._said:
-                found += self.take(batch)
-                self._said = bool(found)
-        self._num_seen = inputs.num_batches
-        return found
-
-    def take(self, batch: Batch) -> Iterable[Alert]:
-        """A step's batch, in order."""
-        raise NotImplementedError
-
-
-class SameBatchAgain(_OfBatches):
-    """The same batch at each of ``steps`` steps in a row; or each batch as often in a row as a loader has workers.
-
-    *Cost:* a checksum of 4,096 elements of each input a step, shared by the checks of data.
+    *Cost:* a checksum of 4,096 elements of each input a step, shared by the checks of data, and a look into a dict. Epochs of more than
+    16,384 steps can't be compared.
     """
 
     name = "same batch again"
+    also = ("epochs in the same order",)
+    cheap = True
 
     def __init__(self, subject: Subject, steps: int = SAME_STEPS) -> None:
         super().__init__(subject)
+        self._num_seen = 0
         self._steps = steps
         self._last: int | None = None
         self._may_repeat = True
         self._runs: list[int] = [0]  # how often each of the last batches came in a row
+        self._at: dict[int, int] = {}  # the count at which a sum was last seen
+        self._count = 0
+        self._distance = 0
+        self._matches = 0
+        if subject.rank:
+            self.spoken.update((self.name, *self.also))
 
-    def take(self, batch: Batch) -> Iterable[Alert]:
+    def enter(self, module: nn.Module, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
+        self.subject.inputs.see(self.subject.num, self.subject.step, args, kwargs)
+
+    def end(self, closing: bool) -> None:
+        inputs = self.subject.inputs
+        inputs.settle()
+        for batch in inputs.since(self._num_seen):
+            if self.name not in self.spoken:
+                self._repeats(batch)
+            if self.also[0] not in self.spoken:
+                self._has_order(batch)
+        self._num_seen = inputs.num_batches
+
+    def _repeats(self, batch: Batch) -> None:
         if batch.sum == self._last:
             self._runs[-1] += 1
         else:
@@ -78,47 +64,23 @@ class SameBatchAgain(_OfBatches):
         self._last = batch.sum
         if self._runs[-1] >= self._steps:
             text = f"The last {self._runs[-1]} steps got the same input."
-            advice = "Take the next batch from the loader in each step: next(iter(loader)) begins anew each time."
-            return [self._alert(text, advice, batch.step, self._runs[-1])]
+            self._tell(
+                text, "Take the next batch from the loader in each step: next(iter(loader)) begins anew each time.", batch, self._runs[-1]
+            )
         whole = self._runs[-REPEATED - 1 : -1]  # those that are over
         if self._may_repeat and len(whole) == REPEATED and len({*whole}) == 1 and 1 < whole[0] < self._steps:
             self._may_repeat = False  # the walk is made once
-            if whole[0] not in _numbers_of_workers():
-                return NONE
-            text = f"Each batch comes {whole[0]} times in a row, and a DataLoader has {whole[0]} workers."
-            advice = "Workers of a DataLoader that copy one generator give equal batches: seed it in worker_init_fn, from the worker's id."
-            return [self._alert(text, advice, batch.step, whole[0])]
-        return NONE
+            if whole[0] in _numbers_of_workers():
+                text = f"Each batch comes {whole[0]} times in a row, and a DataLoader has {whole[0]} workers."
+                why = "Workers of a DataLoader that copy one generator give equal batches"
+                advice = f"{why}: seed it in worker_init_fn, from the worker's id."
+                self._tell(text, advice, batch, whole[0])
 
-    def _alert(self, text: str, advice: str, step: int, value: int) -> Alert:
-        return self.subject.alert(
-            self.name, text, advice, tensor="input", value=float(value), limit=float(self._steps), evidence={"last step": step}, asks=True
-        )
+    def _tell(self, text: str, advice: str, batch: Batch, value: int) -> None:
+        about = {"last step": batch.step}
+        self.say(text, advice, tensor="input", value=float(value), limit=float(self._steps), evidence=about, asks=True)
 
-
-def _numbers_of_workers() -> set[int]:
-    """Of the process's loaders; several steps on a batch are a method of their own. *Cost:* a walk over all objects."""
-    iterators = getattr(data.dataloader, "_BaseDataLoaderIter", data.DataLoader)  # one may outlive its loader
-    found = [*instances_of(data.DataLoader), *instances_of(iterators)]
-    return {int(getattr(each, "num_workers", getattr(each, "_num_workers", 0))) for each in found}
-
-
-class EpochsInSameOrder(_OfBatches):
-    """64 batches in a row come in the order in which they came before.
-
-    *Cost:* as ``SameBatchAgain``'s, and a look into a dict. Epochs of more than 16,384 steps can't be compared.
-    """
-
-    name = "epochs in the same order"
-
-    def __init__(self, subject: Subject) -> None:
-        super().__init__(subject)
-        self._at: dict[int, int] = {}  # the count at which a sum was last seen
-        self._count = 0
-        self._distance = 0
-        self._matches = 0
-
-    def take(self, batch: Batch) -> Iterable[Alert]:
+    def _has_order(self, batch: Batch) -> None:
         last = self._at.pop(batch.sum, None)
         self._at[batch.sum] = self._count  # last in the dict's order
         if len(self._at) > KEPT:
@@ -127,18 +89,19 @@ class EpochsInSameOrder(_OfBatches):
         self._count += 1
         self._matches = self._matches + 1 if distance == self._distance else 1
         self._distance = distance
-        if distance < 2 or self._matches < MATCHES:
-            return NONE
+        if distance >= 2 and self._matches >= MATCHES:
+            text = f"The last {self._matches} batches came in the order in which they came {distance} steps before."
+            advice = "Shuffle: DataLoader(shuffle=True), or sampler.set_epoch(epoch) at each epoch's begin."
+            about = {"steps of an epoch": distance, "last step": batch.step}
+            matches, limit = float(self._matches), float(MATCHES)
+            self.say(text, advice, rule=self.also[0], tensor="input", value=matches, limit=limit, evidence=about, asks=True)
+
+    def close(self) -> None:
         self._at.clear()
-        return [
-            self.subject.alert(
-                self.name,
-                f"The last {self._matches} batches came in the order in which they came {distance} steps before.",
-                "Shuffle: DataLoader(shuffle=True), or sampler.set_epoch(epoch) at each epoch's begin.",
-                tensor="input",
-                value=float(self._matches),
-                limit=float(MATCHES),
-                evidence={"steps of an epoch": distance, "last step": batch.step},
-                asks=True,
-            )
-        ]
+
+
+def _numbers_of_workers() -> set[int]:
+    """Of the process's loaders; several steps on a batch are a method of their own. *Cost:* a walk over all objects."""
+    iterators = getattr(data.dataloader, "_BaseDataLoaderIter", data.DataLoader)  # one may outlive its loader
+    found = [*instances_of(data.DataLoader), *instances_of(iterators)]
+    return {int(getattr(each, "num_workers", getattr(each, "_num_workers", 0))) for each in found}

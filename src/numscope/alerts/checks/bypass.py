@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from types import FrameType
 from typing import Any
 
@@ -11,11 +11,8 @@ import torch
 from torch import nn
 from torch.optim import Optimizer
 
-from numscope.alerts.checks.protocol import NONE, Check, Subject
-from numscope.alerts.checks.where import UNKNOWN, Line, current_line
+from numscope.alerts.checks.protocol import UNKNOWN, Check, Line, Subject, current_line
 from numscope.distributed import agree
-from numscope.probe.calls import in_backward
-from numscope.records.alert import Alert
 
 _WRAPPED = nn.parallel.DistributedDataParallel.forward.__code__
 
@@ -34,10 +31,9 @@ class Bypass(Check):
         self._searched = False
         self._through = False
         self._around: Line = UNKNOWN
-        self._said = False
 
-    def enter(self, module: nn.Module, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Iterable[Alert]:
-        if not self._said and torch.is_grad_enabled() and agree.spread():
+    def enter(self, module: nn.Module, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
+        if torch.is_grad_enabled() and agree.spread():
             if not self._searched:
                 self._searched = True
                 self._ddp = agree.find_ddp(self.subject.model, self.subject.wrapper)
@@ -46,17 +42,13 @@ class Bypass(Check):
                     self._through = True
                 elif self._around is UNKNOWN:
                     self._around = current_line()
-        return NONE
 
-    def before_step(self, optimizer: Optimizer) -> Iterable[Alert]:
+    def before_step(self, optimizer: Optimizer) -> None:
         around, self._around = self._around, UNKNOWN
         through, self._through = self._through, False
-        if self._said or around is UNKNOWN or through or in_backward() or not self.subject.steps.had_backward:
-            return NONE
-        self._said = True
-        text = f"The model inside DistributedDataParallel is called{around.at()} without its wrapper: ranks do not average gradients."
-        advice = "Call the wrapper, ddp(x), not ddp.module(x)."
-        return [self.subject.alert(self.name, text, advice, evidence=around.evidence, asks=True)]
+        if around is not UNKNOWN and not through and self.subject.steps.had_backward:
+            text = f"The model inside DistributedDataParallel is called{around.at()} without its wrapper: ranks do not average gradients."
+            self.say(text, "Call the wrapper, ddp(x), not ddp.module(x).", line=around, asks=True)
 
     def _is_inside(self) -> bool:
         frame: FrameType | None = sys._getframe(2)

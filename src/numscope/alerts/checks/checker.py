@@ -5,14 +5,28 @@ from __future__ import annotations
 import logging
 import threading
 import traceback
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from functools import partial
 from typing import Any
 
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
+from numscope.alerts.checks.batches import Batches
+from numscope.alerts.checks.bypass import Bypass
+from numscope.alerts.checks.clearing import Clearing, Reaching
+from numscope.alerts.checks.dead_units import DeadUnits
+from numscope.alerts.checks.losses import ConstantLoss
+from numscope.alerts.checks.lost_updates import UpdatesLost
+from numscope.alerts.checks.modes import Autocast, EvalMode, WeightDtype
 from numscope.alerts.checks.protocol import EVERY, FIRST, STRETCH, Check, Subject
+from numscope.alerts.checks.rank_data import SameDataOnRanks
+from numscope.alerts.checks.replicas import ReplicasDiffer
+from numscope.alerts.checks.scaling import Scaling
+from numscope.alerts.checks.schedules import Schedules
+from numscope.alerts.checks.states import LostState
+from numscope.alerts.checks.tied import Tied
+from numscope.alerts.checks.weights import Weights
 from numscope.probe import loop_calls
 from numscope.probe.calls import guard, in_backward
 from numscope.probe.loop_calls import CallListener, LoopCall
@@ -20,7 +34,28 @@ from numscope.probe.step import Reader
 from numscope.records.alert import Alert
 from numscope.records.faults import ours
 
-OCCASIONS = ("begin", "enter", "leave", "before_backward", "before_step", "after_step", "skipped_step", "called", "end", "last")
+# Those that a watch makes unless they are switched off. A check that stands behind another one is asked after it.
+CHECKS: tuple[type[Check], ...] = (
+    Weights,
+    Tied,
+    EvalMode,
+    Autocast,
+    WeightDtype,
+    Clearing,
+    Reaching,
+    Scaling,
+    Schedules,
+    ConstantLoss,
+    LostState,
+    Bypass,
+    ReplicasDiffer,
+    SameDataOnRanks,
+    Batches,
+    UpdatesLost,
+    DeadUnits,
+)
+
+OCCASIONS = ("enter", "leave", "before_backward", "before_step", "after_step", "skipped_step", "called", "end", "last")
 
 MOST_SKIPS = 20  # of GradScaler's first ones; those that it leaves out show nothing, and are not counted
 
@@ -49,16 +84,15 @@ class Checker(Reader, CallListener):
         self._subject = subject
         self._post = post
         given = settings or {}
-        self._off = {rule for rule, setting in given.items() if setting is False}
+        off = {rule for rule, setting in given.items() if setting is False}
         self._checks: list[Check] = []
         self._asked: dict[str, list[Check]] = {}
-        self._begun = False
         self._is_stretch = True
         self._skips = 0  # steps in a row
         for kind in checks:
             setting = given.get(kind.name)
-            if not self._off.issuperset((kind.name, *kind.also)):
-                self._make(kind, setting if isinstance(setting, Mapping) else {})
+            if not off.issuperset((kind.name, *kind.also)):
+                self._make(kind, setting if isinstance(setting, Mapping) else {}, off)
         self._lock = threading.RLock()  # threads may train one model in turns, and one's step end where another's begins
         self._sort()
         subject.steps.add(self)
@@ -79,16 +113,7 @@ class Checker(Reader, CallListener):
         self._checks.clear()
         self._sort()
 
-    @property
-    def names(self) -> list[str]:
-        """Of the rules that are on."""
-        return [name for check in self._checks for name in (check.name, *check.also) if name not in self._off]
-
     # ---- occasions
-
-    def begin(self) -> None:
-        self._begun = True
-        self._ask("begin")
 
     def enter(self, module: nn.Module, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
         """An outermost call begins."""
@@ -103,11 +128,11 @@ class Checker(Reader, CallListener):
             self._ask("before_backward", roots)
 
     def before_step(self, optimizer: Optimizer) -> None:
-        self._ask("before_step", optimizer)
+        self._ask("before_step", optimizer, fused=in_backward())
 
     def after_step(self, optimizer: Optimizer) -> None:
         self._skips = 0
-        self._ask("after_step", optimizer)
+        self._ask("after_step", optimizer, fused=in_backward())
 
     def skipped_step(self, optimizer: Optimizer) -> None:
         self._skips += 1
@@ -127,9 +152,11 @@ class Checker(Reader, CallListener):
 
     # ----
 
-    def _make(self, kind: type[Check], arguments: Mapping[str, Any]) -> None:
+    def _make(self, kind: type[Check], arguments: Mapping[str, Any], off: Set[str]) -> None:
         try:
-            self._checks.append(kind(self._subject, **arguments))
+            check = kind(self._subject, **arguments)
+            check.spoken |= off
+            self._checks.append(check)
         except ours() as error:
             _say(kind.name, error)
 
@@ -137,21 +164,23 @@ class Checker(Reader, CallListener):
         """Which checks have something to do on an occasion of this step."""
         subject = self._subject
         self._is_stretch = subject.num % EVERY < STRETCH
-        asked = [check for check in self._checks if check.cheap or subject.thorough or (check.rhythm and self._is_stretch)]
+        asked = [c for c in self._checks if not c.is_done and (c.cheap or subject.thorough or (c.rhythm and self._is_stretch))]
         self._asked = {
             occasion: [check for check in asked if getattr(type(check), occasion) is not getattr(Check, occasion)] for occasion in OCCASIONS
         }
 
-    def _ask(self, occasion: str, *args: Any) -> None:
-        if not self._begun and occasion != "begin":  # nobody tells of the first step's begin
-            self.begin()
-        self._subject.moment += 1
+    def _ask(self, occasion: str, *args: Any, fused: bool = False) -> None:
         for check in self._asked[occasion]:
-            found: list[Alert] = []
+            if fused and not check.fused:
+                continue
             with self._lock:
-                guard(partial(self._fail, check), (), lambda: found.extend(getattr(check, occasion)(*args) or ()))  # noqa: B023
+                guard(partial(self._fail, check), (), getattr(check, occasion), *args)
+                found, check.found = check.found, []
             if found:
-                self._post([alert for alert in found if alert.rule not in self._off])  # what it raises is meant for the script
+                if check.is_done:
+                    self._close(check)
+                    self._sort()
+                self._post(found)  # what it raises is meant for the script
 
     def _fail(self, check: Check, error: Exception) -> None:
         self._checks.remove(check)

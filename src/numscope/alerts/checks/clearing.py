@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 import weakref
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from torch import Tensor
 from torch.optim import Optimizer
 
-from numscope.alerts.checks.protocol import NONE, Check, Subject
-from numscope.alerts.checks.where import UNKNOWN, Line, current_line
-from numscope.probe.calls import in_backward
+from numscope.alerts.checks.protocol import UNKNOWN, Check, Line, Subject, current_line
 from numscope.probe.living import Beside
+from numscope.probe.nodes import trains
 from numscope.probe.optimizer import accumulates
 from numscope.probe.optimizers import gradient_of
-from numscope.records.alert import Alert
 from numscope.summary.ledger import Ledger
 
 LEAST_STEPS = 2  # in a row that begin with the gradients of the step before
@@ -54,11 +52,10 @@ class Clearing(Check):
         self._ledger: Ledger | None = None
         self._rows: list[tuple[Optimizer, list[int]]] = []  # of gradients that were written since, until the step is over
         self._line: Line = UNKNOWN
-        self._said = False
 
-    def before_backward(self, roots: Sequence[Tensor]) -> Iterable[Alert]:
+    def before_backward(self, roots: Sequence[Tensor]) -> None:
         if not accumulates():  # autograd.grad adds to no gradient
-            return NONE
+            return
         for optimizer, kept in list(self._kept.items()):
             handles = []
             for position, (parameter_ref, gradient_ref) in enumerate(kept.gradients):
@@ -80,19 +77,15 @@ class Clearing(Check):
                 continue
             self._in_row.pop(optimizer, None)
             del self._kept[optimizer]
-        if self.subject.thorough and self._kept and not self._said:
+        if self.subject.thorough and self._kept:
             self._line = current_line()
-        return NONE
 
-    def before_step(self, optimizer: Optimizer) -> Iterable[Alert]:
+    def before_step(self, optimizer: Optimizer) -> None:
         kept = self._kept.pop(optimizer, None)
-        if kept is not None and kept.backwards and not in_backward():
+        if kept is not None and kept.backwards:
             self._in_row[optimizer] = self._in_row.get(optimizer, 0) + 1
-        return NONE
 
-    def after_step(self, optimizer: Optimizer) -> Iterable[Alert]:
-        if self._said or in_backward():
-            return NONE
+    def after_step(self, optimizer: Optimizer) -> None:
         tracked = self._tracked.get(optimizer)
         if tracked is None or self.subject.thorough:
             given = [p for group in optimizer.param_groups for p in group["params"] if p.grad is not None]
@@ -101,9 +94,8 @@ class Clearing(Check):
         parameters = [p for ref in tracked if (p := ref()) is not None]
         if parameters and all(p.grad is not None for p in parameters):
             self._kept[optimizer] = _Kept(parameters)
-        return NONE
 
-    def end(self, closing: bool) -> Iterable[Alert]:
+    def end(self, closing: bool) -> None:
         if self._ledger is not None:
             self._ledger.read()
             for optimizer, handles in self._rows:
@@ -111,14 +103,15 @@ class Clearing(Check):
                     self._in_row.pop(optimizer, None)
             self._rows.clear()
             self._ledger = None
-        if self._said or not any(number >= LEAST_STEPS for number in self._in_row.values()):
-            return NONE
-        self._said = True
+        kind = next((type(optimizer).__name__ for optimizer, number in self._in_row.items() if number >= LEAST_STEPS), "")
+        if kind:
+            line = self._line
+            text = f"Gradients of earlier steps are still there at backward{line.at()} and are added to: {kind} updates with their sum."
+            advice = "Call optimizer.zero_grad() once a step, before the step's first backward."
+            self.say(text, advice, line=line, evidence={"optimizer": kind})
+
+    def close(self) -> None:
         self._kept.clear()
-        kind = next(type(optimizer).__name__ for optimizer, number in self._in_row.items() if number >= LEAST_STEPS)
-        text = f"Gradients of earlier steps are still there at backward{self._line.at()} and are added to: {kind} updates with their sum."
-        advice = "Call optimizer.zero_grad() once a step, before the step's first backward."
-        return [self.subject.alert(self.name, text, advice, evidence={**self._line.evidence, "optimizer": kind})]
 
 
 class Reaching(Check):
@@ -136,42 +129,33 @@ class Reaching(Check):
         self._reaches = False
         self._reason = ""
         self._line: Line = UNKNOWN
-        self._said: set[str] = set()
 
-    def enter(self, *given: Any) -> Iterable[Alert]:
+    def enter(self, *given: Any) -> None:
         self._calls += 1
-        return NONE
 
-    def before_backward(self, roots: Sequence[Tensor]) -> Iterable[Alert]:
+    def before_backward(self, roots: Sequence[Tensor]) -> None:
         if self._reaches or not self._calls:
-            return NONE
-        self._reaches = self.subject.reaches(roots)
+            return
+        self._reaches = trains(roots, self.subject.model)
         self._line = current_line()
         made_here = any(root.is_leaf and root.requires_grad for root in roots)
         self._reason = "The loss is a new tensor without a graph" if made_here else "The loss's graph holds none of the model's parameters"
-        return NONE
 
-    def before_step(self, optimizer: Optimizer) -> Iterable[Alert]:
-        if in_backward() or not self._line.file:
-            return NONE
-        if any(gradient_of(p) is not None for p in self.subject.model.parameters()):
-            return NONE
-        line = self._line
-        if not self._reaches and self.name not in self._said:
-            self._said.add(self.name)
-            text = f"{self._reason}{line.at(': backward at ')} gives no gradients, and {type(optimizer).__name__} updates nothing."
+    def before_step(self, optimizer: Optimizer) -> None:
+        line, kind = self._line, type(optimizer).__name__
+        if not line.file or any(gradient_of(p) is not None for p in self.subject.model.parameters()):
+            return
+        if not self._reaches:
+            text = f"{self._reason}{line.at(': backward at ')} gives no gradients, and {kind} updates nothing."
             advice = "Look for .item(), .detach(), torch.tensor(loss), requires_grad_() or no_grad() between the model and the loss."
-            return [self.subject.alert(self.name, text, advice, evidence=line.evidence)]
-        if self._reaches and self.also[0] not in self._said:
-            self._said.add(self.also[0])
+            self.say(text, advice, line=line)
+        else:
             step = current_line()
-            text = f"Backward{line.at()} has reached the model, but its gradients are gone as {type(optimizer).__name__} steps{step.at()}."
+            text = f"Backward{line.at()} has reached the model, but its gradients are gone as {kind} steps{step.at()}."
             advice = "Call optimizer.zero_grad() before backward, not between backward and optimizer.step()."
-            return [self.subject.alert(self.also[0], text, advice, evidence={**step.evidence, "backward": line.evidence.get("line", "")})]
-        return NONE
+            self.say(text, advice, rule=self.also[0], line=step, evidence={"backward": line.evidence.get("line", "")})
 
-    def end(self, closing: bool) -> Iterable[Alert]:
+    def end(self, closing: bool) -> None:
         self._calls = 0
         self._reaches = False
         self._line = UNKNOWN
-        return NONE

@@ -8,7 +8,7 @@ from typing import Any
 
 from torch import Tensor, nn
 
-from numscope.distributed.agree import spread
+from numscope.distributed.agree import spread, stage_of
 from numscope.distributed.channel import members
 from numscope.distributed.copies import Copies
 from numscope.distributed.place import Places, fully_sharded_groups
@@ -78,7 +78,8 @@ class CopiesOf:
 
     def find(self) -> list[Shared]:
         """Everything that this rank has a copy of, by the ranks that have the others, in the same order on all of them."""
-        if not spread() or self._is_flat():
+        # FSDP1 holds pieces of flat parameters under the names of whole ones.
+        if not spread() or any(cls.__name__ == "FullyShardedDataParallel" for m in self._names for cls in type(m).__mro__):
             return []
         found: dict[tuple[int, ...], Shared] = {}
         self._meshes = self._find_meshes()
@@ -118,8 +119,6 @@ class CopiesOf:
         """All ranks, which may train one model together; of a pipeline's stage this one alone."""
         import torch.distributed as dist  # loads more of it than torch does
 
-        from numscope.distributed.pipelines import stage_of
-
         if self._is_stage is None:
             self._is_stage = stage_of(self._model) is not None
         return () if self._is_stage else tuple(range(dist.get_world_size()))
@@ -129,10 +128,6 @@ class CopiesOf:
         meshes = dict.fromkeys(p.device_mesh for p in self._model.parameters() if hasattr(p, "device_mesh"))
         found = [members(group) for mesh in meshes for group in mesh.get_all_groups()]
         return [ranks for ranks in dict.fromkeys(found) if len(ranks) > 1]
-
-    def _is_flat(self) -> bool:
-        """FSDP1 holds pieces of flat parameters under the names of whole ones."""
-        return any(cls.__name__ == "FullyShardedDataParallel" for m in self._names for cls in type(m).__mro__)
 
     def _ignored(self) -> set[int]:
         """What DDP was told to leave alone."""

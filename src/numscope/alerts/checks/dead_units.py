@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 import torch
@@ -11,9 +10,8 @@ from torch import Tensor, nn
 from torch.linalg import vector_norm
 from torch.optim import Optimizer
 
-from numscope.alerts.checks.protocol import NONE, Check, Subject
+from numscope.alerts.checks.protocol import Check, Subject
 from numscope.probe.optimizers import gradient_of, ids_known, ids_of
-from numscope.records.alert import Alert
 from numscope.summary.late import Late
 from numscope.summary.unseen import unseen
 from numscope.summary.unwrap import Unsummarizable, plain
@@ -43,17 +41,18 @@ class DeadUnits(Check):
 
     name = "dead units"
     cheap = True
+    fused = True
 
     def __init__(self, subject: Subject, share: float = SHARE, steps: int = STEPS) -> None:
         super().__init__(subject)
         self._share, self._steps = share, steps
         self._layers: dict[str, _Layer] = {}
         self._seen: list[tuple[int, str, Late]] = []
-        self._said: set[str] = set()
+        self._told: set[str] = set()
 
-    def before_step(self, optimizer: Optimizer) -> Iterable[Alert]:
+    def before_step(self, optimizer: Optimizer) -> None:
         if not self.subject.thorough:
-            return NONE
+            return
         mine = ids_of(optimizer)
         for module, layer in self.subject.probe.names.items():
             weight = module._parameters.get("weight")
@@ -67,35 +66,31 @@ class DeadUnits(Check):
                 gradient = plain(gradient)
                 if gradient.layout is torch.strided and gradient.numel() and gradient.shape[dim] >= LEAST:
                     self._seen.append((self.subject.step, layer, Late(_without_gradient(gradient.movedim(dim, 0)))))
-        return NONE
 
-    def end(self, closing: bool) -> Iterable[Alert]:
-        found: list[Alert] = []
+    def end(self, closing: bool) -> None:
         while self._seen and self._seen[0][2].is_here:
             step, layer, late = self._seen.pop(0)
             dead = late.take()
             known = self._layers.get(layer)
-            num_dead, num = int(dead.sum()), len(dead)
-            if num_dead == num:
+            if dead.all():
                 continue  # nothing reaches the layer at all
             if known is None or known.dead.shape != dead.shape or len(known.steps) >= self._steps:
                 known = self._layers[layer] = _Layer(dead)
             else:
                 known.dead &= dead
             known.steps.append(step)
-            share = int(known.dead.sum()) / num
-            if len(known.steps) == self._steps and share > self._share and layer not in self._said:
-                self._said.add(layer)
-                found.append(self._alert(layer, known, share))
-        return found
+            if len(known.steps) == self._steps and int(known.dead.sum()) / len(dead) > self._share and layer not in self._told:
+                self._told.add(layer)
+                self._tell(layer, known)
 
-    def _alert(self, layer: str, known: _Layer, share: float) -> Alert:
+    def _tell(self, layer: str, known: _Layer) -> None:
         num_dead, num = int(known.dead.sum()), len(known.dead)
-        return self.subject.alert(
-            self.name,
+        share = num_dead / num
+        self.say(
             f"{num_dead} of {num} units ({share:.0%}) got no gradient at all at steps {', '.join(map(str, known.steps))}: "
             "they are zero for every input, or nothing uses them.",
             "Lower the learning rate or warm it up, look at the initial bias, or use an activation that is not flat (LeakyReLU, GELU).",
+            again=True,
             layer=layer,
             tensor="weight",
             value=share,

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 from torch import Tensor
 from torch.optim import Optimizer
 
-from numscope.alerts.checks.protocol import NONE, Check, Subject
-from numscope.alerts.checks.where import UNKNOWN, Line, current_line
-from numscope.probe.calls import in_backward
-from numscope.records.alert import Alert
+from numscope.alerts.checks.protocol import UNKNOWN, Check, Line, Subject, current_line
 from numscope.summary.ledger import UNOBSERVED
 
 LEAST_LOOKS = 5  # in a row with the same losses, to the last bit
@@ -32,39 +29,30 @@ class ConstantLoss(Check):
         self._last: list[float] = []
         self._same = 0
         self._line: Line = UNKNOWN
-        self._said = False
 
-    def before_backward(self, roots: Sequence[Tensor]) -> Iterable[Alert]:
-        if not self._said and self.subject.num % STRIDE == 0:
+    def before_backward(self, roots: Sequence[Tensor]) -> None:
+        if self.subject.num % STRIDE == 0:
             ledger = self.subject.journal.ledger
             self._handles += [handle for root in roots if root.numel() == 1 and (handle := ledger.observe(root)) != UNOBSERVED]
             if self._same == LEAST_LOOKS - 1:
                 self._line = current_line()
-        return NONE
 
-    def after_step(self, optimizer: Optimizer) -> Iterable[Alert]:
+    def after_step(self, optimizer: Optimizer) -> None:
         handles, self._handles = self._handles, []
-        if (
-            not handles
-            or self._said
-            or in_backward()
-            or not self.subject.steps.had_backward
-            or max(handles) >= len(self.subject.journal.ledger)
-        ):
-            return NONE
+        if not handles or not self.subject.steps.had_backward or max(handles) >= len(self.subject.journal.ledger):
+            return
         losses = self.subject.journal.ledger.amax(handles)
         self._same = self._same + 1 if losses == self._last else 0
         self._last = losses
-        if self._same < LEAST_LOOKS:
-            return NONE
-        self._said = True
-        value = losses[-1]
-        text = f"The loss has been {value:g} for {LEAST_LOOKS * STRIDE} steps, to the last bit{self._line.at(': backward at ')}."
-        advice = (
-            "Look for a loss over a dimension of size 1, one that is saturated or clamped, or the same batch with weights that do not move."
-        )
-        return [self.subject.alert(self.name, text, advice, value=value, evidence=self._line.evidence, asks=True)]
+        if self._same >= LEAST_LOOKS:
+            self.say(
+                f"The loss has been {losses[-1]:g} for {LEAST_LOOKS * STRIDE} steps, to the last bit{self._line.at(': backward at ')}.",
+                "Look for a loss over a dimension of size 1, one that is saturated or clamped, or the same batch with weights that do not "
+                "move.",
+                line=self._line,
+                value=losses[-1],
+                asks=True,
+            )
 
-    def end(self, closing: bool) -> Iterable[Alert]:
+    def end(self, closing: bool) -> None:
         self._handles.clear()
-        return NONE

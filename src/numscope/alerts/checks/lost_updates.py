@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -11,9 +11,7 @@ import torch
 from torch import Tensor
 from torch.optim import Optimizer
 
-from numscope.alerts.checks.protocol import EVERY, FIRST, MOST_NAMED, NONE, Check, Subject
-from numscope.probe.naming import named_state
-from numscope.records.alert import Alert
+from numscope.alerts.checks.protocol import EVERY, FIRST, MOST_NAMED, Check, Subject, peak_rate
 from numscope.summary.late import Late
 from numscope.summary.sampling import sampled
 from numscope.summary.unseen import unseen
@@ -29,8 +27,6 @@ OF_LEVEL = 2.0**-8  # of the highest mean gradient: smaller ones are those of a 
 LOW = (torch.bfloat16, torch.float16)
 # States of optimizers that keep what a low-precision weight can't hold, or round so that it averages out.
 _COMPENSATES = re.compile("master|kahan|compensation|fp32|shift|stochastic", re.IGNORECASE)
-
-Name = tuple[str, str]
 
 
 @dataclass(slots=True, eq=False)
@@ -56,7 +52,7 @@ class _Record:
     share: float = 0.0
 
     def see(self, weight: Tensor) -> None:
-        self.stayed &= _bits(weight) == self.before
+        self.stayed &= weight.view(torch.int16) == self.before
 
     def counts(self) -> list[Tensor]:
         return [(self.stayed & self.had).sum(), self.had.sum()]
@@ -65,7 +61,7 @@ class _Record:
 class _Look:
     """What was counted in one step, on its way from a device."""
 
-    def __init__(self, step: int, num: int, records: list[tuple[Name, _Record, float]], counts: Tensor) -> None:
+    def __init__(self, step: int, num: int, records: list[tuple[str, _Record, float]], counts: Tensor) -> None:
         self.step, self.num, self.records, self.counts = step, num, records, Late(counts)
 
 
@@ -83,23 +79,23 @@ class UpdatesLost(Check):
 
     name = "updates lost"
     cheap = True
+    fused = True
 
     def __init__(self, subject: Subject, share: float = SHARE, steps: int = STEPS) -> None:
         super().__init__(subject)
         self._share, self._steps = share, steps
-        self._records: dict[Name, _Record] = {}
-        self._peaks: dict[Name, float] = {}
-        self._levels: dict[Name, Tensor] = {}
-        self._taken: list[tuple[Name, Tensor, _Record, Any, float]] = []  # in the step at work, with the group's rate and known peak
+        self._records: dict[str, _Record] = {}
+        self._peaks: dict[str, float] = {}
+        self._levels: dict[str, Tensor] = {}
+        self._taken: list[tuple[str, Tensor, _Record, Any, float]] = []  # in the step at work, with the group's rate and known peak
         self._looks: list[_Look] = []
-        self._said = False
 
-    def before_step(self, optimizer: Optimizer) -> Iterable[Alert]:
+    def before_step(self, optimizer: Optimizer) -> None:
         self._taken = []
-        if not self.subject.thorough or self._said:
-            return NONE
+        if not self.subject.thorough:
+            return
         chosen = {
-            id(p): (group.get("lr"), _peak(group))
+            id(p): (group.get("lr"), peak_rate(group))
             for group in optimizer.param_groups
             for p in group["params"]
             if p.dtype in LOW and p.grad is not None and not _compensates(optimizer, group, p)
@@ -109,14 +105,13 @@ class UpdatesLost(Check):
                 for name, p in self._places():
                     if id(p) in chosen:
                         self._take(name, p, *chosen[id(p)])
-        return NONE
 
-    def _places(self) -> Iterator[tuple[Name, Tensor]]:
+    def _places(self) -> Iterator[tuple[str, Tensor]]:
         """The parameters that are followed."""
-        low = [((layer, slot), p) for layer, slot, p in named_state(self.subject.probe.names, buffers=False) if p.dtype in LOW]
+        low = [(name, p) for name, p in self.subject.parameters().items() if p.dtype in LOW]
         yield from low[:: 1 + len(low) // MOST_PARAMETERS]
 
-    def _take(self, name: Name, p: Tensor, rate: Any, peak: float) -> None:
+    def _take(self, name: str, p: Tensor, rate: Any, peak: float) -> None:
         try:
             weight, gradient = sampled(plain(p)), sampled(plain(p.grad))  # type: ignore[arg-type]
         except Unsummarizable:
@@ -129,17 +124,17 @@ class UpdatesLost(Check):
         had = (size > 0) & (size >= level * OF_LEVEL) & (weight != 0)
         record = self._records.get(name)
         if record is None or record.before.shape != weight.shape or record.before.device != weight.device:
-            bits = _bits(weight).clone()
+            bits = weight.view(torch.int16).clone()
             record = self._records[name] = _Record(bits, had, torch.ones_like(had), self.subject.num, p.dim() > 1)
         else:
             record.see(weight)
             record.had &= had
         self._taken.append((name, p, record, rate, peak))
 
-    def after_step(self, optimizer: Optimizer) -> Iterable[Alert]:
+    def after_step(self, optimizer: Optimizer) -> None:
         if self._taken:
             with unseen():
-                of_device: dict[torch.device, list[tuple[tuple[Name, _Record, float], Tensor]]] = {}
+                of_device: dict[torch.device, list[tuple[tuple[str, _Record, float], Tensor]]] = {}
                 for name, p, record, rate, peak in self._taken:
                     record.see(sampled(plain(p)))
                     device = record.before.device
@@ -154,14 +149,13 @@ class UpdatesLost(Check):
                     about, counts = zip(*rows, strict=True)
                     self._looks.append(_Look(self.subject.step, self.subject.num, list(about), torch.stack(counts)))
             self._taken = []
-        return NONE
 
-    def end(self, closing: bool) -> Iterable[Alert]:
+    def end(self, closing: bool) -> None:
         while self._looks and self._looks[0].counts.is_here:
             self._count(self._looks.pop(0))
-        return self._alerts(SPAN)
+        self._tell(SPAN)
 
-    def last(self) -> Iterable[Alert]:
+    def last(self) -> None:
         for look in self._looks:
             self._count(look)
         self._looks = []
@@ -173,7 +167,7 @@ class UpdatesLost(Check):
                     record.see(sampled(plain(places[name])))
                     lost, num = map(int, record.counts())
                     record.share = lost / num
-        return self._alerts(0)
+        self._tell(0)
 
     def _count(self, look: _Look) -> None:
         for (name, record, peak), (lost, num, rate) in zip(look.records, look.counts.take().tolist(), strict=True):
@@ -187,7 +181,7 @@ class UpdatesLost(Check):
                 record.steps.append(look.step)
                 record.share, record.span = lost / num, look.num - record.num
 
-    def _losing(self, span: int) -> list[Name]:
+    def _losing(self, span: int) -> list[str]:
         """The parameters that have lost their updates at enough looks, over a span of steps."""
         return [
             name
@@ -195,45 +189,29 @@ class UpdatesLost(Check):
             if len(record.steps) > self._steps and record.share > self._share and record.span >= span
         ]
 
-    def _alerts(self, span: int) -> Iterable[Alert]:
-        losing = [] if self._said else self._losing(span)
+    def _tell(self, span: int) -> None:
+        losing = self._losing(span)
         if not losing:
-            return NONE
-        self._said = True
+            return
         losing.sort(key=lambda name: self._records[name].share, reverse=True)
         worst = self._records[losing[0]]
         dtype = str(dict(self._places())[losing[0]].dtype).removeprefix("torch.")
         among = f"; {len(losing)} of {len(self._peaks)} such parameters lose so many" if len(losing) > 1 else ""
-        alert = self.subject.alert(
-            self.name,
+        self.say(
             f"{worst.share:.0%} of the {dtype} elements with a gradient have kept their bits since step {worst.steps[0]}: the update is "
             f"below half the distance to the next number{among}.",
             "Keep weights in float32 and use autocast, or an optimizer with float32 master weights or stochastic rounding, or a larger "
             "learning rate.",
-            parameters=[".".join(filter(None, name)) for name in losing],
+            parameters=losing,
             value=worst.share,
             limit=self._share,
             asks=not any(self._records[name].matrix for name in losing),  # norms' gains at 1: whoever trains in bfloat16 alone may know
-            evidence={
-                "steps": worst.steps,
-                "shares": {".".join(filter(None, name)): round(self._records[name].share, 3) for name in losing[:MOST_NAMED]},
-            },
+            evidence={"steps": worst.steps, "shares": {name: round(self._records[name].share, 3) for name in losing[:MOST_NAMED]}},
         )
-        self._records.clear()
-        return [alert]
 
     def close(self) -> None:
         self._taken = []
         self._records.clear()
-
-
-def _bits(tensor: Tensor) -> Tensor:
-    return tensor.view(torch.int16)
-
-
-def _peak(group: dict[str, Any]) -> float:
-    """The highest learning rate that a group's schedulers are known to lead to."""
-    return max((float(top) for name in ("initial_lr", "max_lr") if isinstance(top := group.get(name), int | float)), default=0.0)
 
 
 def _compensates(optimizer: Optimizer, group: dict[str, Any], parameter: Tensor) -> bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import torch
@@ -11,10 +11,7 @@ from torch.nn.modules.batchnorm import _BatchNorm
 from torch.nn.modules.dropout import _DropoutNd
 from torch.optim import Optimizer
 
-from numscope.alerts.checks.protocol import NONE, Check, Subject, names_of
-from numscope.alerts.checks.where import UNKNOWN, Line, current_line
-from numscope.probe.calls import in_backward
-from numscope.records.alert import Alert
+from numscope.alerts.checks.protocol import UNKNOWN, Check, Line, Subject, current_line, names_of
 from numscope.records.words import count
 
 TRAIN_MODE = "train mode in evaluation"
@@ -42,84 +39,76 @@ class EvalMode(Check):
         self._calls = 0  # with gradients, in this step, in eval mode
         self._in_train = False  # some call of this step was not
         self._line = UNKNOWN
-        self._said = False
         self._evaluations = 0  # calls in a row without gradients, in train mode
-        self._said_of_evaluation = False
 
-    def enter(self, module: nn.Module, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Iterable[Alert]:
+    def enter(self, module: nn.Module, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
         if module is not self.subject.model:
-            return NONE
+            return
         if not torch.is_grad_enabled():
             self._evaluations = self._evaluations + 1 if module.training else 0
-            is_news = self._evaluations == LEAST_CALLS and self._trained >= 0 and not self._said_of_evaluation
-            return self._evaluated() if is_news else NONE
+            if self._evaluations == LEAST_CALLS and self._trained >= 0 and TRAIN_MODE not in self.spoken:
+                self._evaluated()
+            return
         self._evaluations = 0
         if module.training:
             self._in_train = True
             self._trained = self.subject.step
-        elif not self._said:
+        elif self.name not in self.spoken:
             if not self._calls:
                 self._line = current_line()
             self._calls += 1
-        return NONE
 
-    def _evaluated(self) -> Iterable[Alert]:
+    def _evaluated(self) -> None:
         model, line = self.subject.model, current_line()
-        dropouts = sum(isinstance(m, _DropoutNd) and m.p > 0 and m.training for m in model.modules())
-        norms = sum(isinstance(m, _BatchNorm) and m.track_running_stats and m.training for m in model.modules())
+        dropouts, norms = ([m for m in of_kind if m.training] for of_kind in _moody(model))
         if not (dropouts or norms):
-            return NONE
-        self._said_of_evaluation = True
-        does = [f"{count(dropouts, 'dropout layer')} at work"] * bool(dropouts) + [
-            f"{count(norms, 'batch norm')} writing statistics"
-        ] * bool(norms)
+            return
+        does = [f"{count(len(dropouts), 'dropout layer')} at work"] if dropouts else []
+        does += [f"{count(len(norms), 'batch norm')} writing statistics"] if norms else []
         text = f"The model is called without gradients in train mode{line.at()}, {LEAST_CALLS} times in a row, with {' and '.join(does)}."
-        return [self.subject.alert(TRAIN_MODE, text, "Call model.eval() before an evaluation.", evidence=line.evidence, asks=True)]
+        self.say(text, "Call model.eval() before an evaluation.", rule=TRAIN_MODE, line=line, asks=True)
 
-    def before_step(self, optimizer: Optimizer) -> Iterable[Alert]:
-        if not self._calls or self._in_train or self._said or in_backward() or not self.subject.steps.had_backward:
-            return NONE
+    def before_step(self, optimizer: Optimizer) -> None:
+        if not self._calls or self._in_train or not self.subject.steps.had_backward:
+            return
         if self._trained < 0 and self.subject.num < 1:  # it may be trying out a step
-            return NONE
+            return
         concerned = _modes_matter(self.subject.model)
         if not concerned:
-            self._said = True
-            return NONE
-        self._said = True
-        what = f"The model trains in eval mode{self._line.at()}: {concerned}"
-        evidence = self._line.evidence
+            self.spoken.add(self.name)
+            return
+        text = f"The model trains in eval mode{self._line.at()}: {concerned}."
         if self._trained >= 0:
-            text = f"{what}. It was in train mode until step {self._trained}."
             # It may be that a head is now trained on what was learned.
             asks = any(not p.requires_grad for p in self.subject.model.parameters())
-            return [self.subject.alert(self.name, text, "Call model.train() after each evaluation.", evidence=evidence, asks=asks)]
-        return [self.subject.alert(self.name, f"{what}.", "Call model.train() before the loop.", evidence=evidence, asks=True)]
+            text += f" It was in train mode until step {self._trained}."
+            self.say(text, "Call model.train() after each evaluation.", line=self._line, asks=asks)
+        else:
+            self.say(text, "Call model.train() before the loop.", line=self._line, asks=True)
 
-    def end(self, closing: bool) -> Iterable[Alert]:
+    def end(self, closing: bool) -> None:
         self._calls = 0
         self._in_train = False
-        return NONE
 
 
 def _modes_matter(model: nn.Module) -> str:
     """What eval mode changes in a model whose modules are all in it; "" if nothing is."""
-    dropouts = batch_norms = 0
-    by_name = ""
-    for name, module in model.named_modules():
-        is_dropout = isinstance(module, _DropoutNd) and module.p > 0
-        is_norm = isinstance(module, _BatchNorm) and module.track_running_stats
-        if (is_dropout or is_norm) and module.training:
-            return ""
-        dropouts += is_dropout
-        batch_norms += is_norm
-        if not by_name:
-            rate = next((k for k, v in vars(module).items() if "drop" in k and isinstance(v, float) and 0 < v < 1), "")
-            by_name = f"{name}.{rate}".lstrip(".") if rate else ""
+    dropouts, norms = _moody(model)
+    if any(module.training for module in (*dropouts, *norms)):
+        return ""
     if dropouts:
-        return f"its {dropouts} dropout {'layer does' if dropouts == 1 else 'layers do'} nothing"
-    if by_name:
-        return f"dropout ({by_name}) does nothing"
-    return f"its {batch_norms} batch norm {'layer uses' if batch_norms == 1 else 'layers use'} fixed statistics" if batch_norms else ""
+        return f"its {len(dropouts)} dropout {'layer does' if len(dropouts) == 1 else 'layers do'} nothing"
+    for name, module in model.named_modules():
+        if rate := next((k for k, v in vars(module).items() if "drop" in k and isinstance(v, float) and 0 < v < 1), ""):
+            return f"dropout ({f'{name}.{rate}'.lstrip('.')}) does nothing"
+    return f"its {len(norms)} batch norm {'layer uses' if len(norms) == 1 else 'layers use'} fixed statistics" if norms else ""
+
+
+def _moody(model: nn.Module) -> tuple[list[nn.Module], list[nn.Module]]:
+    """The dropouts and the batch norms that do something else in eval mode."""
+    modules = list(model.modules())
+    dropouts: list[nn.Module] = [m for m in modules if isinstance(m, _DropoutNd) and m.p > 0]
+    return dropouts, [m for m in modules if isinstance(m, _BatchNorm) and m.track_running_stats]
 
 
 class Autocast(Check):
@@ -135,22 +124,21 @@ class Autocast(Check):
         self._dtype: torch.dtype | None = None
         self._device = ""
         self._line: Line = UNKNOWN
-        self._said = False
 
-    def enter(self, module: nn.Module, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Iterable[Alert]:
+    def enter(self, module: nn.Module, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
         self._dtype = None
-        if not self._said and torch.is_grad_enabled():
+        if torch.is_grad_enabled():
             for device in {"cpu", "cuda", next((p.device.type for p in module.parameters()), "cpu")}:
                 if torch.amp.is_autocast_available(device) and torch.is_autocast_enabled(device):
                     self._dtype, self._device, self._line = torch.get_autocast_dtype(device), device, current_line()
-        return NONE
 
-    def leave(self, module: nn.Module, output: Any) -> Iterable[Alert]:
+    def leave(self, module: nn.Module, output: Any) -> None:
         dtype, self._dtype = self._dtype, None
         subject = self.subject
         if dtype not in (torch.float16, torch.bfloat16) or not subject.probe.deep or subject.probe.traced:
-            return NONE
-        casts = {name for m, name in subject.probe.names.items() if isinstance(m, _CAST) and _has_only(m, torch.float32)}
+            return
+        convertible = {name: m for m, name in subject.probe.names.items() if isinstance(m, _CAST)}
+        casts = {name for name, m in convertible.items() if all(p.dtype == torch.float32 for p in m.parameters(recurse=False))}
         seen: set[str] = set()
         call = subject.journal.call
         for event in subject.journal.events:
@@ -158,21 +146,16 @@ class Autocast(Check):
                 dtypes = {dtype for slot, ledger, handle in event.items if ledger is not None and slot.startswith("output")
                           for dtype in ledger.dtypes([int(handle)])}  # fmt: skip
                 if dtypes.intersection(LOW):
-                    return NONE
+                    return
                 seen.update([event.entry.name] if dtypes else [])
         if not casts.intersection(seen):
-            return NONE
-        self._said = True
+            return
         on = next((p.device.type for p in module.parameters()), "cpu")
         name = str(dtype).removeprefix("torch.")
         where = f": it is on for {self._device!r}, and the model is on {on!r}" if on != self._device else ""
         text = f"Autocast to {name} is on around the call{self._line.at()}, but no module's output is in {name}{where}."
         advice = "Use torch.autocast(device_type=x.device.type), and look for autocast(enabled=False) inside the model."
-        return [subject.alert(self.name, text, advice, evidence={**self._line.evidence, "device_type": self._device, "model_on": on})]
-
-
-def _has_only(module: nn.Module, dtype: torch.dtype) -> bool:
-    return all(p.dtype == dtype for p in module.parameters(recurse=False))
+        self.say(text, advice, line=self._line, evidence={"device_type": self._device, "model_on": on})
 
 
 class WeightDtype(Check):
@@ -187,16 +170,13 @@ class WeightDtype(Check):
         super().__init__(subject)
         self._dtypes: dict[str, torch.dtype] = {}
 
-    def before_step(self, optimizer: Optimizer) -> Iterable[Alert]:
-        if in_backward():
-            return NONE
+    def before_step(self, optimizer: Optimizer) -> None:
         now = {name: p.dtype for name, p in self.subject.parameters().items() if p.requires_grad}
         changed = [name for name, dtype in now.items() if self._dtypes.get(name, dtype) != dtype]
         was = {name: self._dtypes[name] for name in changed}
         self._dtypes.update(now)
-        if not changed:
-            return NONE
-        old, new = (str(dtypes[changed[0]]).removeprefix("torch.") for dtypes in (was, now))
-        text = f"{names_of(changed)} changed from {old} to {new} during the training."
-        advice = "Look for .half(), .bfloat16(), .float() or .to(dtype) after the first step; use autocast, or a copy, for evaluation."
-        return [self.subject.alert(self.name, text, advice, parameters=changed, evidence={"was": old, "is": new})]
+        if changed:
+            old, new = (str(dtypes[changed[0]]).removeprefix("torch.") for dtypes in (was, now))
+            text = f"{names_of(changed)} changed from {old} to {new} during the training."
+            advice = "Look for .half(), .bfloat16(), .float() or .to(dtype) after the first step; use autocast, or a copy, for evaluation."
+            self.say(text, advice, again=True, parameters=changed, evidence={"was": old, "is": new})

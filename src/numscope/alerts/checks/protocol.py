@@ -1,33 +1,72 @@
-"""What a check is: it is asked on the occasions of a model's steps, and answers with alerts."""
+"""What a check is: it is asked on the occasions of a model's steps, and says alerts, with the script's line that is running."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+import os
+import sys
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import takewhile
-from typing import Any, ClassVar, cast
+from typing import Any, ClassVar, NamedTuple, cast
 
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
 from numscope.alerts.checks.inputs import Inputs
 from numscope.detect.journal import Journal
-from numscope.distributed.agree import Ranks, rank
+from numscope.distributed.agree import rank
 from numscope.probe.loop_calls import LoopCall
 from numscope.probe.module import ModuleProbe
 from numscope.probe.naming import named_state
-from numscope.probe.nodes import trains
 from numscope.probe.optimizers import Optimizers
 from numscope.probe.step import Step
 from numscope.records.alert import Alert
+from numscope.records.places import is_installed
 from numscope.records.words import few
+from numscope.replay.stack import capture
 
 FIRST = 4  # steps of a watch that are looked at thoroughly
 EVERY = 100  # afterwards one of so many is
 STRETCH = 16  # steps in a row, the first of each EVERY, in which rhythms are followed
 MOST_NAMED = 64  # parameters in an alert's evidence
 
-NONE: tuple[Alert, ...] = ()
+
+class Line(NamedTuple):
+    """A line of the script's, or of a library other than torch."""
+
+    file: str
+    number: int
+    code: str
+
+    @property
+    def short(self) -> str:
+        """``train.py:12``, as texts name it; "" if it is not known."""
+        return f"{os.path.basename(self.file)}:{self.number}" if self.file else ""
+
+    @property
+    def evidence(self) -> dict[str, Any]:
+        """As an alert's evidence has it."""
+        return {"line": f"{self.file}:{self.number}", "code": self.code} if self.file else {}
+
+    def at(self, before: str = " at ") -> str:
+        """``before`` and the line; nothing if it is not known."""
+        return before + self.short if self.file else ""
+
+
+UNKNOWN = Line("", 0, "")
+
+
+def current_line() -> Line:
+    """The script's line that is running now: the innermost one outside installed packages, else the innermost one.
+
+    *Cost:* some microseconds; a thorough check may ask at each occasion, a cheap one only when it has found something.
+    """
+    frames = capture(sys._getframe(1)).resolve()
+    if not frames:
+        return UNKNOWN
+    own = [frame for frame in frames if not is_installed(frame[0])]
+    file, number, _, code = (own or frames)[-1]
+    return Line(file, number, code)
 
 
 def names_of(parameters: Sequence[str]) -> str:
@@ -35,15 +74,15 @@ def names_of(parameters: Sequence[str]) -> str:
     return few(parameters, 3)
 
 
+def peak_rate(group: dict[str, Any]) -> float:
+    """The highest learning rate that a group's schedulers are known to lead to."""
+    return max((float(top) for name in ("initial_lr", "max_lr") if isinstance(top := group.get(name), int | float)), default=0.0)
+
+
 def _common(modules: Sequence[str]) -> str:
     """The innermost module that holds all of some modules; "": the model itself."""
     parts = [module.split(".") for module in modules]
     return ".".join(same[0] for same in takewhile(lambda same: len(set(same)) == 1, zip(*parts, strict=False)))
-
-
-def off_by(rule: str) -> str:
-    """How to switch a check off, for the advice of one that asks."""
-    return f'If this is intended, switch it off: watch(alerts={{"{rule}": False}}).'
 
 
 @dataclass(slots=True, eq=False)
@@ -55,35 +94,21 @@ class Subject:
         wrapper: what the user gave: the model, or a DDP around it.
         probe: names the model's modules.
         steps: the model's steps: their number, and its optimizers.
-        ranks: the ranks that train the model together. What is asked must be asked by all, at the same occasion of the same step.
         journal: what detection has seen of the step at work. Its rows are read when an optimizer's step begins.
         num: of the step, counted from 0 at the watch's start, whatever number the run gives it.
         thorough: this step is one of those at which each parameter is looked at.
         inputs: the data of the model's steps, once a check tells of them.
-        moment: of the occasion at work; it counts up.
     """
 
     model: nn.Module
     wrapper: nn.Module
     probe: ModuleProbe
     steps: Step
-    ranks: Ranks
     journal: Journal
     num: int = 0
     thorough: bool = True
     rank: int = field(default_factory=rank)
     inputs: Inputs = field(default_factory=Inputs)
-    moment: int = 0
-    _reached: tuple[int, bool] = (-1, False)
-
-    def reaches(self, roots: Sequence[Tensor]) -> bool:
-        """Whether the backward that is about to run from these tensors gives the model gradients. To be asked in ``before_backward``.
-
-        *Cost:* a walk over the graph, about 1 µs a node, once for all checks.
-        """
-        if self._reached[0] != self.moment:
-            self._reached = self.moment, trains(roots, self.model)
-        return self._reached[1]
 
     @property
     def step(self) -> int:
@@ -100,41 +125,13 @@ class Subject:
         """Those of the model."""
         return self.steps.optimizers
 
-    def alert(
-        self,
-        rule: str,
-        text: str,
-        advice: str = "",
-        *,
-        parameters: Sequence[str] = (),
-        layer: str = "",
-        tensor: str = "",
-        value: float | None = None,
-        limit: float | None = None,
-        evidence: Mapping[str, Any] | None = None,
-        asks: bool = False,
-    ) -> Alert:
-        """An alert of this step and rank. One that asks gets the sentence that switches it off.
-
-        Args:
-            parameters: those that it is about, by name: they give layer and tensor, and stand in the evidence.
-        """
-        if parameters:
-            evidence = {**(evidence or {}), "parameters": list(parameters[:MOST_NAMED]), "num_parameters": len(parameters)}
-            layer = _common([name.rpartition(".")[0] for name in parameters])
-            slot = parameters[0].rpartition(".")[2]
-            tensor = "" if len(parameters) > 1 else slot if slot == "weight" else f"weight[{slot}]"
-        if asks:
-            advice = f"{advice} {off_by(rule)}".lstrip()
-        return Alert(self.step, rule, layer, tensor, value, limit, text, advice, evidence or {}, self.rank, asks)
-
 
 class Check:
-    """One thing that can go wrong in silence. It overrides the occasions that it needs; each answers with alerts, mostly none.
+    """One thing that can go wrong in silence. It overrides the occasions that it needs; on each it may ``say`` alerts.
 
-    It is asked at thorough steps only (the first ``FIRST``, then one of ``EVERY``), unless it is ``cheap`` or follows a ``rhythm``. It must
-    not sync with a device between a step's begin and its end, write to anything of the run's, or keep tensors of a step alive beyond it. An
-    error that it raises switches it off.
+    It is asked at thorough steps only (the first ``FIRST``, then one of ``EVERY``), unless it is ``cheap`` or follows a ``rhythm``, and no
+    more once all its rules have spoken. It must not sync with a device between a step's begin and its end, write to anything of the run's,
+    or keep tensors of a step alive beyond it. An error that it raises switches it off.
 
     Args:
         subject: the model and its step at work.
@@ -144,55 +141,95 @@ class Check:
         also: further rules that it speaks of; it is made unless all of them are off.
         cheap: it is asked at each step; then it may take some microseconds, and walks over parameters only if ``subject.thorough``.
         rhythm: it is asked at the first ``STRETCH`` of each ``EVERY`` steps, which follow each other; it may take 50 µs.
+        fused: it is also asked of optimizers that step within backward, mostly a parameter at a time.
+        spoken: the rules that need speak no more.
+        found: alerts that were said and not yet taken.
     """
 
     name: ClassVar[str]
     also: ClassVar[tuple[str, ...]] = ()
     cheap: ClassVar[bool] = False
     rhythm: ClassVar[bool] = False
+    fused: ClassVar[bool] = False
 
     def __init__(self, subject: Subject) -> None:
         self.subject = subject
+        self.spoken: set[str] = set()
+        self.found: list[Alert] = []
 
-    def begin(self) -> Iterable[Alert]:
-        """A step begins; the first one before any call, and perhaps before the model has an optimizer or lies on its device."""
-        return NONE
+    @property
+    def is_done(self) -> bool:
+        """Whether none of its rules has anything more to say."""
+        return self.spoken.issuperset((self.name, *self.also))
 
-    def enter(self, module: nn.Module, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Iterable[Alert]:
+    def say(
+        self,
+        text: str,
+        advice: str,
+        *,
+        rule: str = "",
+        again: bool = False,
+        line: Line = UNKNOWN,
+        parameters: Sequence[str] = (),
+        layer: str = "",
+        tensor: str = "",
+        value: float | None = None,
+        limit: float | None = None,
+        evidence: Mapping[str, Any] | None = None,
+        asks: bool = False,
+        step: int | None = None,
+    ) -> None:
+        """Say an alert of this rank, once a rule. One that asks gets the sentence that switches it off.
+
+        Args:
+            rule: the check's own if not given.
+            again: it may be said again, of other parameters for example.
+            line: the script's, for the evidence.
+            parameters: those that it is about, by name: they give layer and tensor, and stand in the evidence.
+            step: the one at work if not given.
+        """
+        rule = rule or self.name
+        if rule in self.spoken:
+            return
+        if not again:
+            self.spoken.add(rule)
+        evidence = {**line.evidence, **(evidence or {})}
+        if parameters:
+            evidence |= {"parameters": list(parameters[:MOST_NAMED]), "num_parameters": len(parameters)}
+            layer = _common([name.rpartition(".")[0] for name in parameters])
+            slot = parameters[0].rpartition(".")[2]
+            tensor = "" if len(parameters) > 1 else slot if slot == "weight" else f"weight[{slot}]"
+        if asks:
+            advice = f'{advice} If this is intended, switch it off: watch(alerts={{"{rule}": False}}).'.lstrip()
+        step = self.subject.step if step is None else step
+        self.found.append(Alert(step, rule, layer, tensor, value, limit, text, advice, evidence, self.subject.rank, asks))
+
+    def enter(self, module: nn.Module, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
         """An outermost call begins."""
-        return NONE
 
-    def leave(self, module: nn.Module, output: Any) -> Iterable[Alert]:
+    def leave(self, module: nn.Module, output: Any) -> None:
         """The outermost call has returned."""
-        return NONE
 
-    def before_backward(self, roots: Sequence[Tensor]) -> Iterable[Alert]:
+    def before_backward(self, roots: Sequence[Tensor]) -> None:
         """``backward`` is about to run from these tensors. They may be another model's."""
-        return NONE
 
-    def before_step(self, optimizer: Optimizer) -> Iterable[Alert]:
+    def before_step(self, optimizer: Optimizer) -> None:
         """An optimizer of the model is about to update it; gradients are final."""
-        return NONE
 
-    def after_step(self, optimizer: Optimizer) -> Iterable[Alert]:
+    def after_step(self, optimizer: Optimizer) -> None:
         """The optimizer has updated the weights."""
-        return NONE
 
-    def skipped_step(self, optimizer: Optimizer) -> Iterable[Alert]:
+    def skipped_step(self, optimizer: Optimizer) -> None:
         """GradScaler left the optimizer's step out."""
-        return NONE
 
-    def called(self, call: LoopCall) -> Iterable[Alert]:
+    def called(self, call: LoopCall) -> None:
         """The script called a function of the loop: it clipped gradients, stepped a scheduler, unscaled."""
-        return NONE
 
-    def end(self, closing: bool) -> Iterable[Alert]:
+    def end(self, closing: bool) -> None:
         """The step is over; ``closing``: and the watch with it, other ranks may be elsewhere."""
-        return NONE
 
-    def last(self) -> Iterable[Alert]:
+    def last(self) -> None:
         """The script closes the watch, or has come to its end without an error."""
-        return NONE
 
     def close(self) -> None:
-        """The watch is over, or the check is switched off."""
+        """The watch is over, or the check is asked no more. Safe to call twice."""

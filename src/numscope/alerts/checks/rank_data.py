@@ -4,18 +4,17 @@ from __future__ import annotations
 
 import contextlib
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
-from dataclasses import replace
+from collections.abc import Mapping
 from typing import Any
 
 from torch import nn
 
 from numscope.alerts.checks.copies import CopiesOf
-from numscope.alerts.checks.protocol import EVERY, NONE, Check, Subject
+from numscope.alerts.checks.protocol import EVERY, Check, Subject
 from numscope.distributed.agree import spread, watch_name
 from numscope.distributed.bulletin import Bulletin
 from numscope.probe.naming import named_state
-from numscope.records.alert import Alert
+from numscope.records.words import few
 from numscope.summary.checksum import Checksums, merged
 from numscope.summary.unwrap import Unsummarizable
 
@@ -40,24 +39,21 @@ class SameDataOnRanks(Check):
         self._bulletin: Bulletin | None = None
         self._due: dict[int, Checksums] = {}  # steps that are to be noted, with the sum of a sample of the weights
         self._streaks: dict[tuple[int, ...], list[int]] = {}  # steps at which these ranks had the same data
-        self._said = False
 
-    def enter(self, module: nn.Module, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Iterable[Alert]:
-        if self.subject.thorough and not self._said and spread():
+    def enter(self, module: nn.Module, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
+        if self.subject.thorough and spread():
             self.subject.inputs.see(self.subject.num, self.subject.step, args, kwargs)
-        return NONE
 
-    def end(self, closing: bool) -> Iterable[Alert]:
-        if self.subject.thorough and not self._said and spread() and not self._copies.is_joined:
+    def end(self, closing: bool) -> None:
+        if self.subject.thorough and spread() and not self._copies.is_joined:
             self._find()
         if self._due:
             self._put()
-        return self.last()
+        self.last()
 
-    def last(self) -> Iterable[Alert]:
-        if self._bulletin is None or not self._bulletin.is_pending:
-            return NONE
-        return [alert for step, notes in self._bulletin.look() for alert in self._compared(step, notes)]
+    def last(self) -> None:
+        for step, notes in () if self._bulletin is None else self._bulletin.look():
+            self._compare(step, notes)
 
     def _find(self) -> None:
         """Which ranks to compare at this step."""
@@ -82,7 +78,7 @@ class SameDataOnRanks(Check):
                 self._bulletin.put(batch.step, f"{batch.sum} {merged(weights.read())}")
         self._due = {num: sums for num, sums in self._due.items() if self.subject.num - num < EVERY}
 
-    def _compared(self, step: int, notes: dict[int, str]) -> Iterable[Alert]:
+    def _compare(self, step: int, notes: dict[int, str]) -> None:
         by_data: dict[str, list[int]] = defaultdict(list)
         for rank, note in notes.items():
             by_data[note.partition(" ")[0]].append(rank)
@@ -90,18 +86,15 @@ class SameDataOnRanks(Check):
         same = [tuple(ranks) for ranks in by_data.values() if len(ranks) > 1] if alike else []
         self._streaks = {ranks: [*self._streaks.get(ranks, []), step] for ranks in same}
         for ranks, steps in self._streaks.items():
-            if len(steps) >= STEPS and not self._said:
-                self._said = True
-                listed = ", ".join(map(str, ranks[:8])) + (f" and {len(ranks) - 8} more" if len(ranks) > 8 else "")
-                alert = self.subject.alert(
-                    self.name,
-                    f"Ranks {listed} got the same input at steps {', '.join(map(str, steps))}: they compute the same gradients.",
+            if len(steps) >= STEPS:
+                self.say(
+                    f"Ranks {few([*map(str, ranks)], 8)} got the same input at steps {', '.join(map(str, steps))}: they compute the same "
+                    "gradients.",
                     "Give the DataLoader a DistributedSampler, or each rank a seed of its own.",
                     tensor="input",
                     value=float(len(ranks)),
                     limit=1.0,
                     evidence={"ranks": [*ranks], "steps": steps},
                     asks=True,
+                    step=step,
                 )
-                return [replace(alert, step=step)]
-        return NONE

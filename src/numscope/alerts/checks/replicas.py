@@ -5,8 +5,7 @@ from __future__ import annotations
 import hashlib
 from array import array
 from collections import Counter
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import cast
 from zlib import crc32
 
@@ -15,11 +14,11 @@ from torch.nn import Parameter
 from torch.optim import Optimizer
 
 from numscope.alerts.checks.copies import CopiesOf, Shared
-from numscope.alerts.checks.protocol import NONE, Check, Subject
+from numscope.alerts.checks.protocol import Check, Subject
 from numscope.distributed.agree import spread, watch_name
 from numscope.distributed.bulletin import Bulletin
 from numscope.probe.optimizers import gradient_of, ids_known, ids_of
-from numscope.records.alert import Alert
+from numscope.records.words import few
 from numscope.summary.checksum import Checksums
 from numscope.summary.unseen import unseen
 from numscope.summary.unwrap import Unsummarizable, plain
@@ -67,6 +66,7 @@ class ReplicasDiffer(Check):
 
     name = "replicas differ"
     cheap = True
+    fused = True
 
     def __init__(self, subject: Subject) -> None:
         super().__init__(subject)
@@ -76,12 +76,10 @@ class ReplicasDiffer(Check):
         self._shared: list[Shared] = []  # of the step at work
         self._seen: list[_Seen] = []
 
-    def before_step(self, optimizer: Optimizer) -> Iterable[Alert]:
-        if not self.subject.thorough or not spread() or self._copies.is_joined:
-            return NONE
-        with unseen():
-            self._see(optimizer)
-        return NONE
+    def before_step(self, optimizer: Optimizer) -> None:
+        if self.subject.thorough and spread() and not self._copies.is_joined:
+            with unseen():
+                self._see(optimizer)
 
     def _see(self, optimizer: Optimizer) -> None:
         if not self._shared:
@@ -109,22 +107,21 @@ class ReplicasDiffer(Check):
             group = self._groups[shared.ranks] = _Group(Bulletin(place, shared.ranks), shared.assumed, names, layers, flags)
         return group
 
-    def end(self, closing: bool) -> Iterable[Alert]:
+    def end(self, closing: bool) -> None:
         self._shared = []
         while self._seen and self._seen[0].is_here:
             seen = self._seen.pop(0)
             own = seen.weights.read()
             gradients = {i: value for places, sums in seen.gradients for i, value in zip(places, sums.read(), strict=True)}
             packed = array("Q", [number for i, weight in enumerate(own) for number in (weight, gradients.get(i, 0))])
-            seen.group.bulletin.put(seen.step, _digest(array("Q", own).tobytes()), packed.tobytes())
-        return self._look()
+            digest = hashlib.sha1(array("Q", own).tobytes(), usedforsecurity=False).hexdigest()[:16]
+            seen.group.bulletin.put(seen.step, digest, packed.tobytes())
+        self.last()
 
-    def last(self) -> Iterable[Alert]:
-        return self._look()
-
-    def _look(self) -> list[Alert]:
-        pending = [group for group in self._groups.values() if group.bulletin.is_pending]
-        return [alert for group in pending for step, notes in group.bulletin.look() for alert in self._compared(group, step, notes)]
+    def last(self) -> None:
+        for group in self._groups.values():
+            for step, notes in group.bulletin.look():
+                self._compare(group, step, notes)
 
     def close(self) -> None:
         self._seen.clear()
@@ -132,15 +129,15 @@ class ReplicasDiffer(Check):
 
     # ---- on the rank that reads
 
-    def _compared(self, group: _Group, step: int, notes: dict[int, str]) -> list[Alert]:
+    def _compare(self, group: _Group, step: int, notes: dict[int, str]) -> None:
         if len(set(notes.values())) == 1:
             group.equal_at, group.first = step, frozenset() if group.first is None else group.first
             group.said.clear()
-            return []
+            return
         told = {rank: _unpacked(data) for rank, data in group.bulletin.details(step).items()}
         told = {rank: sums for rank, sums in told.items() if len(sums) == len(group.names)}
         if len(told) < len(notes):  # a rank was so fast that it has written over its note
-            return []
+            return
         differ = [i for i in range(len(group.names)) if len({sums[i][0] for sums in told.values()}) > 1]
         at_first = group.first is None
         if group.first is None:
@@ -151,15 +148,13 @@ class ReplicasDiffer(Check):
             others = any(not group.is_buffer[i] for i in group.first)
             several = [] if 2 * len(agreed) <= len(weights) else agreed  # gradients of models of their own differ
             weights = several if at_first else [] if others else weights
-        buffers = [i for i in differ if group.is_buffer[i]] if not [i for i in differ if not group.is_buffer[i]] else []
-        found = []
+        buffers = differ if all(group.is_buffer[i] for i in differ) else []
         for chosen, is_buffer in ((weights, False), (buffers, True)):
             if chosen and is_buffer not in group.said:
                 group.said.add(is_buffer)
-                found.append(self._alert(group, step, told, chosen, at_first, is_buffer))
-        return found
+                self._tell(group, step, told, chosen, at_first, is_buffer)
 
-    def _alert(self, group: _Group, step: int, told: dict[int, Sums], differ: list[int], at_first: bool, is_buffer: bool) -> Alert:
+    def _tell(self, group: _Group, step: int, told: dict[int, Sums], differ: list[int], at_first: bool, is_buffer: bool) -> None:
         names = [group.names[i] for i in differ]
         ranks = sorted(told)
         odd = sorted({rank for i in differ for rank in _odd(told, i)})
@@ -172,9 +167,9 @@ class ReplicasDiffer(Check):
         if len(ranks) == 2:
             who = f"between ranks {ranks[0]} and {ranks[1]}"
         elif split or not odd:
-            who = f"over ranks {_listed(ranks)}, of which no majority agrees"
+            who = f"over ranks {few([*map(str, ranks)], MOST_NAMED)}, of which no majority agrees"
         else:
-            who = f"on rank{'s' if len(odd) > 1 else ''} {_listed(odd)} from the other {len(ranks) - len(odd)} ranks"
+            who = f"on rank{'s' if len(odd) > 1 else ''} {few([*map(str, odd)], MOST_NAMED)} from the other {len(ranks) - len(odd)} ranks"
         said = [f"{what} {who}"]
         if len(names) > 1:
             said.append(f"the first is {names[0]}")
@@ -186,11 +181,13 @@ class ReplicasDiffer(Check):
             said.append("of two ranks nobody can say which is right")
         layer, slot = group.layers[differ[0]]
         asks = is_buffer or group.assumed or self._copies.averages_weights
-        alert = self.subject.alert(
-            self.name,
+        self.say(
             "; ".join(said) + ".",
             _advice(at_first, agree, is_buffer),
-            **({"layer": layer, "tensor": slot} if is_buffer else {"parameters": names}),
+            again=True,
+            layer=layer,
+            tensor=slot,
+            parameters=() if is_buffer else names,
             value=float(len(differ)),
             limit=0.0,
             evidence={
@@ -202,8 +199,8 @@ class ReplicasDiffer(Check):
                 "gradients agree": agree,
             },
             asks=asks and not (at_first and agree),
+            step=step,
         )
-        return replace(alert, step=step)
 
 
 def _advice(at_first: bool, agree: bool | None, is_buffer: bool) -> str:
@@ -226,10 +223,6 @@ def _readable(tensor: Tensor) -> bool:
         return False
 
 
-def _digest(data: bytes) -> str:
-    return hashlib.sha1(data, usedforsecurity=False).hexdigest()[:16]
-
-
 def _unpacked(data: bytes) -> Sums:
     numbers = array("Q")
     numbers.frombytes(data)
@@ -247,8 +240,3 @@ def _odd(told: dict[int, Sums], i: int) -> list[int]:
     by_rank = {rank: sums[i][0] for rank, sums in told.items()}
     most, num = Counter(by_rank.values()).most_common(1)[0]
     return [rank for rank, own in by_rank.items() if own != most] if 2 * num > len(by_rank) else []
-
-
-def _listed(ranks: Sequence[int]) -> str:
-    named = [str(rank) for rank in ranks[:MOST_NAMED]]
-    return ", ".join(named) + (f" and {len(ranks) - len(named)} more" if len(ranks) > len(named) else "")

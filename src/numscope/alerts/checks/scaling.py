@@ -3,20 +3,18 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from torch import Tensor
 from torch.optim import Optimizer
 
-from numscope.alerts.checks.protocol import NONE, Check, Subject
-from numscope.alerts.checks.where import UNKNOWN, Line, current_line
+from numscope.alerts.checks.protocol import UNKNOWN, Check, Line, Subject, current_line
 from numscope.probe import optimizer as optimizer_probe
 from numscope.probe.calls import in_backward
 from numscope.probe.living import Beside
 from numscope.probe.loop_calls import LoopCall
-from numscope.probe.nodes import holds, node_of
-from numscope.records.alert import Alert
+from numscope.probe.nodes import holds, node_of, trains
 
 CLIPPED = "clipped before unscaling"
 UNSCALED_STEP = "step without unscaling"
@@ -32,6 +30,7 @@ class Scaling(Check):
 
     name = CLIPPED
     also = (UNSCALED_STEP, UNSCALED_LOSS, CLIPPED_LATE)
+    fused = True
 
     def __init__(self, subject: Subject) -> None:
         super().__init__(subject)
@@ -42,9 +41,8 @@ class Scaling(Check):
         self._had_backward = True  # since the last step; before the first one nobody knows
         self._late = 0
         self._line: Line = UNKNOWN
-        self._said: set[str] = set()
 
-    def called(self, call: LoopCall) -> Iterable[Alert]:
+    def called(self, call: LoopCall) -> None:
         if call.kind == "scale":
             given = call.args[0]
             outputs = [given] if isinstance(given, Tensor) else given if isinstance(given, list | tuple) else ()
@@ -54,65 +52,57 @@ class Scaling(Check):
             if optimizer is not None:
                 self._unscaled[optimizer] = True
         elif call.kind == "clip":
-            return self._clips(call)
-        return NONE
+            self._clips(call)
 
-    def before_backward(self, roots: Sequence[Tensor]) -> Iterable[Alert]:
-        if self.subject.reaches(roots):
+    def before_backward(self, roots: Sequence[Tensor]) -> None:
+        if trains(roots, self.subject.model):
             self._had_backward = True
             is_scaled = bool(self._scaled) and holds(roots, self._scaled)
             self._is_scaled = self._is_scaled or is_scaled
             self._has_plain = self._has_plain or not is_scaled
             self._line = current_line()
-        return NONE
 
-    def before_step(self, optimizer: Optimizer) -> Iterable[Alert]:
+    def before_step(self, optimizer: Optimizer) -> None:
         if in_backward():
-            return NONE
+            return
         if self._is_scaled and not optimizer_probe.in_scaler() and optimizer not in self._unscaled:
             line = current_line()
             text = f"{type(optimizer).__name__} steps{line.at()} by gradients that still have GradScaler's scale on them."
-            return self._once(UNSCALED_STEP, text, "Call scaler.step(optimizer) instead of optimizer.step(), then scaler.update().", line)
-        if optimizer_probe.in_scaler() and self._has_plain and not self._is_scaled:
-            line = self._line
-            text = (
-                f"GradScaler unscales gradients, but the loss was not scaled{line.at(' before backward at ')}: updates are far too small."
-            )
-            return self._once(UNSCALED_LOSS, text, "Call scaler.scale(loss).backward().", line)
-        return NONE
+            advice = "Call scaler.step(optimizer) instead of optimizer.step(), then scaler.update()."
+            self.say(text, advice, rule=UNSCALED_STEP, line=line)
+        elif optimizer_probe.in_scaler() and self._has_plain and not self._is_scaled:
+            where = self._line.at(" before backward at ")
+            text = f"GradScaler unscales gradients, but the loss was not scaled{where}: updates are far too small."
+            self.say(text, "Call scaler.scale(loss).backward().", rule=UNSCALED_LOSS, line=self._line)
 
-    def after_step(self, optimizer: Optimizer) -> Iterable[Alert]:
+    def after_step(self, optimizer: Optimizer) -> None:
         self._had_backward = False
-        return NONE
 
-    def skipped_step(self, optimizer: Optimizer) -> Iterable[Alert]:
+    def skipped_step(self, optimizer: Optimizer) -> None:
         self._had_backward = False
-        return NONE
 
-    def end(self, closing: bool) -> Iterable[Alert]:
+    def end(self, closing: bool) -> None:
         self._is_scaled = self._has_plain = False
         self._unscaled.clear()
         self._scaled.clear()
-        return NONE
 
-    def _clips(self, call: LoopCall) -> Iterable[Alert]:
+    def _clips(self, call: LoopCall) -> None:
         owners = self._owners(call.given(0, "parameters"))
         if not owners:
-            return NONE
+            return
         if self._is_scaled and self._had_backward and not any(optimizer in self._unscaled for optimizer in owners):
             line = current_line()
             text = f"Gradients are clipped{line.at()} while GradScaler's scale is on them: next to nothing is left after unscaling."
-            return self._once(CLIPPED, text, "Call scaler.unscale_(optimizer) before clipping.", line)
+            self.say(text, "Call scaler.unscale_(optimizer) before clipping.", line=line)
+            return
         bound = call.given(1, "max_norm")
         if not self._had_backward and not (isinstance(bound, int | float) and math.isinf(bound)):
             self._late += 1
             if self._late > 1:  # a loop's first round may be special
                 line = current_line()
-                text = (
-                    f"Gradients are clipped{line.at()} after the optimizer's step and before the next backward, where it changes nothing."
-                )
-                return self._once(CLIPPED_LATE, text, "Clip between backward and optimizer.step().", line)
-        return NONE
+                when = "after the optimizer's step and before the next backward, where it changes nothing"
+                text = f"Gradients are clipped{line.at()} {when}."
+                self.say(text, "Clip between backward and optimizer.step().", rule=CLIPPED_LATE, line=line)
 
     def close(self) -> None:
         self._scaled.clear()
@@ -124,9 +114,3 @@ class Scaling(Check):
         if first is None:
             return []
         return [o for o in living if any(p is first for group in o.param_groups for p in group["params"])]
-
-    def _once(self, rule: str, text: str, advice: str, line: Line) -> list[Alert]:
-        if rule in self._said:
-            return []
-        self._said.add(rule)
-        return [self.subject.alert(rule, text, advice, evidence=line.evidence)]

@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 from torch import Tensor
 from torch.optim import Optimizer
 from torch.optim.lr_scheduler import LRScheduler, ReduceLROnPlateau
 
-from numscope.alerts.checks.protocol import NONE, Check, Subject
-from numscope.alerts.checks.where import UNKNOWN, Line, current_line
-from numscope.probe.calls import in_backward
+from numscope.alerts.checks.protocol import UNKNOWN, Check, Line, Subject, current_line, peak_rate
 from numscope.probe.living import Beside
 from numscope.probe.loop_calls import LoopCall
-from numscope.records.alert import Alert
 from numscope.records.heap import instances_of
 
 NEVER = "scheduler never steps"
@@ -56,52 +53,50 @@ class Schedules(Check):
         super().__init__(subject)
         self._rhythms: Beside[LRScheduler, _Rhythm] = Beside()
         self._rounds: Beside[Optimizer, int] = Beside()  # steps of an optimizer
-        self._said = False
 
-    def called(self, call: LoopCall) -> Iterable[Alert]:
-        if call.kind != "scheduler" or self._said or isinstance(call.target, ReduceLROnPlateau):
-            return NONE
+    def called(self, call: LoopCall) -> None:
+        if call.kind != "scheduler" or self.name in self.spoken or isinstance(call.target, ReduceLROnPlateau):
+            return
         optimizer = getattr(call.target, "optimizer", None)
         if not isinstance(optimizer, Optimizer) or call.given(0, "epoch") is not None or not self.subject.optimizers.owns(optimizer):
-            return NONE
+            return
         rhythm = self._rhythms.get(call.target)
         if rhythm is None:
             rhythm = self._rhythms[call.target] = _Rhythm(_rates(optimizer))
         rhythm.lines.append(current_line())
-        return NONE
 
-    def before_backward(self, roots: Sequence[Tensor]) -> Iterable[Alert]:
+    def before_backward(self, roots: Sequence[Tensor]) -> None:
         for rhythm in self._rhythms.values():
             if rhythm.lines and not rhythm.before:
                 rhythm.before = len(rhythm.lines)
-        return NONE
 
-    def before_step(self, optimizer: Optimizer) -> Iterable[Alert]:
-        return NONE if in_backward() else self._round(optimizer)
+    def before_step(self, optimizer: Optimizer) -> None:
+        self._round(optimizer)
 
-    def skipped_step(self, optimizer: Optimizer) -> Iterable[Alert]:
-        return self._round(optimizer)
+    def skipped_step(self, optimizer: Optimizer) -> None:
+        self._round(optimizer)
 
-    def last(self) -> Iterable[Alert]:
+    def last(self) -> None:
         for scheduler in _schedulers() if any(map(_has_scheduler, self._rounds)) else ():
             optimizer = getattr(scheduler, "optimizer", None)
             steps = self._rounds.get(optimizer, 0) if isinstance(optimizer, Optimizer) else 0
             if steps >= LEAST_STEPS and getattr(scheduler, "_step_count", 0) == 1:
                 text = f"{type(scheduler).__name__} was made and never stepped, while {type(optimizer).__name__} did."
-                return [self.subject.alert(NEVER, text, "Call scheduler.step() after each step or epoch.", asks=True)]
-        return NONE
+                self.say(text, "Call scheduler.step() after each step or epoch.", rule=NEVER, asks=True)
 
-    def _round(self, optimizer: Optimizer) -> Iterable[Alert]:
+    def _round(self, optimizer: Optimizer) -> None:
         """The optimizer steps: how often has its scheduler since its last one?"""
         rounds = self._rounds[optimizer] = self._rounds.get(optimizer, 0) + 1
-        if self._said:
-            return NONE
+        if self.name in self.spoken:
+            return
         if rounds == 1:
-            return self._first_round(optimizer)
-        for scheduler, rhythm in self._rhythms.items():
+            self._first_round(optimizer)
+            return
+        for scheduler, rhythm in list(self._rhythms.items()):
             if rhythm.lines and scheduler.optimizer is optimizer:
                 if rhythm.early is not None and rounds == 2 and [line[:2] for line in rhythm.lines] == [rhythm.early[:2]]:
-                    return self._is_before(scheduler, rhythm.lines[-1])
+                    self._is_before(scheduler, rhythm.lines[-1])
+                    return
                 lines, between = rhythm.lines, 0 < rhythm.before < len(rhythm.lines)
                 rhythm.lines, rhythm.before = [], 0
                 kind = type(scheduler).__name__
@@ -110,19 +105,18 @@ class Schedules(Check):
                 elif len({(line.file, line.number) for line in lines}) > 1:
                     rhythm.rounds["twice"] += 1
                 if rhythm.rounds["twice"] >= LEAST_ROUNDS:
-                    text = f"{kind} steps {len(lines)} times for one step of {type(optimizer).__name__}: at {_places(lines)}."
-                    return self._once(text, "Call scheduler.step() in one place.", lines[-1])
-                if rhythm.rounds["with each backward"] >= LEAST_ROUNDS:
-                    text = (
-                        f"{kind} steps{lines[-1].at()} with each backward, {len(lines)} times for one step of {type(optimizer).__name__}."
-                    )
-                    return self._once(text, "Call scheduler.step() where optimizer.step() is called.", lines[-1], asks=True)
-        return NONE
+                    places = " and ".join(dict.fromkeys(line.short for line in lines))
+                    text = f"{kind} steps {len(lines)} times for one step of {type(optimizer).__name__}: at {places}."
+                    self._tell(text, "Call scheduler.step() in one place.", lines[-1])
+                elif rhythm.rounds["with each backward"] >= LEAST_ROUNDS:
+                    times = f"{len(lines)} times for one step of {type(optimizer).__name__}"
+                    text = f"{kind} steps{lines[-1].at()} with each backward, {times}."
+                    self._tell(text, "Call scheduler.step() where optimizer.step() is called.", lines[-1], asks=True)
 
-    def _first_round(self, optimizer: Optimizer) -> Iterable[Alert]:
+    def _first_round(self, optimizer: Optimizer) -> None:
         """Before the first step of an optimizer. One that goes on from a checkpoint has states, and had steps that nobody has seen."""
         if optimizer.state or not _has_scheduler(optimizer):
-            return NONE
+            return
         for scheduler in _schedulers():
             if getattr(scheduler, "optimizer", None) is not optimizer:
                 continue
@@ -131,21 +125,18 @@ class Schedules(Check):
             counted = getattr(scheduler, "_step_count", None)  # with its making
             is_early = (len(lines) if counted is None else counted - 1) == 1 and _leaves_out(scheduler, optimizer)
             if is_early and (rhythm is None or _far_apart(rhythm.first, _rates(optimizer), optimizer)):
-                return self._is_before(scheduler, lines[0] if lines else UNKNOWN)
+                self._is_before(scheduler, lines[0] if lines else UNKNOWN)
+                return
             if rhythm is not None:
                 rhythm.early, rhythm.lines, rhythm.before = (lines[-1] if is_early and lines else None), [], 0
-        return NONE
 
-    def _is_before(self, scheduler: LRScheduler, line: Line) -> Iterable[Alert]:
-        text = (
-            f"{type(scheduler).__name__} steps{line.at()} before {type(scheduler.optimizer).__name__} does: it leaves out the first rate."
-        )
-        return self._once(text, "Call scheduler.step() after optimizer.step().", line, asks=True)
+    def _is_before(self, scheduler: LRScheduler, line: Line) -> None:
+        order = f"{type(scheduler).__name__} steps{line.at()} before {type(scheduler.optimizer).__name__} does"
+        self._tell(f"{order}: it leaves out the first rate.", "Call scheduler.step() after optimizer.step().", line, asks=True)
 
-    def _once(self, text: str, advice: str, line: Line, asks: bool = False) -> Iterable[Alert]:
-        self._said = True
+    def _tell(self, text: str, advice: str, line: Line, asks: bool = False) -> None:
+        self.say(text, advice, line=line, asks=asks)
         self._rhythms.clear()
-        return [self.subject.alert(self.name, text, advice, evidence=line.evidence, asks=asks)]
 
 
 def _has_scheduler(optimizer: Optimizer) -> bool:
@@ -174,10 +165,5 @@ def _rates(optimizer: Optimizer) -> list[float]:
 
 def _far_apart(first: list[float], rates: list[float], optimizer: Optimizer) -> bool:
     """Whether a rate is another one by a tenth of the largest that a group's schedule is known to have."""
-    tops = [top for group in optimizer.param_groups for name in ("initial_lr", "max_lr") if isinstance(top := group.get(name), float | int)]
-    top = max([*tops, *first, *rates], default=0.0)
+    top = max([*map(peak_rate, optimizer.param_groups), *first, *rates], default=0.0)
     return any(abs(one - other) > top * LEAST_SHARE for one, other in zip(first, rates, strict=False))
-
-
-def _places(lines: Sequence[Line]) -> str:
-    return " and ".join(dict.fromkeys(line.short for line in lines))

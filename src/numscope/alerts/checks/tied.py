@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable
 from typing import Any
 
 from torch import nn
 
 from numscope.alerts.checks.protocol import Check, Subject
-from numscope.records.alert import Alert
 
 
 class Tied(Check):
@@ -23,29 +21,25 @@ class Tied(Check):
     def __init__(self, subject: Subject) -> None:
         super().__init__(subject)
         self._groups = [names for names in _names_by_parameter(subject.model).values() if len(names) > 1]
-        self._said: set[str] = set()
+        self._told: set[str] = set()
 
-    def end(self, closing: bool) -> Iterable[Alert]:
-        found = []
+    def end(self, closing: bool) -> None:
         now: dict[str, int] = {}
         for number, names in _names_by_parameter(self.subject.model).items():
             now.update(dict.fromkeys(names, number))
         for group in self._groups:
             there = [name for name in group if name in now]
             apart = [name for name in there if now[name] != now[there[0]]]
-            if apart and group[0] not in self._said:
-                self._said.add(group[0])
-                text = (
-                    f"{apart[0]} was the same tensor as {there[0]} when the watch began, and is another one now: each is trained by itself."
-                )
+            if apart and group[0] not in self._told:
+                self._told.add(group[0])
+                was = f"{apart[0]} was the same tensor as {there[0]} when the watch began"
+                text = f"{was}, and is another one now: each is trained by itself."
                 advice = "Tie them again after loading, wrapping or replacing modules, before the optimizer is made."
-                found.append(self.subject.alert(self.name, text, advice, parameters=[apart[0]], evidence={"tied": group, "apart": apart}))
-        if (pair := _untied_embeddings(self.subject.model)) and not self._said and not self._groups:
-            self._said.add(pair[0])
+                self.say(text, advice, again=True, parameters=[apart[0]], evidence={"tied": group, "apart": apart})
+        if not self._groups and (pair := _untied_embeddings(self.subject.model)):
             text = f"{pair[1]} and {pair[0]} are two tensors, though config.tie_word_embeddings is True: each is trained by itself."
             advice = "Call model.tie_weights() after loading or replacing modules, before the optimizer is made."
-            found.append(self.subject.alert(self.name, text, advice, parameters=[pair[1]], evidence={"tied": list(pair)}))
-        return found
+            self.say(text, advice, parameters=[pair[1]], evidence={"tied": list(pair)})
 
 
 def _names_by_parameter(model: nn.Module) -> dict[int, list[str]]:
@@ -67,10 +61,7 @@ def _untied_embeddings(model: Any) -> tuple[str, str] | None:
     keys = vars(model).get("_tied_weights_keys") or getattr(type(model), "_tied_weights_keys", None)
     if not keys or not callable(getattr(config, "get_text_config", None)):
         return None
-    if (
-        getattr(config.get_text_config(), "tie_word_embeddings", None) is not True
-        or getattr(config, "tie_word_embeddings", None) is not True
-    ):
+    if any(getattr(one, "tie_word_embeddings", None) is not True for one in (config.get_text_config(), config)):
         return None
     inputs, outputs = (getattr(found, "weight", None) for found in (model.get_input_embeddings(), model.get_output_embeddings()))
     if inputs is None or outputs is None or inputs is outputs or inputs.shape != outputs.shape:

@@ -4,18 +4,17 @@ from __future__ import annotations
 
 import math
 import weakref
+from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 
 import torch
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
-from numscope.alerts.checks.protocol import EVERY, FIRST, NONE, Check, Subject, names_of
+from numscope.alerts.checks.protocol import EVERY, FIRST, Check, Subject, names_of
 from numscope.probe import optimizer as optimizer_probe
-from numscope.probe.calls import in_backward
 from numscope.probe.living import Beside
 from numscope.probe.optimizers import gradient_of, ids_known, living_optimizers
-from numscope.records.alert import Alert
 from numscope.records.faults import ours
 from numscope.records.site import Phase
 from numscope.records.words import count
@@ -88,20 +87,19 @@ class Weights(Check):
         self._now: _Sums | None = None  # of all parameters, before the first optimizer's step: so what is put back after it is seen
         self._unread: tuple[int, _Sums | None] | None = None  # a thorough step's number, and the sums of its window
         self._order: list[str] = []  # modules, as they were called last
-        self._said: set[tuple[str, str]] = set()
+        self._told: set[tuple[str, str]] = set()
         self._stepping = _Stepping()
         optimizer_probe.listen(self._stepping)
 
-    def before_step(self, optimizer: Optimizer) -> Iterable[Alert]:
-        if in_backward():  # it steps a parameter at a time; the end of the step shows whether they have moved
-            return NONE
-        found = self._read()
+    def before_step(self, optimizer: Optimizer) -> None:
+        self._read()
         if not self.subject.thorough:
-            return found
+            return
         parameters = self.subject.parameters()
         self._follow(parameters)
         rates = {id(p): group.get("lr") for group in optimizer.param_groups for p in group["params"]}
-        called = self._called()
+        order = [event.entry.name for event in self.subject.journal.events if event.phase is Phase.FORWARD]
+        self._order, called = list(dict.fromkeys(order)), set(order)
         for name, parameter in parameters.items():
             known = next((number for number in ids_known(parameter) if number in rates), None)
             if known is not None:
@@ -116,19 +114,17 @@ class Weights(Check):
         frozen = {n: p for n, p in parameters.items() if not p.requires_grad and id(p) in rates and p.grad is not None}
         if frozen:
             self._frozen.append((frozen, _Sums(frozen), None))
-        return found
 
-    def after_step(self, optimizer: Optimizer) -> Iterable[Alert]:
+    def after_step(self, optimizer: Optimizer) -> None:
         if self.subject.thorough and self._frozen and self._frozen[-1][2] is None:
             frozen, before, _ = self._frozen[-1]
             self._frozen[-1] = frozen, before, _Sums(frozen)
-        return NONE
 
-    def end(self, closing: bool) -> Iterable[Alert]:
-        found = self._read()
+    def end(self, closing: bool) -> None:
+        self._read()
         subject = self.subject
         if closing or not subject.thorough:
-            return found
+            return
         parameters = subject.parameters()
         self._follow(parameters)
         if not subject.optimizers.any:
@@ -137,8 +133,8 @@ class Weights(Check):
         self._now, self._unread = None, (subject.num, sums)
         if self._ledger is not None and not self._ledger.on_host:
             self._ledger.fetch()
-            return found
-        return [*found, *self._read()]
+        else:
+            self._read()
 
     def close(self) -> None:
         self._weights.clear()
@@ -156,11 +152,6 @@ class Weights(Check):
             if known is None or known.ref() is not parameter:
                 self._weights[name] = _Weight(parameter)
 
-    def _called(self) -> set[str]:
-        order = [event.entry.name for event in self.subject.journal.events if event.phase is Phase.FORWARD]
-        self._order = list(dict.fromkeys(order))
-        return set(order)
-
     def _see_gradients(self, parameters: Mapping[str, nn.Parameter]) -> None:
         found = {n: g for n, p in parameters.items() if p.requires_grad and (g := gradient_of(p)) is not None}
         self._ledger = self._ledger or Ledger(capacity=max(len(found), 1))
@@ -169,10 +160,10 @@ class Weights(Check):
             if handle != UNOBSERVED:
                 self._gradients.setdefault(name, handle)
 
-    def _read(self) -> Sequence[Alert]:
+    def _read(self) -> None:
         """What a thorough step has shown, now that it is on the host."""
         if self._unread is None:
-            return NONE
+            return
         (num, sums), self._unread = self._unread, None
         if self._ledger is not None:
             self._ledger.read()
@@ -192,15 +183,13 @@ class Weights(Check):
                     self._weights[name].moved = self._weights[name].moved or was[name] != now.get(name)
         self._frozen.clear()
         if sums is None:
-            return NONE
+            return
         parameters = self.subject.parameters()
         stays = self._compare(parameters, sums)
-        if num == 0:
-            return NONE
-        found = [*self._verdict(parameters, stays, num)]
-        for weight in self._weights.values():
-            weight.begin()
-        return found
+        if num:
+            self._judge(parameters, stays, num)
+            for weight in self._weights.values():
+                weight.begin()
 
     @property
     def _is_wanted(self) -> bool:
@@ -218,24 +207,24 @@ class Weights(Check):
 
     # ---- the verdict
 
-    def _verdict(self, parameters: Mapping[str, nn.Parameter], stays: Mapping[str, nn.Parameter], num: int) -> Iterable[Alert]:
+    def _judge(self, parameters: Mapping[str, nn.Parameter], stays: Mapping[str, nn.Parameter], num: int) -> None:
         moves = any(weight.sum is not None and name not in stays for name, weight in self._weights.items())
         least = LEAST_STEPS if num < EVERY else 1
         arrives = {n: p for n, p in stays.items() if p.requires_grad and self._weights[n].nonzero}
-        yield from self._without_optimizer({n: p for n, p in arrives.items() if not self._weights[n].optimizer}, moves)
-        yield from self._stuck({n: p for n, p in arrives.items() if self._weights[n].steps >= least and self._weights[n].could_move(num)})
+        self._without_optimizer({n: p for n, p in arrives.items() if not self._weights[n].optimizer}, moves)
+        self._stuck({n: p for n, p in arrives.items() if self._weights[n].steps >= least and self._weights[n].could_move(num)})
         waits = {n: p for n, p in parameters.items() if p.requires_grad and self._weights[n].called and self._weights[n].steps >= least}
         if any(weight.nonzero for weight in self._weights.values()):
-            yield from self._without_gradient(waits)
-        yield from self._frozen_moves()
-        yield from self._frozen_all(parameters)
+            self._without_gradient(waits)
+        self._frozen_moves()
+        self._frozen_all(parameters)
 
     def _news(self, rule: str, names: Iterable[str]) -> list[str]:
-        news = [name for name in names if (rule, name) not in self._said]
-        self._said.update((rule, name) for name in news)
+        news = [name for name in names if (rule, name) not in self._told]
+        self._told.update((rule, name) for name in news)
         return news
 
-    def _without_optimizer(self, left: Mapping[str, nn.Parameter], moves: bool) -> Iterable[Alert]:
+    def _without_optimizer(self, left: Mapping[str, nn.Parameter], moves: bool) -> None:
         if not left:
             return
         held = {id(p) for optimizer in living_optimizers() for group in optimizer.param_groups for p in group["params"]}
@@ -246,16 +235,15 @@ class Weights(Check):
         if holder is None:
             text = f"Gradients arrive at {names_of(names)}, but no optimizer uses them."
             advice = "Give all of model.parameters() to the optimizer, or freeze what is not to be trained with requires_grad_(False)."
-            yield self.subject.alert(WITHOUT_OPTIMIZER, text, advice, parameters=names, asks=True)
+            self.say(text, advice, rule=WITHOUT_OPTIMIZER, again=True, parameters=names, asks=True)
             return
         kind = type(holder).__name__
         text = f"Gradients arrive at {names_of(names)}, but {kind} holds other tensors of the same shapes, which get none."
-        advice = (
-            f"Make the optimizer when the model is complete, not before it is copied, wrapped or made anew: {kind}(model.parameters())."
-        )
-        yield self.subject.alert(WITHOUT_OPTIMIZER, text, advice, parameters=names, evidence={"optimizer": kind})
+        when = "when the model is complete, not before it is copied, wrapped or made anew"
+        advice = f"Make the optimizer {when}: {kind}(model.parameters())."
+        self.say(text, advice, rule=WITHOUT_OPTIMIZER, again=True, parameters=names, evidence={"optimizer": kind})
 
-    def _without_gradient(self, waits: Mapping[str, nn.Parameter]) -> Iterable[Alert]:
+    def _without_gradient(self, waits: Mapping[str, nn.Parameter]) -> None:
         none = [n for n in waits if not self._weights[n].was_given]
         if names := self._news(WITHOUT_GRADIENT, none):
             edge = self._edge(none)
@@ -263,14 +251,18 @@ class Weights(Check):
             text = f"No gradient arrives at {names_of(names)}, though its module runs in the forward and {kind} is to update it."
             text += f" Gradients stop at {edge}." if edge else ""
             advice = "Look for detach(), .data, no_grad(), .item() or NumPy on the way to the loss."
-            yield self.subject.alert(WITHOUT_GRADIENT, text, advice, parameters=names, evidence={"edge": edge} if edge else {}, asks=True)
-        zero = [n for n, p in waits.items() if self._weights[n].zeros > FIRST and not self._weights[n].was_nonzero and not _is_shard(p)]
+            about = {"edge": edge} if edge else {}
+            self.say(text, advice, rule=WITHOUT_GRADIENT, again=True, parameters=names, evidence=about, asks=True)
+        zero = [n for n in waits if self._weights[n].zeros > FIRST and not self._weights[n].was_nonzero]
+        zero = [
+            n for n in zero if not hasattr(waits[n], "device_mesh")
+        ]  # of a shard the gradient may be zero though the whole one's is not
         matrices = {n.rpartition(".")[0] for n in zero if waits[n].dim() > 1}
         zero = [n for n in zero if n.rpartition(".")[0] in matrices]  # a bias alone: that of a critic's scores cancels out, for example
         if names := self._news(WITHOUT_GRADIENT, zero):
             text = f"The gradient of {names_of(names)} was exactly zero at each of {count(self._weights[names[0]].zeros, 'look')}."
             advice = "Look for a mask, a clamp, or an activation behind it that never lets anything through."
-            yield self.subject.alert(WITHOUT_GRADIENT, text, advice, parameters=names, asks=True)
+            self.say(text, advice, rule=WITHOUT_GRADIENT, again=True, parameters=names, asks=True)
 
     def _edge(self, without: Collection[str]) -> str:
         """The first module, in the forward's order, that gets gradients, if none before it does."""
@@ -280,19 +272,19 @@ class Weights(Check):
         first = next((i for i, module in enumerate(order) if module in given), 0)
         return order[first] if first and not lacking.intersection(order[first:]) else ""
 
-    def _stuck(self, stays: Mapping[str, nn.Parameter]) -> Iterable[Alert]:
+    def _stuck(self, stays: Mapping[str, nn.Parameter]) -> None:
         still = [n for n in stays if self._weights[n].rates == {0.0}]
         if names := self._news(ZERO_RATE, still):
             weight = self._weights[names[0]]
             text = f"{weight.optimizer} updates {names_of(names)} with a learning rate of 0, and has done so since the last look."
             advice = "Look at the scheduler and its warm-up, which may count epochs where it should count steps."
             everything = not any(w.rates - {0.0} for w in self._weights.values())
-            yield self.subject.alert(ZERO_RATE, text, advice, parameters=names, value=0.0, asks=not everything)
+            self.say(text, advice, rule=ZERO_RATE, again=True, parameters=names, value=0.0, asks=not everything)
         if names := self._news(self.name, [n for n, p in stays.items() if n not in still and self._should_move(n, p)]):
             kind = self._weights[names[0]].optimizer
             text = f"Gradients arrive at {names_of(names)}, and {kind} steps, but no bit has changed since the last look."
             advice = "Look for code that puts old weights back, or for an optimizer that updates copies."
-            yield self.subject.alert(self.name, text, advice, parameters=names, evidence={"optimizer": kind})
+            self.say(text, advice, again=True, parameters=names, evidence={"optimizer": kind})
 
     def _should_move(self, name: str, parameter: nn.Parameter) -> bool:
         """Whether an update as large as its gradient would show in its bits, now and as the window began: it may have been frozen then.
@@ -306,22 +298,22 @@ class Weights(Check):
         largest, step = (float(plain(tensor).abs().max()) for tensor in (parameter, gradient))
         return min(step * weight.rate, weight.before) > torch.finfo(parameter.dtype).eps * largest
 
-    def _frozen_moves(self) -> Iterable[Alert]:
+    def _frozen_moves(self) -> None:
         if names := self._news(FROZEN_MOVES, [n for n, w in self._weights.items() if w.moved]):
             text = f"The optimizer moves {names_of(names)} in spite of requires_grad=False, since a gradient from before is still there."
             advice = "Set .grad to None when you freeze a parameter, or leave it out of the optimizer."
-            yield self.subject.alert(FROZEN_MOVES, text, advice, parameters=names)
+            self.say(text, advice, rule=FROZEN_MOVES, again=True, parameters=names)
 
-    def _frozen_all(self, parameters: Mapping[str, nn.Parameter]) -> Iterable[Alert]:
+    def _frozen_all(self, parameters: Mapping[str, nn.Parameter]) -> None:
         """No matrix is trained, though there are some: what a selection by names, such as of "bn", easily does by mistake."""
         trained = {n: p for n, p in parameters.items() if p.requires_grad and self._weights[n].nonzero}
         frozen = {n: p for n, p in parameters.items() if not p.requires_grad and p.dim() > 1}
-        if not trained or not frozen or any(p.dim() > 1 for p in trained.values()) or not self._news(FROZEN_ALL, [""]):
+        if not trained or not frozen or any(p.dim() > 1 for p in trained.values()):
             return
         share = sum(p.numel() for p in trained.values()) / sum(p.numel() for p in parameters.values())
         text = f"Only norms and biases are trained, {share:.2g} of all elements: {names_of(list(frozen))} are frozen, the last layer too."
         advice = "Look at the names by which requires_grad was set to False."
-        yield self.subject.alert(FROZEN_ALL, text, advice, parameters=list(frozen), value=share, asks=True)
+        self.say(text, advice, rule=FROZEN_ALL, parameters=list(frozen), value=share, asks=True)
 
 
 class _Sums:
@@ -343,11 +335,6 @@ class _Sums:
         return dict(zip(self._names, self._sums.read(), strict=True))
 
 
-def _is_shard(parameter: Tensor) -> bool:
-    """Whether this rank holds a part of it, whose gradient may be zero though the whole one's is not."""
-    return hasattr(parameter, "device_mesh")
-
-
 def _number(rate: object) -> float | None:
     """A learning rate; None for one that lies on a device."""
     if isinstance(rate, Tensor):
@@ -367,18 +354,10 @@ class _Stepping(optimizer_probe.StepListener):
 
 def _holds_others(optimizers: Iterable[Optimizer], known: Iterable[nn.Parameter], left: Sequence[nn.Parameter]) -> Optimizer | None:
     """An optimizer of tensors that have the shapes of some parameters, are not the model's, and get no gradients."""
-    shapes = [tuple(p.shape) for p in left]
+    shapes = Counter(tuple(p.shape) for p in left)
     ids = {id(p) for p in known}
     for optimizer in optimizers:
         held = [p for group in optimizer.param_groups for p in group["params"] if id(p) not in ids]
-        if shapes and all(p.grad is None for p in held) and _contains([tuple(p.shape) for p in held], shapes):
+        if shapes and all(p.grad is None for p in held) and not shapes - Counter(tuple(p.shape) for p in held):
             return optimizer
     return None
-
-
-def _contains(many: list[tuple[int, ...]], few: Sequence[tuple[int, ...]]) -> bool:
-    for item in few:
-        if item not in many:
-            return False
-        many.remove(item)
-    return True

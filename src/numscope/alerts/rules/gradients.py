@@ -35,19 +35,16 @@ def gradients_through_depth(board: Board, settings: dict[str, Any]) -> Iterator[
     fall = float(np.median(gap[-third:]) - np.median(gap[:third]))
     if fall < settings["bits"]:
         return
-    least = pairs[int(np.argmin(gap))]
-    place = board.places[least[0]]
-    yield Alert(
-        board.step,
+    least = int(pairs[int(np.argmin(gap))][0])
+    yield board.alert(
         VANISH,
-        place.layer,
-        place.tensor,
+        least,
         round(fall, 1),
         settings["bits"],
         f"beside their weights, the first layers' gradients are 2^{fall:.0f} times smaller than the last ones'; the largest element here "
-        f"is {magnitude(float(level[least[0]])):.3g}.",
+        f"is {magnitude(float(level[least])):.3g}.",
         "Add residual connections or normalization, change the initialization, or use an activation that does not saturate.",
-        {"layers": len(pairs)},
+        layers=len(pairs),
     )
 
 
@@ -65,17 +62,14 @@ def gradients_from_step_to_step(board: Board, settings: dict[str, Any]) -> Itera
     value = float(np.median(bits[known]))
     if value < settings["bits"]:
         return
-    lead = known[int(np.argmax(bits[known]))]
-    place = board.places[lead]
-    yield Alert(
-        board.step,
+    lead = int(known[int(np.argmax(bits[known]))])
+    yield board.alert(
         EXPLODE,
-        place.layer,
-        place.tensor,
+        lead,
         round(value, 1),
         settings["bits"],
         f"half of the weights' gradients have grown by 2^{value:.0f} and more in {steps} steps, this one to "
         f"{magnitude(float(board.smooth()[lead])):.3g}.",
         "Clip gradients, lower the learning rate, or look at the data of these steps.",
-        {"steps": steps},
+        steps=steps,
     )

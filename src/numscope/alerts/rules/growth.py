@@ -58,28 +58,23 @@ def divergence_ahead(board: Board, settings: dict[str, Any]) -> Iterator[Alert]:
     grown = (board.smooth() - board.smooth(long))[shown]
     order = np.argsort(-np.nan_to_num(grown, nan=-np.inf), kind="stable")
     lead = _leader(board, int(shown[order[0]]), dict(zip(shown.tolist(), grown.tolist(), strict=True)))
-    place = board.places[lead]
     before, after = (magnitude(float(level[lead])) for level in (board.smooth(long), board.smooth()))
     named = {
         " ".join(filter(None, (board.places[shown[i]].layer, board.places[shown[i]].tensor))): round(float(grown[i]), 2) for i in order[:5]
     }
-    yield Alert(
-        board.step,
+    yield board.alert(
         NAME,
-        place.layer,
-        place.tensor,
+        lead,
         round(value, 2),
         round(limit, 2),
         f"weights grow ever faster, like steps^{float(middle):.1f} and the fastest tenth like steps^{float(ninth):.1f} (equal steps give "
         f"at most steps^1); the largest element here went from {before:.3g} to {after:.3g} in {long} steps.",
         "Lower the learning rate or lengthen its warm-up; clip gradients.",
-        {
-            "bits": named,
-            "steps": long,
-            "matrices": len(matrices),
-            "median_exponent": round(float(middle), 2),
-            "ninth_decile": round(float(ninth), 2),
-        },
+        bits=named,
+        steps=long,
+        matrices=len(matrices),
+        median_exponent=round(float(middle), 2),
+        ninth_decile=round(float(ninth), 2),
     )
 
 

@@ -43,20 +43,20 @@ def overflow_ahead(board: Board, settings: dict[str, Any]) -> Iterator[Alert]:
         least = left / (np.maximum(slope, later) + 2 * error)
     rising = (slope > 3 * error) & (later > 0) & (eta <= settings["steps"])
     for i in np.flatnonzero(rising)[np.argsort(eta[rising], kind="stable")][: settings["most"]]:
-        place = board.places[near[i]]
+        dtype = board.places[near[i]].dtype
         far, soon = (max(1, int(steps)) for steps in (eta[i], least[i]))
         now, end_of_range = magnitude(float(board.level[near[i]])), magnitude(float(limits[near[i]]))
-        yield Alert(
-            board.step,
+        yield board.alert(
             NAME,
-            place.layer,
-            place.tensor,
+            int(near[i]),
             now,
             end_of_range,
-            f"the largest element, {now:.3g}, grows by {2 ** (10 * float(slope[i])) - 1:.0%} in 10 steps: it leaves {place.dtype} "
+            f"the largest element, {now:.3g}, grows by {2 ** (10 * float(slope[i])) - 1:.0%} in 10 steps: it leaves {dtype} "
             f"({end_of_range:.5g}) in about {far} steps, {soon} at the earliest.",
-            _ADVICE_HALF if place.dtype == "float16" else _ADVICE,
-            {"bits_a_step": round(float(slope[i]), 4), "error": round(float(error[i]), 4), "steps_left": far},
+            _ADVICE_HALF if dtype == "float16" else _ADVICE,
+            bits_a_step=round(float(slope[i]), 4),
+            error=round(float(error[i]), 4),
+            steps_left=far,
         )
 
 

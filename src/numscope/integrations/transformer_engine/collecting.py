@@ -18,7 +18,7 @@ from numscope.config.options import ON_NONFINITE, OnNonfinite, WatchOptions
 from numscope.config.plan import Collect, Plan, Schedule
 from numscope.config.wording import ConfigurationError
 from numscope.distributed.channel import members
-from numscope.inspect.joining import joined
+from numscope.inspect.ranks import joined
 from numscope.inspect.recorder import Recorder
 from numscope.inspect.sites import Inspection, Site
 from numscope.inspect.tally import Seen, Tally
@@ -192,7 +192,7 @@ class Collector:
         written = [one.inspection.observation(one.site, one.step, part, self.recorder.rank, True) for one, part in write]
         self.recorder.write(written)
         if self._alerting.post is not None:
-            self._alerting.post(self.recorder.alerts(written))
+            self._alerting.post(self.recorder.rules.read(written))
         bad = [key for key in ordered if self._is_alarm(key) and Summary.from_row(found[key].row).num_nonfinite]
         findings = [self._finding(key, found[key]) for key in bad]
         ways = {self._shown[key].asked.on_nonfinite for key in bad}

@@ -7,8 +7,8 @@ import torch
 from torch import nn
 
 import numscope
-from numscope.alerts.rules.fp8 import OutOfRange
 from numscope.config.rules import RULES
+from numscope.inspect.rules import OutOfRange
 from numscope.records.alert import Alert
 from numscope.records.observation import Observation
 
