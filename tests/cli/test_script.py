@@ -175,6 +175,22 @@ def test_uncaught_error_prints_as_python_prints_it(same: Same, tmp_path: Path, f
     assert same("s.py").status != 0 or fault == "thread"
 
 
+@pytest.mark.parametrize(
+    "source",
+    [
+        b'print("caf\xe9")\n',
+        b"x = 1\n\n# \xff\n",
+        b"# coding: latin-1\nprint('caf\xe9')\n",
+        b"# coding: utf-8\nprint('caf\xe9')\n",
+        b"# coding: nope\n",
+    ],
+    ids=["first line", "third line", "declared", "declared wrongly", "unknown"],
+)
+def test_source_in_another_encoding(same: Same, tmp_path: Path, source: bytes) -> None:
+    (tmp_path / "s.py").write_bytes(source)
+    same("s.py")
+
+
 def test_uncaught_error_in_a_module_run_by_name(same: Same, tmp_path: Path) -> None:
     write(tmp_path, "pack/inner.py", FAULTS["raised"])
     write(tmp_path, "pack/__init__.py", "print('package', __name__)")

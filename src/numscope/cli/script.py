@@ -237,7 +237,7 @@ def _run(target: Target, watch: Watch) -> None:
     if sys.version_info < (3, 15):
         main.__dict__["__cached__"] = None
     sys.modules["__main__"] = main
-    code = compile(source, path, "exec", dont_inherit=True) if isinstance(loader, SourceFileLoader) else loader.get_code("__main__")
+    code = _compiled(source, path) if isinstance(loader, SourceFileLoader) else loader.get_code("__main__")
     del source
     assert code is not None
     watch.arm()
@@ -256,3 +256,20 @@ def _set_path0(folder: str, *, even_if_safe: bool = False) -> None:
         sys.path[0] = folder
     elif even_if_safe:
         sys.path.insert(0, folder)
+
+
+def _compiled(source: bytes, path: str) -> types.CodeType:
+    """A script's code. What is wrong with its encoding is said in the words of Python's start, which are not those of ``compile``."""
+    try:
+        source.decode()
+    except UnicodeDecodeError as wrong:
+        if b"coding" not in b"".join(source.splitlines()[:2]):
+            where = f"starting with '\\x{source[wrong.start]:02x}' in file {path} on line {source.count(10, 0, wrong.start) + 1}"
+            more = "but no encoding declared; see https://peps.python.org/pep-0263/ for details"
+            raise SyntaxError(f"Non-UTF-8 code {where}, {more}") from None
+    try:
+        return compile(source, path, "exec", dont_inherit=True)
+    except SyntaxError as error:
+        if str(error.msg).startswith("unknown encoding: "):
+            raise SyntaxError(error.msg.replace("unknown encoding", "encoding problem", 1)) from None
+        raise
