@@ -13,7 +13,7 @@ from numscope.lazy import homes_of
 ROOT = Path(__file__).resolve().parent.parent
 BROUGHT = (
     *("CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md", "benchmarks/results/*.md", "examples/*.*"),
-    *("benchmarks/first_contact/README.md", "benchmarks/first_contact/*/SET.md", "benchmarks/first_contact/scripts*/first.md"),
+    *("benchmarks/first_contact/README.md", "benchmarks/first_contact/*/SET.md", "benchmarks/first_contact/*/first.md"),
 )
 _NAMES = re.compile(r"<!-- public names: ([\w.]+) -->")
 _MODULES = re.compile(r"<!-- modules: ([\w.]+) -->")

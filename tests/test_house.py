@@ -421,3 +421,11 @@ def test_no_committed_file_has_the_marks_of_a_merge() -> None:
         pytest.skip("not a git checkout: nothing is committed")
     mark = re.compile("^(<{7}|>{7}) ", re.MULTILINE)
     assert [name for name, text in committed_texts().items() if mark.search(text)] == []
+
+
+def test_paths_in_the_architecture_are_there() -> None:
+    text = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
+    named = set(re.findall(r"`((?:[a-z_]+/)+[a-z_]*(?:\.\w+)?)`", text))
+    assert len(named) > 50
+    gone = [path for path in named if not any((place / path).exists() for place in (ROOT, PACKAGE, ROOT / "benchmarks"))]
+    assert gone == []
