@@ -121,10 +121,10 @@ class Step(optimizer_probe.StepListener):
 
     def forward_begins(self) -> None:
         """The model or a part of it is called. Calls in an optimizer's closure belong to the optimizer's step and don't end one."""
-        self.wake()
         if self._is_stepping() or in_backward():
             return
         self.thread = get_ident()
+        self.wake()
         if self._stepped:
             self._over()
         elif self.had_backward and not self.explicit:
@@ -238,7 +238,8 @@ class Step(optimizer_probe.StepListener):
     @guarded(*STOPS, UsageError)
     def before_step(self, optimizer: Optimizer) -> None:
         if not self.optimizers.owns(optimizer):
-            self._idles()
+            if self.thread in (None, get_ident()):  # else another thread's model, and this one's may be at its next call
+                self._idles()
             return
         self.thread, self._idle = get_ident(), 0
         if any(o is optimizer for o in self._stepped) and not in_backward():

@@ -225,7 +225,7 @@ class Summary:
         """Third standardized moment; None for a constant, or if rounding errors hide it."""
         var, n = self.var, self.num_finite
         cube = var * math.sqrt(var) if var else 0.0
-        if not cube or self.max is None or self.min is None:
+        if not 0 < cube < math.inf or self.max is None or self.min is None:
             return None
         mean = self.dev_sum / n
         skewness = (self.dev_cube_sum / n - mean * (3 * self._square - 2 * mean * mean)) / cube
@@ -237,7 +237,7 @@ class Summary:
     def kurtosis(self) -> float | None:
         """Fourth standardized moment, 3 for a normal distribution; None for a constant, or if rounding errors hide it."""
         var, n = self.var, self.num_finite
-        if not var or not var * var:
+        if not var or not 0 < var * var < math.inf:
             return None
         mean, square = self.dev_sum / n, self._square
         fourth = self.dev_fourth_sum / n - mean * (4 * self.dev_cube_sum / n - mean * (6 * square - 3 * mean * mean))
