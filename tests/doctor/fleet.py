@@ -54,7 +54,8 @@ def asked(**settings: object) -> tuple[str, str]:
     """The words that ask for these settings."""
     text = json.dumps(settings)  # which is YAML
     path = Path(_FILES.name) / f"{hashlib.sha256(text.encode()).hexdigest()[:16]}.yaml"
-    path.write_text(text)
+    if not path.exists():  # a process that was started a moment ago may be reading it
+        path.write_text(text)
     return "--settings", str(path)
 
 

@@ -332,6 +332,8 @@ class _Sleepers(optimizer_probe.StepListener):
             step.skipped_step(optimizer)
 
     def _woken(self, optimizer: Optimizer) -> list[Step]:
+        if not len(self._steps):  # the collector has taken them all
+            optimizer_probe.unlisten(self)
         known = len(optimizer.param_groups), self._num_added
         if self._strangers.get(optimizer) == known:
             return []
