@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 import torch
@@ -14,6 +17,7 @@ from torch.optim import SGD, Adam, AdamW, Optimizer
 import numscope
 from numscope.config.rules import RULES
 
+ROOT = Path(__file__).parents[2]
 OF_SEARCH = 17  # skips that lead from torch's first scale, 2^16, below 1
 NUM = OF_SEARCH + RULES["scale falls"].settings["finding"]
 
@@ -186,7 +190,6 @@ def test_the_first_scale_and_what_lowers_it_say_how_long_a_search_may_be(first: 
 @pytest.mark.parametrize("own", [own_skip, own_skip_by_norm])
 def test_watched_or_not_the_scaler_and_the_weights_are_the_same(own: Loop) -> None:
     found = []
-    before = [getattr(GradScaler, name) for name in ("step", "unscale_", "update")]
     for watched in (False, True):
         torch.manual_seed(0)
         net = Net()
@@ -196,7 +199,22 @@ def test_watched_or_not_the_scaler_and_the_weights_are_the_same(own: Loop) -> No
             scope.close()
         found.append([p.detach().clone() for p in net.parameters()])
     assert all(torch.equal(a, b) for a, b in zip(*found, strict=True))
-    assert [getattr(GradScaler, name) for name in ("step", "unscale_", "update")] == before
+
+
+ALONE = """
+from tests.detect.test_skips import *
+net = Net()
+with numscope.watch(net, on_nonfinite="warn", alerts="off"):
+    {}(net, SGD(net.parameters(), lr=0.01), lambda step: 2.0**14 if step % 7 else 0.0, 40)
+assert not any(hasattr(getattr(GradScaler, name), "__wrapped__") for name in ("step", "unscale_", "update"))
+"""
+
+
+@pytest.mark.parametrize("own", [own_skip, own_skip_by_norm])
+def test_nothing_of_the_scaler_stays_patched(own: Loop) -> None:
+    """In a process of its own, where no other test has left anything."""
+    done = subprocess.run([sys.executable, "-c", ALONE.format(own.__name__)], cwd=ROOT, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
 
 
 def test_a_step_that_the_script_takes_all_the_same_is_no_skip() -> None:
