@@ -212,6 +212,18 @@ int rewrite(PyObject* self, int64_t handle, PyObject* tensor, Entry& entry) {
 
 const Row* row_at(PyObject* self, int64_t row) { return reinterpret_cast<const Row*>(address_of(as_ledger(self), row)); }
 
+bool is_bad_row(PyObject* self, int64_t handle) {
+    const Ledger* ledger = as_ledger(self);
+    if (handle < 0) return false;
+    PyObject* const meta = PyList_GetItem(ledger->meta, Py_ssize_t(handle));
+    if (!meta || PyTuple_GetItem(meta, 0) != ledger->block) {
+        forget();
+        return true;
+    }
+    const Row* row = row_at(self, PyLong_AsLongLong(PyTuple_GetItem(meta, 1)));
+    return row->num_nan != 0 || row->num_pos_inf != 0 || row->num_neg_inf != 0;
+}
+
 bool is_held(PyObject* self) { return as_ledger(self)->held > 0; }
 
 int64_t groups_of(PyObject* self) { return as_ledger(self)->groups; }

@@ -23,6 +23,7 @@ struct Stable {
     int32_t (*storage_size)(void*, int64_t*);
     int32_t (*dim)(void*, int64_t*);
     int32_t (*sizes)(void*, int64_t**);
+    int32_t (*strides)(void*, int64_t**);
     int32_t (*data_ptr)(void*, const void**);
 };
 Stable stable;
@@ -156,6 +157,16 @@ bool is_on_device(PyObject* tensor) {
     return impl && !stable.device_type(const_cast<void**>(&impl), &device) && device != 0;
 }
 
+bool place_of(PyObject* tensor, Place& place) {
+    void* const impl = impl_of(tensor);
+    void* const handle = const_cast<void**>(&impl);
+    int32_t device = -1, layout = -1, type = -1;
+    if (!impl || stable.device_type(handle, &device) || device != 0 || stable.layout(handle, &layout) || layout != 0) return false;
+    if (stable.dtype(handle, &type) || type < 0 || type >= NUM_SCALAR_TYPES || codes[type] < 0) return false;
+    place.is_floating = codes[type] < I64;
+    return !stable.dim(handle, &place.dim) && !stable.sizes(handle, &place.sizes) && !stable.strides(handle, &place.strides) && !stable.storage_offset(handle, &place.offset);
+}
+
 int64_t address_of(PyObject* tensor) {
     void* const impl = impl_of(tensor);
     const void* address = nullptr;
@@ -211,7 +222,7 @@ PyObject* know_torch(PyObject*, PyObject* const* args, Py_ssize_t num_args) {
         Py_INCREF(args[i]);  // for ever: torch outlives the process's last tensor
         fields[i] = args[i];
     }
-    const char* spelled[] = {"_version", "_cdata", "dtype", "shape", "_base", "row", "writers", "tape", "odd", "weights",
+    const char* spelled[] = {"_version", "_cdata", "dtype", "shape", "_base", "rows", "weights",
                              "handle", "version", "address", "groups", "parameter", "gradient_slots", "grad", "is_leaf",
                              "_paused", "grad_fn", "_backward_hooks", "_register_hook_dict", "requires_grad", "output",
                              "f_back", "f_code", "f_lasti", "co_name", "co_filename", "<module>"};

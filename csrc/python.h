@@ -45,7 +45,7 @@ private:
 // What the host path knows of torch: given once, by `know_torch`, in this order.
 struct Torch {
     PyObject *tensor, *parameter;                                                                     // classes
-    PyObject *is_neg, *is_contiguous, *numel, *detach, *is_floating_point, *is_inference;  // methods of tensors
+    PyObject *is_neg, *is_contiguous, *numel, *detach, *is_floating_point, *untyped_storage;  // methods of tensors
     PyObject *is_view;
     PyObject *function_mode_on, *sequence_nr, *tracing_state, *dispatch_mode, *proxy, *fake, *task, *is_grad_enabled;  // of torch._C
     PyObject* dtypes[NUM_DTYPES];                                                                     // by code
@@ -54,7 +54,7 @@ extern Torch torch;
 
 // Names of attributes, interned.
 struct Names {
-    PyObject *version, *cdata, *dtype, *shape, *base, *row, *writers, *tape, *odd, *weights;
+    PyObject *version, *cdata, *dtype, *shape, *base, *rows, *weights;
     PyObject *handle, *version_read, *address, *groups, *parameter, *gradient_slots, *grad, *is_leaf;
     PyObject *paused, *grad_fn, *backward_hooks, *register_hook_dict, *requires_grad, *output;
     PyObject *f_back, *f_code, *f_lasti, *co_name, *co_filename, *module;
@@ -87,6 +87,15 @@ PyObject* leave_to_python(PyObject*, PyObject* const* args, Py_ssize_t num_args)
 bool readable(PyObject* tensor, Entry& entry);
 
 bool is_on_device(PyObject* tensor);  // a plain tensor outside CPU memory
+
+// Where in its storage a tensor lies; sizes and strides are the tensor's own.
+struct Place {
+    int64_t offset, dim, *sizes, *strides;
+    bool is_floating;
+};
+
+// False for a tensor that is not strided, not in CPU memory, or of a dtype that no kernel reads. Never raises.
+bool place_of(PyObject* tensor, Place& place);
 
 int64_t address_of(PyObject* tensor);  // of its first element; -1 if it has no memory
 
@@ -153,7 +162,8 @@ PyObject* add_type(PyObject* module, const char* name, const char* full_name, Py
 int add_ledger(PyObject* module);
 int add_weights(PyObject* module);
 int add_journal(PyObject* module);
-int add_functions(PyObject* module);
+int add_log(PyObject* module);
+int add_noting(PyObject* module);
 int add_teller(PyObject* module);
 int add_derived(PyObject* module);
 int add_tally(PyObject* module);
@@ -165,6 +175,7 @@ PyObject* derive(PyObject*, PyObject* const* args, Py_ssize_t num_args);
 bool is_ledger(PyObject* object);
 bool is_weights(PyObject* object);
 bool is_tally(PyObject* object);
+bool is_bad_row(PyObject* ledger, int64_t handle);  // whether a handle's row has a nan or an inf, or is not in CPU memory
 bool is_held(PyObject* ledger);  // whether a thread has its lock in Python
 
 // What `Ledger.observe` returns, for other types: a handle, -1 if unobserved, or -2 with an exception.

@@ -6,7 +6,6 @@ import gc
 import subprocess
 import sys
 import threading
-from collections import deque
 from typing import Any
 
 import pytest
@@ -17,8 +16,10 @@ from numscope.probe import walk
 from numscope.probe.entry import Entry
 from numscope.probe.telling import Teller
 from numscope.records.site import Phase
-from numscope.replay.function_probe import FunctionProbe
-from numscope.replay.tape import OpTape, State
+from numscope.replay.log import Log
+from numscope.replay.named import Named
+from numscope.replay.noting import NotingProbe
+from numscope.replay.tape import OpTape
 from numscope.summary import native
 from numscope.summary.ledger import Ledger
 from numscope.summary.weights import Weights
@@ -41,7 +42,7 @@ WRONG = {
     "fields that are no number": "setattr(Ledger(), 'groups', 'x')",
     "a lock that was not taken": "Ledger().__exit__(None, None, None)",
     "fields of -1": "setattr(Ledger(), 'groups', -1)",
-    "settings that are no number": "m.FunctionProbe()._share(1, 2, 3, 4, 5, 6, 'x')",
+    "notes by name of no dict": "m.NotingProbe()._share(print, {}, 3, print, 1)",
 }
 
 
@@ -67,41 +68,47 @@ except Exception:
     assert done.stdout == "raised\n", (done.returncode, done.stderr[-500:])
 
 
-class _Failing(FunctionProbe):
-    fault: BaseException
+class _Noting(NotingProbe):
+    """Notes into a log of its own; with ``fault``, fails at the first operation."""
 
-    def _state_of(self, tensor: torch.Tensor) -> State:
-        raise self.fault
+    def __init__(self, fault: BaseException | None = None) -> None:
+        self.log, self.fault = Log(), fault
+        super().__init__(OpTape(), Ledger(), phase=Phase.LOSS, names=Named(), log=self.log, flush=self.make, most=1, end=self.fail)
+
+    def fail(self) -> None:
+        if self.fault is not None:
+            raise self.fault
+
+    def make(self) -> None:
+        while len(self.log):
+            put, *given = self.log.popleft()
+            put(*given)
 
 
+@needs_native
 def test_interrupt_within_a_note_is_the_scripts_and_an_error_the_tools() -> None:
-    def run(fault: BaseException) -> _Failing:
-        probe = _Failing(OpTape(), Ledger(), Phase.LOSS, {}, deque(), lambda: None)
-        probe.fault, given = fault, torch.ones(2)
+    def run(fault: BaseException) -> _Noting:
+        probe, given = _Noting(fault), torch.ones(2)
         with probe:
             made = given + given
         assert made.tolist() == [2.0, 2.0]
         return probe
 
     error = ValueError("planted")
-    probe = run(error)
-    assert probe.error is error and not probe.is_on
+    assert run(error).error is error
     with pytest.raises(KeyboardInterrupt):
         run(KeyboardInterrupt())
 
 
 @pytest.mark.filterwarnings("ignore:.*prototype stage.*")
-def test_nested_tensors_are_noted_without_a_shape() -> None:
-    log: deque[Any] = deque()
-    probe = FunctionProbe(OpTape(), Ledger(), Phase.LOSS, {}, log.append, lambda: None)
-    nested = torch.nested.nested_tensor([torch.ones(2), torch.ones(3)])
+def test_nested_tensors_are_recorded_without_a_shape() -> None:
+    nested, probe = torch.nested.nested_tensor([torch.ones(2), torch.ones(3)]), _Noting()
     with probe:
         doubled = nested * 2.0
-    put, *given = log.popleft()
-    put(*given)
-    assert probe.error is None and not log
+    probe.make()
+    assert probe.error is None
     (record,) = probe.tape.records
-    assert [operand.shape for operand in (*record.inputs, *record.outputs)] == [(), (), ()], doubled
+    assert [operand.shape for operand in (*record.inputs, *record.outputs) if operand.state] == [(), ()], doubled
 
 
 @needs_native

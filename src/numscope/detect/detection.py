@@ -142,7 +142,7 @@ class Detection(Reader):
         if self._probe.was_crowded:
             found.append(f"gradients of outputs in {name} past the first {MOST_HOOKED:,} calls before a backward")
         if self._had_long_loss:
-            found.append(f"operations past the first {outside.MOST_FUNCTIONS:,} in a row outside of {name}")
+            found.append(f"operations past the first {outside.MOST_IN_A_ROW:,} in a row outside of {name}")
         return found
 
     @property

@@ -17,7 +17,7 @@ from numscope.records.site import Phase, Site
 from numscope.replay.capture import Call
 from numscope.replay.culprit import find_culprit, pending_states
 from numscope.replay.op import COLLECTIVES
-from numscope.replay.outside import GRADIENT, MODEL_OUTPUT, MOST_FUNCTIONS
+from numscope.replay.outside import GRADIENT, MODEL_OUTPUT, MOST_IN_A_ROW
 from numscope.replay.reasons.case import LIFTS
 from numscope.replay.stages import COMMUNICATES, FINITE, REPRODUCED, Replay
 from numscope.replay.tape import plain_name
@@ -291,7 +291,7 @@ _UNSEEN_LOSS = (
     "Compute it outside torch.compile to have its operation named"
 )
 _LONG_LOSS = (
-    f"not reproduced: the model is finite, and what follows has more than {MOST_FUNCTIONS:,} operations in a row: the first are finite, "
+    f"not reproduced: the model is finite, and what follows has more than {MOST_IN_A_ROW:,} operations in a row: the first are finite, "
     "the others were not written down. Put the loop into an nn.Module to have its operation named"
 )
 _UNSEEN_CALL = (

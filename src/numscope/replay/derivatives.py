@@ -23,13 +23,17 @@ from numscope.probe.nodes import graph, suspects
 from numscope.probe.optimizer import guarded
 from numscope.records.site import Phase
 from numscope.replay import stack as stacks
-from numscope.replay.function_probe import SMALL, Note
+from numscope.replay.glance import shape_of
+from numscope.replay.log import Note
 from numscope.replay.modes import DISPATCH_MODES, taken_off
-from numscope.replay.op import OpProbe, shape_of
+from numscope.replay.op import OpProbe
 from numscope.replay.tape import UNOBSERVED, OperandRecord, OpRecord, Rows, State
 
 _sequence_number: Callable[[], int] = torch._C._autograd._get_sequence_nr
 _NOWHERE = stacks.Stack()
+
+
+_Gradient = tuple[str, int, torch.dtype, tuple[int, ...]]  # its slot, and the handle of its numbers
 
 
 class _Spans:
@@ -234,10 +238,8 @@ class Derivatives:
         if self._probe is None:
             return
         slot = "grad_output" if source is None else "grad_grad_input"
-        came, went = _noted(slot, coming), _noted("grad_input", going)
+        came, went = (_noted(self._probe.rows, *one) for one in ((slot, coming), ("grad_input", going)))
         self._note((self._put, self._probe, self._run, record, number, source, came, went))
-        if any(g.numel() > SMALL for _, g, _ in (*came, *went)):
-            self._flush()
 
     def _put(
         self,
@@ -246,8 +248,8 @@ class Derivatives:
         record: OpRecord,
         number: int,
         source: OpRecord | None,
-        came: list[tuple[str, Tensor, int]],
-        went: list[tuple[str, Tensor, int]],
+        came: list[_Gradient],
+        went: list[_Gradient],
     ) -> None:
         """Put a record of it on the tape, as the op probe would have made it."""
         forward = probe.tape.forward_of(record.node, number) if source is None else source
@@ -264,14 +266,11 @@ class Derivatives:
             self.gradients += [state for state in [record.outputs[-1].state] if state is not None]
 
 
-def _noted(slot: str, tensors: Sequence[Tensor | None]) -> list[tuple[str, Tensor, int]]:
-    """Gradients with their versions. Those of a graph are kept without it, and without what it saves."""
-    found = [(f"{slot}[{i}]", g) for i, g in enumerate(tensors) if isinstance(g, Tensor)]
-    return [(name, g.detach() if g.requires_grad else g, g._version) for name, g in found]
+def _noted(rows: Rows, slot: str, tensors: Sequence[Tensor | None]) -> list[_Gradient]:
+    return [(f"{slot}[{i}]", rows.observe(g), g.dtype, shape_of(g)) for i, g in enumerate(tensors) if isinstance(g, Tensor)]
 
 
-def _operand(rows: Rows, name: str, tensor: Tensor, version: int, writers: Sequence[OpRecord]) -> OperandRecord:
+def _operand(rows: Rows, name: str, row: int, dtype: torch.dtype, shape: tuple[int, ...], writers: Sequence[OpRecord]) -> OperandRecord:
     """A gradient that came of one of ``writers``, if it is bad. Autograd adds gradients up by itself, in memory that no operation wrote."""
-    row = rows.observe(tensor) if tensor._version == version else UNOBSERVED
     known = () if row == UNOBSERVED or rows.is_bad(row) is False else tuple(record.index for record in reversed(writers))
-    return OperandRecord(name, State(row, known), None, tensor.dtype, shape_of(tensor))
+    return OperandRecord(name, State(row, known), None, dtype, shape)

@@ -15,25 +15,26 @@ class Named(Mapping[int, str]):
     """Names of living tensors, by id. Nothing is called when one dies: an exception that strikes such a call would be lost."""
 
     def __init__(self) -> None:
-        self._items: dict[int, tuple[weakref.ref[Tensor], str]] = {}
+        self.items_by_id: dict[int, tuple[weakref.ref[Tensor], str]] = {}  # for C, which looks into it by itself
         self._most = _FEW_NAMES
 
     def add(self, tensor: Tensor, name: str) -> None:
         """Name a tensor."""
-        if len(self._items) >= self._most:
-            self._items = {key: item for key, item in self._items.items() if item[0]() is not None}
-            self._most = max(_FEW_NAMES, 2 * len(self._items))
-        self._items[id(tensor)] = weakref.ref(tensor), name
+        if len(self.items_by_id) >= self._most:
+            for key in [key for key, item in self.items_by_id.items() if item[0]() is None]:
+                del self.items_by_id[key]
+            self._most = max(_FEW_NAMES, 2 * len(self.items_by_id))
+        self.items_by_id[id(tensor)] = weakref.ref(tensor), name
 
     def living(self, prefix: str = "") -> list[Tensor]:
         """The tensors whose names begin so."""
-        return [t for ref, name in self._items.values() if name.startswith(prefix) and (t := ref()) is not None]
+        return [t for ref, name in self.items_by_id.values() if name.startswith(prefix) and (t := ref()) is not None]
 
     def clear(self) -> None:
-        self._items.clear()
+        self.items_by_id.clear()
 
     def get(self, key: int, default: Any = None) -> Any:
-        known = self._items.get(key)
+        known = self.items_by_id.get(key)
         return default if known is None or known[0]() is None else known[1]  # where one has died, another one may be
 
     def __getitem__(self, key: int) -> str:

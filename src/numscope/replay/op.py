@@ -16,12 +16,13 @@ from torch import Tensor, UntypedStorage
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from numscope.probe.calls import is_traced
-from numscope.records.faults import had_no_room, ours, suppress
+from numscope.records.faults import had_no_room, ours
 from numscope.records.finding import Culprit
 from numscope.records.site import Phase
 from numscope.replay import reach
 from numscope.replay import stack as stacks
-from numscope.replay.tape import ACCUMULATE, UNOBSERVED, OperandRecord, OpRecord, OpTape, Rows, State, StorageRecord, region_of
+from numscope.replay.glance import UNREAD, Glance, glances
+from numscope.replay.tape import ACCUMULATE, UNOBSERVED, OperandRecord, OpRecord, OpTape, Rows, State, StorageRecord
 
 UNINITIALIZED = frozenset({"empty", "empty_like", "new_empty", "empty_strided", "new_empty_strided", "empty_permuted"})
 _OVERWRITES = frozenset(
@@ -82,7 +83,7 @@ class _Op:
         self.uninitialized = self.name.rpartition(".")[2] in UNINITIALIZED
 
 
-_op = lru_cache(maxsize=4096)(_Op)
+op_of = lru_cache(maxsize=4096)(_Op)
 
 
 class OpProbe(TorchDispatchMode):  # type: ignore[no-untyped-call]
@@ -129,7 +130,7 @@ class OpProbe(TorchDispatchMode):  # type: ignore[no-untyped-call]
         self.stop, self.keeps_frames, self.written = stop, keeps_frames, written
         self.error: Exception | None = None  # an internal error; once set, the probe only passes operations on
         self.is_on = True
-        self._first_seq: int = torch._C._autograd._get_sequence_nr()  # earlier nodes belong to operations that were not recorded
+        self.first_seq: int = torch._C._autograd._get_sequence_nr()  # earlier nodes belong to operations that were not recorded
 
     @classmethod
     def ignore_compile_internals(cls) -> bool:
@@ -150,11 +151,13 @@ class OpProbe(TorchDispatchMode):  # type: ignore[no-untyped-call]
                 wrapped = _wrapper(types)
                 if wrapped == _SHAPES_ONLY:
                     return func(*args, **kwargs)
+                op = op_of(func)
+                given = [(name, glances(value, self.names)) for name, value in named_arguments(op, args, kwargs)]
                 with self.tape.lock:
-                    op = _op(func)
-                    record = self._before(op, args, kwargs, wrapped == _UNWRAPS)
+                    record = self._begun(op, args, kwargs)
+                    record = record if self._before(op, record, given, wrapped == _UNWRAPS) else None
                 if record is not None and op.corresponds:
-                    bad = reach.bad_elements(record, _named(op, args, kwargs), self.rows, self.boundary is not None)
+                    bad = reach.bad_elements(record, named_arguments(op, args, kwargs), self.rows, self.boundary is not None)
             except ours() as error:
                 self.error = None if had_no_room(error) else error
             if record is None and self.error is None:
@@ -167,63 +170,69 @@ class OpProbe(TorchDispatchMode):  # type: ignore[no-untyped-call]
         if record is not None and op is not None and self.error is None:
             try:
                 if bad:
-                    reach.settle(func, record, _named(op, args, kwargs), bad, result)
+                    reach.settle(func, record, named_arguments(op, args, kwargs), bad, result)
+                written = [(name, glances(value, self.names)) for name, value in named_arguments(op, args, kwargs) if name in op.written]
                 with self.tape.lock:
-                    self._after(op, record, args, kwargs, result)
+                    self._after(op, record, given, written, glances(result, self.names))
                 if self.written is not None:
                     self.written()
             except ours() as error:
                 self.error = None if had_no_room(error) else error
         return result
 
+    def _begun(self, op: _Op, args: Sequence[Any], kwargs: Mapping[str, Any]) -> OpRecord:
+        record = OpRecord(-1, op.name, self.phase, self.module_name(), stacks.capture(sys._getframe(2), self.boundary))
+        if self.keeps_frames:
+            record.frame = stacks.user_frame(sys._getframe(2))
+        self._place(record, args, kwargs)
+        return record
+
     def made(self, tensors: Sequence[Tensor], culprit: Culprit) -> None:
         """Record tensors that an operation made where no tape was."""
         record = OpRecord(-1, f"model.{culprit.op}", Phase.FORWARD, culprit.module, stacks.Stack(), told=culprit)
         with self.tape.lock:
             self.tape.add(record)
-            self._results(record, "output", list(tensors), set(), False)
+            self._results(record, "output", glances(list(tensors), self.names), set(), False)
 
     def follow(self, tensors: Sequence[Tensor], writers: Sequence[OpRecord]) -> None:
         """Tell that one of these records, or several, wrote tensors. The tensors are read by what uses them."""
+        self._follow(glances(list(tensors), self.names), writers)
+
+    def _follow(self, tensors: Sequence[Glance], writers: Sequence[OpRecord]) -> None:
         indices = tuple(record.index for record in reversed(writers) if record.index >= 0)
         for tensor in tensors if indices else ():
             self._write(tensor, indices, UNOBSERVED, True)
 
-    def _before(self, op: _Op, args: Sequence[Any], kwargs: Mapping[str, Any], unwraps: bool) -> OpRecord | None:
-        """A record of what is known before the operation runs; None if it only makes a view or waits, or if a wrapper's operations do the
-        work."""
-        stack = stacks.capture(sys._getframe(2), self.boundary)
-        record = OpRecord(-1, op.name, self.phase, self.module_name(), stack)
-        if self.keeps_frames:
-            record.frame = stacks.user_frame(sys._getframe(2))
-        self._place(record, args, kwargs)
-        for tensor in _tensors((*args, *kwargs.values())):
+    def _before(self, op: _Op, record: OpRecord, given: Sequence[tuple[str, Any]], unwraps: bool) -> bool:
+        """Put into a record what is known before the operation runs. False if that only makes a view or waits, or if a wrapper's operations
+        do the work: then there is none."""
+        for tensor in _flat([value for _, value in given]):
             self._identify(tensor)
-        if unwraps or op.view or op.waits or (op.name == "aten.copy_" and self._ends_collective(*args[:2])):
-            return None
-        for name, value in _named(op, args, kwargs):
+        if unwraps or op.view or op.waits or (op.name == "aten.copy_" and self._ends_collective(*(value for _, value in given[:2]))):
+            return False
+        for name, value in given:
             if name not in op.unread:
                 self._operands(record.inputs, name, value)
             if name in op.written and self.spared is not None:
-                for tensor in _tensors((value,)):
+                for tensor in _flat([value]):
                     self._spare(tensor, self.spared)
-        return record
+        return True
 
-    def _spare(self, tensor: Tensor, spared: dict[int, tuple[UntypedStorage, UntypedStorage]]) -> None:
+    def _spare(self, tensor: Glance, spared: dict[int, tuple[UntypedStorage, UntypedStorage]]) -> None:
         known = self._storage(tensor)
-        if known is not None and not known.writes:  # nothing on the tape has written it
-            storage = tensor.untyped_storage()
+        if known is not None and not known.writes and tensor.tensor is not None:  # nothing on the tape has written it
+            storage = tensor.tensor.untyped_storage()
             spared.setdefault(storage._cdata, (storage, storage.clone()))  # type: ignore[no-untyped-call]
 
     def _ends_collective(self, target: Any, source: Any) -> bool:
         """Whether a copy completes a collective: gloo fills some results from its own memory when they are waited for."""
-        if not (isinstance(target, Tensor) and isinstance(source, Tensor)):
+        if not (isinstance(target, Glance) and isinstance(source, Glance)):
             return False
-        state = self.tape.state_of(target)
+        state = self.tape.state_at(target)
         writer = state.writers[0] if state is not None and state.writers else None
         if writer is None or writer not in self.tape or self.tape[writer].op.partition(".")[0] not in COLLECTIVES:
             return False
-        return self.tape.state_of(source) is None
+        return self.tape.state_at(source) is None
 
     def _place(self, record: OpRecord, args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
         node: Any = torch._C._current_autograd_node()
@@ -231,7 +240,7 @@ class OpProbe(TorchDispatchMode):  # type: ignore[no-untyped-call]
         if torch.is_grad_enabled():
             record.differentiable = any(t.requires_grad for t in _tensors((*args, *kwargs.values())))
         if node is None:
-            if seq >= self._first_seq:
+            if seq >= self.first_seq:
                 self.tape.add_node(seq, record)
             return
         record.node, record.node_seq = node.name(), node._sequence_nr()
@@ -243,135 +252,126 @@ class OpProbe(TorchDispatchMode):  # type: ignore[no-untyped-call]
         record.phase = Phase.OPTIMIZER if self.phase == Phase.OPTIMIZER else Phase.BACKWARD
         if record.node == ACCUMULATE:
             variable = getattr(node, "variable", None)
-            record.accumulates = self._name(variable) or "a leaf" if variable is not None else "a leaf"
+            record.accumulates = self._name(Glance.at(variable, self.names)) or "a leaf" if variable is not None else "a leaf"
             return
         record.forward = self.tape.forward_of(record.node, record.node_seq)
         if record.forward is not None:
             record.module = record.forward.module
 
-    def _after(self, op: _Op, record: OpRecord, args: Sequence[Any], kwargs: Mapping[str, Any], result: Any) -> None:
+    def _after(self, op: _Op, record: OpRecord, given: Sequence[tuple[str, Any]], written: Sequence[tuple[str, Any]], result: Any) -> None:
         """Add the record, with its results. A collective's come later, and only the script waits for them: the first operation that reads
-        them has them read."""
+        them has them read.
+
+        Args:
+            written: those arguments that the operation wrote, as they are now.
+        """
         self.tape.add(record)
         seen: set[int] = set()
-        for name, value in _named(op, args, kwargs):
-            if name in op.written:
-                self._results(record, name, value, seen, op.collective)
+        for name, value in written:
+            self._results(record, name, value, seen, op.collective)
         self._results(record, "output", result[:1] if op.part else result, seen, op.uninitialized or op.collective)
         if not op.elementwise_lists:
             for out in record.outputs:
                 out.position = -1
-        if op.name in _JOINS and isinstance(result, Tensor):
-            self._join(record, op.name, args, kwargs, result)
+        if op.name in _JOINS and isinstance(result, Glance):
+            self._join(record, given, result)
 
-    def _join(self, record: OpRecord, name: str, args: Sequence[Any], kwargs: Mapping[str, Any], result: Tensor) -> None:
+    def _join(self, record: OpRecord, given: Sequence[tuple[str, Any]], result: Glance) -> None:
         """Note the parts of a result that were separate tensors: whoever reads one of them reads nothing of the others."""
         storage = self._storage(result)
         if storage is None or not result.dtype.is_floating_point:
             return
-        dim, begin = (args[1] if len(args) > 1 else kwargs.get("dim", 0)), 0
+        dim, begin = next((value for name, value in given if name == "dim"), 0), 0
         for operand in [o for o in record.inputs if o.state is not None]:
-            if operand.shape == (0,) and result.dim() != 1:
+            if operand.shape == (0,) and len(result.shape) != 1:
                 continue  # torch leaves it out
-            length = operand.shape[dim] if name == "aten.cat" else 1
-            region, low, high, _ = region_of(result.narrow(dim, begin, length))
+            length = operand.shape[dim] if record.op == "aten.cat" else 1
+            region, low, high, _ = result.part(dim % len(result.shape), begin, length).region()
             state = State(operand.state.row, (record.index,)) if operand.state is not None else State(UNOBSERVED)
             storage.states[region] = (state, low, high)
             record.parts.append(replace(operand, name="output", state=state))
             begin += length
 
     def _results(self, record: OpRecord, name: str, value: Any, seen: set[int], blank: bool) -> None:
-        if isinstance(value, Tensor):
-            if id(value) not in seen:
-                seen.add(id(value))
+        if isinstance(value, Glance):
+            if value.key not in seen:
+                seen.add(value.key)
                 state = self._write(value, (record.index,), UNOBSERVED if blank else self._observe(value), blank)
-                record.outputs.append(OperandRecord(name, state, None, value.dtype, shape_of(value)))
-        elif isinstance(value, list | tuple):
+                record.outputs.append(OperandRecord(name, state, None, value.dtype, value.shape))
+        elif isinstance(value, list):
             for position, item in enumerate(value):
                 self._results(record, f"{name}[{position}]", item, seen, blank)
-                if record.outputs and isinstance(item, Tensor):
+                if record.outputs and isinstance(item, Glance):
                     record.outputs[-1].position = position
         elif isinstance(value, dict):
             for key, item in value.items():
                 self._results(record, f"{name}[{key}]", item, seen, blank)
 
     def _operands(self, into: list[OperandRecord], name: str, value: Any, position: int = -1) -> None:
-        if isinstance(value, Tensor):
+        if isinstance(value, Glance):
             storage = self._storage(value)
-            parameter = storage.parameter if storage is not None else isinstance(value, torch.nn.Parameter)
-            into.append(OperandRecord(name, self._read(value, storage), None, value.dtype, shape_of(value), position, parameter))
-        elif isinstance(value, list | tuple) and any(isinstance(v, Tensor) for v in value):
+            is_parameter = storage.parameter if storage is not None else value.is_parameter
+            into.append(OperandRecord(name, self._read(value, storage), None, value.dtype, value.shape, position, is_parameter))
+        elif isinstance(value, list) and any(isinstance(v, Glance) for v in value):
             for at, item in enumerate(value):
                 if item is not None:
                     self._operands(into, f"{name}[{at}]", item, at)
         elif value is not None and not callable(value):
             into.append(OperandRecord(name, None, value))
 
-    def _observe(self, tensor: Tensor) -> int:
-        if not (tensor.dtype.is_floating_point or tensor.dtype.is_complex):
+    def _observe(self, glance: Glance) -> int:
+        if not (glance.dtype.is_floating_point or glance.dtype.is_complex):
+            return UNOBSERVED
+        if glance.row != UNREAD:
+            return glance.row
+        tensor = glance.tensor
+        if tensor is None:
             return UNOBSERVED
         # An alias, because an in-place operation increments the version only after we return, so the tensor itself still looks unchanged.
         return self.rows.observe(tensor.detach() if type(tensor) in (Tensor, torch.nn.Parameter) else tensor)
 
-    def _identify(self, tensor: Tensor) -> None:
+    def _identify(self, glance: Glance) -> None:
         """Store a tensor's name with its storage, because its views are different objects."""
-        name = self.names.get(id(tensor), "")
-        if name or isinstance(tensor, torch.nn.Parameter):
-            storage = self._storage(tensor)
+        if glance.name or glance.is_parameter:
+            storage = self._storage(glance)
             if storage is not None:
-                storage.name = storage.name or name
-                storage.parameter = storage.parameter or isinstance(tensor, torch.nn.Parameter)
+                storage.name = storage.name or glance.name
+                storage.parameter = storage.parameter or glance.is_parameter
 
-    def _name(self, tensor: Tensor) -> str:
-        name = self.names.get(id(tensor), "")
-        if not name:
-            with suppress(RuntimeError, NotImplementedError):
-                storage = tensor.untyped_storage()
-                known = self.tape.storage_of(storage)
-                name = self.names.get(storage._cdata, "") or (known.name if known is not None else "")
-        return name
+    def _name(self, glance: Glance) -> str:
+        if glance.name or glance.storage is None:
+            return glance.name
+        known = self.tape.storage_of(glance)
+        return self.names.get(glance.address, "") or (known.name if known is not None else "")
 
-    def _storage(self, tensor: Tensor) -> StorageRecord | None:
-        if tensor.layout is not torch.strided or tensor.is_nested:
-            return None
-        try:
-            storage = tensor.untyped_storage()
-        except ours(RuntimeError, NotImplementedError):  # functorch's wrappers and the like
-            return None
-        known = self.tape.storage_of(storage)
-        if known is None:
-            known = self.tape.add_storage(storage)
-        return known
+    def _storage(self, glance: Glance) -> StorageRecord | None:
+        return self.tape.storage_of(glance) or self.tape.add_storage(glance)
 
-    def _read(self, tensor: Tensor, storage: StorageRecord | None) -> State:
+    def _read(self, glance: Glance, storage: StorageRecord | None) -> State:
         """The state of an operand; summarized now if this region has not been observed since it was last written."""
         if storage is None:
-            odd = self.tape.odd.get(id(tensor))
-            if odd is not None and odd[0]() is tensor:
-                return odd[1]
-            state = State(self._observe(tensor), (), self._name(tensor))
-            self.tape.odd[id(tensor)] = (weakref.ref(tensor), state)
-            return state
-        region, low, high, _ = region_of(tensor)
-        known = storage.states.get(region)
-        if known is not None:
-            return known[0]
-        state = State(self._observe(tensor), self.tape.overlapping(storage, low, high), self._name(tensor))
+            known = self.tape.state_at(glance)
+            return self._write(glance, (), self._observe(glance), False) if known is None else known
+        region, low, high, _ = glance.region()
+        found = storage.states.get(region)
+        if found is not None:
+            return found[0]
+        state = State(self._observe(glance), self.tape.overlapping(storage, low, high), self._name(glance))
         storage.states[region] = (state, low, high)
         return state
 
-    def _write(self, tensor: Tensor, writers: tuple[int, ...], row: int, blank: bool) -> State:
-        state = State(row, writers, self._name(tensor))
-        storage = self._storage(tensor)
-        if storage is None:
-            self.tape.odd[id(tensor)] = (weakref.ref(tensor), state)
-        else:
-            region, low, high, dense = region_of(tensor)
+    def _write(self, glance: Glance, writers: tuple[int, ...], row: int, blank: bool) -> State:
+        state = State(row, writers, self._name(glance))
+        storage = self._storage(glance)
+        if storage is not None:
+            region, low, high, dense = glance.region()
             storage.write(region, state, low, high, dense, blank)
+        elif glance.tensor is not None:
+            self.tape.odd[glance.key] = (weakref.ref(glance.tensor), state)
         return state
 
 
-def _named(op: _Op, args: Sequence[Any], kwargs: Mapping[str, Any]) -> list[tuple[str, Any]]:
+def named_arguments(op: _Op, args: Sequence[Any], kwargs: Mapping[str, Any]) -> list[tuple[str, Any]]:
     named = [(op.arguments[i] if i < len(op.arguments) else f"arg{i}", value) for i, value in enumerate(args)]
     return named + list(kwargs.items())
 
@@ -386,11 +386,10 @@ def _tensors(values: Sequence[Any]) -> list[Tensor]:
     return found
 
 
-def shape_of(tensor: Tensor) -> tuple[int, ...]:
-    try:
-        return tuple(tensor.shape)
-    except ours(RuntimeError):  # a nested tensor has none
-        return ()
+def _flat(values: Sequence[Any]) -> list[Glance]:
+    """``_tensors`` of what stands in their places."""
+    lists = (value if isinstance(value, list) else (value,) for value in values)
+    return [one for several in lists for one in several if isinstance(one, Glance)]
 
 
 def nonfinite_number(value: Any) -> bool:

@@ -11,15 +11,13 @@ import logging
 import os
 import threading
 import weakref
-from collections import Counter, deque
+from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
-from types import MethodType
-from typing import Any
 
 import torch
 from torch import Tensor
 from torch.overrides import _push_mode as push_function_mode
-from torch.utils._python_dispatch import _get_current_dispatch_mode_stack, _push_mode
+from torch.utils._python_dispatch import TorchDispatchMode, _get_current_dispatch_mode_stack, _push_mode
 
 from numscope.probe import optimizer as optimizer_probe
 from numscope.probe.calls import in_backward
@@ -30,9 +28,10 @@ from numscope.records.finding import Culprit
 from numscope.records.site import Phase
 from numscope.replay import fork
 from numscope.replay.derivatives import Derivatives
-from numscope.replay.function_probe import FunctionProbe, Note
-from numscope.replay.modes import DISPATCH_MODES, FUNCTION_MODES, taken_off
+from numscope.replay.log import Log, Note
+from numscope.replay.modes import DISPATCH_MODES, FUNCTION_MODES, Remover, taken_off
 from numscope.replay.named import Named
+from numscope.replay.noting import NotingProbe
 from numscope.replay.op import OpProbe
 from numscope.replay.stretches import Stretches
 from numscope.replay.tape import OpTape, State
@@ -43,9 +42,7 @@ log = logging.getLogger("numscope")
 MODEL_OUTPUT = "input from the model:"  # prefix of the names of operands that a model made
 GRADIENT = "gradient["  # of those that ``torch.autograd.grad`` made
 _LIMIT = 4096  # records on the tape; older ones are dropped
-_FEW_TIMES = 8  # per step that operations are recorded; where it is more often (an agent acts), there and in the next step functions are
-_FEW_OPERATIONS = 1024  # of a stretch that are recorded; then functions are, and in the next step from the start
-MOST_FUNCTIONS = 4096  # in a row that are written down; what a longer stretch does further runs bare
+MOST_IN_A_ROW = 4096  # operations; what a longer stretch does further runs bare
 _CAPACITY = 4096  # rows: 512 KiB a thread
 _MAX_ROWS, _MANY_ROWS = 1 << 16, 3500  # from the latter here on the tape is reset although no step has ended
 _MAX_LEFTOVER = 8
@@ -61,8 +58,8 @@ class Outside:
     It is kept as long as a step may need it: until a call begins after the steps of all users have ended, or all users are released. What
     runs between two steps (data, copies of the weights, weights that the script writes) belongs to the next one.
 
-    *Cost:* about 50 µs an operation, plus one pass over each operand not seen before; 20 to 40 µs a function from a step's 9th stretch on,
-    and from a stretch's 1,025th operation; 4 µs where a stretch is so long that it runs on bare.
+    *Cost:* about 10 µs an operation, plus one pass over each operand and result not seen before; 1 µs where a stretch is so long that it
+    runs on bare. Records are made of what was noted once something is bad.
     """
 
     closed = False  # it serves its thread to the end
@@ -70,7 +67,7 @@ class Outside:
     def __init__(self) -> None:
         self._ledger = Ledger(capacity=_CAPACITY)
         self._tape = OpTape(limit=_LIMIT)
-        self._log: deque[Note] = deque(maxlen=_LIMIT)  # creates the records once they are needed
+        self._log = Log()  # of what is not on the tape yet
         self._derivatives = Derivatives(self._log.append, self._write_up, self.failed)
         self._users: dict[Hashable, weakref.WeakMethod[Callable[[Exception], None]]] = {}
         self._done: set[Hashable] = set()  # users whose step has ended
@@ -78,15 +75,14 @@ class Outside:
         self._waits: Counter[Hashable] = Counter()  # steps of others that have ended since a user's last call
         self._inside: set[Hashable] = set()  # users whose outermost call is at work: one watched model may call another
         self._named = Named()  # what the models made
-        self._mode: OpProbe | FunctionProbe | None = None
-        self._leftover: list[OpProbe | FunctionProbe] = []  # perhaps still on torch's stacks
-        self._num_times = self._times_before = 0  # that it began to watch, and the same before the last reset
-        self._num_alone = 0  # of these, up to the last time that nobody's step was at work: an evaluation
+        self._mode: OpProbe | None = None
+        self._remover: Remover | None = None  # of a probe whose stretch became too long
+        self._leftover: list[TorchDispatchMode | Remover] = []  # perhaps still on torch's stacks
         self._has_served = False  # anybody
         self._began = 0  # autograd's sequence number
         self._past = 0  # first record since the steps of all users have ended
         self._since = 0  # the same since the last backward
-        self._between = -1  # index of the first record between two steps; -1 while none of that is recorded
+        self._is_between = False  # two steps, or a backward and an update
         self._between_steps, self._before_step = Stretches(), Stretches()
         self._stretches = self._between_steps  # of the kind of the one at work
         self._num_looked = 0  # rows that `has_news` has looked at
@@ -94,7 +90,7 @@ class Outside:
         self._was_watching = False  # when the last backward began
         self._backward = self._resumes_after = False  # one is at work outside the calls, after which it is to watch
         self._resumes_own = False  # it was watching when torch began to clip gradients
-        self._num_written = 0  # records of the stretch at work
+        self._backward_ended: Note = (self._mark,)  # a place in the log
         self._cut_at: int | None = None  # autograd's sequence number where the stretch at work became too long
         self.is_cut = self.was_cut = False  # a stretch was, since the tape began; the one at whose end backward was called last
 
@@ -109,7 +105,12 @@ class Outside:
 
     @property
     def num_records(self) -> int:
-        """Of all that were ever on the tape, as far as they are written up."""
+        """Of all that were ever on the tape."""
+        self._write_up()
+        return self._num_made
+
+    @property
+    def _num_made(self) -> int:
         return self._tape.first + len(self._tape.records)
 
     @property
@@ -126,17 +127,19 @@ class Outside:
     @property
     def is_behind(self) -> bool:
         """Whether some records are still to be created."""
-        return bool(self._log)
+        return len(self._log) > 0
 
     def has_news(self) -> bool:
         """Whether a tensor on the tape is known to be bad that was not when this was last asked."""
+        if self._log.has_bad:
+            self._write_up()
         begin, self._num_looked = self._num_looked, len(self._ledger)
-        return any(self._ledger.is_bad(handle) for handle in range(begin if begin <= self._num_looked else 0, self._num_looked))
+        return self._ledger.has_bad(begin if begin <= self._num_looked else 0)
 
     def _write_up(self) -> None:
-        if self._log:
+        if len(self._log):
             with self.asleep():
-                while self._log:
+                while len(self._log):
                     put, *given = self._log.popleft()
                     put(*given)
 
@@ -163,7 +166,7 @@ class Outside:
             return
         while overlap and len(self._log) > _RECENT:
             self._log.popleft()
-        if ended or (overlap and len(self._ledger) > _MANY_ROWS):
+        if ended or (overlap and len(self._ledger) + self._log.num_rows > _MANY_ROWS):
             self._users = {other: told for other, told in self._users.items() if other not in self._done or other == user}
             self._done.clear()
             self._begin_step() if ended else self.reset()
@@ -188,17 +191,13 @@ class Outside:
             self._stretches.num_left_out += 1
         else:
             self._stretches.num_left_out = 0
-            num_times = self._num_times
             self.begin(phase)
-            if self._num_times > num_times:
-                self._num_times, self._between = num_times, self.num_records
+            self._is_between = self.watching
 
     def begin_anew(self, phase: Phase) -> None:
-        """The script begins, or has made an optimizer: record what comes before its first call, however much came before."""
+        """The script begins, or has made an optimizer: record what comes before its first call."""
         self.pause()
-        num_times = self._num_times
         self.begin(phase)
-        self._num_times = num_times
 
     def begin(self, phase: Phase = Phase.LOSS) -> None:
         """Record from here on, unless another dispatch mode is active: modes must end in the reverse order of their start."""
@@ -210,67 +209,47 @@ class Outside:
             and not self._inside
             and not (optimizer_probe.is_paused() or in_compiled() or _get_current_dispatch_mode_stack())
         ):
-            if len(self._ledger) > _MAX_ROWS:
+            if len(self._ledger) + self._log.num_rows > _MAX_ROWS:
                 self.reset()
-            self._num_times += 1
-            if keeps_frames or max(self._num_times, self._times_before) <= _FEW_TIMES:
-                written = None if keeps_frames else self._operation_written
-                self._mode = OpProbe(self._tape, self._ledger, phase=phase, names=self._named, keeps_frames=keeps_frames, written=written)
-                _push_mode(self._mode)
+            if keeps_frames:
+                self._mode = OpProbe(self._tape, self._ledger, phase=phase, names=self._named, keeps_frames=True)
             else:
-                self._mode = FunctionProbe(self._tape, self._ledger, phase, self._named, self._note_function, self._write_up)
-                push_function_mode(self._mode)  # type: ignore[no-untyped-call]
-            self._num_written, self._cut_at = 0, None
+                self._mode = NotingProbe(
+                    *(self._tape, self._ledger), phase=phase, names=self._named, log=self._log, flush=self._write_up,
+                    most=MOST_IN_A_ROW, end=self._cut,
+                )  # fmt: skip
+            _push_mode(self._mode)
+            self._cut_at = None
             self._began = torch._C._autograd._get_sequence_nr()
 
-    def _operation_written(self) -> None:
-        """The op probe has recorded an operation. A long stretch goes on by functions, which cost a tenth."""
-        self._num_written += 1
-        probe = self._mode
-        if self._num_written < _FEW_OPERATIONS or not isinstance(probe, OpProbe):
-            return
-        probe.is_on = False
-        self._leftover.append(probe)  # within its own operation it can't be taken off
-        self._mode = mode = FunctionProbe(self._tape, self._ledger, probe.phase, self._named, self._note_function, self._write_up)
-
-        def first(mode: FunctionProbe, *call: Any) -> Any:
-            vars(mode)["__torch_function__"] = mode.call
-            self._pop_leftover()
-            return mode.call(*call)
-
-        vars(mode)["__torch_function__"] = MethodType(first, mode)  # torch asks whose method it is
-        push_function_mode(mode)  # type: ignore[no-untyped-call]
-
-    def _note_function(self, note: Note) -> None:
-        """The function probe has noted a function."""
-        self._log.append(note)
-        self._num_written += 1
-        if self._num_written == _FEW_OPERATIONS:
-            self._num_times = max(self._num_times, _FEW_TIMES + 1)
-        if self._num_written >= MOST_FUNCTIONS and self._mode is not None:
-            self._mode.is_on = False
+    def _cut(self) -> None:
+        """The stretch at work is too long: it runs on bare."""
+        if self._mode is not None:
             self._cut_at = torch._C._autograd._get_sequence_nr()
             self.is_cut = True
+            self._mode.is_on = False
+            self._remover = Remover(self._mode)
+            push_function_mode(self._remover)  # type: ignore[no-untyped-call]
 
     def pause(self) -> None:
         """Stop watching, until ``begin``."""
         mode = self.take_off()
         if mode is not None:
             self._derivatives.made(self._began, self._cut_at or torch._C._autograd._get_sequence_nr())
-            if self._between >= 0:
-                self._stretches.num_records, self._between = self.num_records - self._between, -1
+            if self._is_between:
+                self._stretches.num_records, self._is_between = getattr(mode, "num", 0), False
             if mode.error is not None:
                 self.failed(mode.error)
 
-    def take_off(self) -> OpProbe | FunctionProbe | None:
+    def take_off(self) -> OpProbe | None:
         """Remove our mode from torch's stacks of modes. Returns: the mode that was on."""
         self._derivatives.take_off()
         mode = self._mode
         if mode is not None:
             mode.is_on = False
-            self._leftover.append(mode)  # before it is forgotten here: an interrupt may come at any line
-            self._mode = None
-            vars(mode).pop("__torch_function__", None)  # a cycle, with the tape in it; there is the class's
+            # before they are forgotten here: an interrupt may come at any line
+            self._leftover += [one for one in (self._remover, mode if self._remover is None else self._remover.probe) if one is not None]
+            self._mode = self._remover = None
         self._pop_leftover()
         return mode
 
@@ -294,18 +273,34 @@ class Outside:
             self._done |= {user, *(other for other, steps in self._waits.items() if steps > _MOST_WAITS and other in self._users)}
             self._passed.add(user)
             if self._done.issuperset(self._users):
-                self._log.clear()
-                if len(self._ledger) > _MANY_ROWS:
-                    self.reset()
+                if self._log.has_bad or (len(self._log) and self._ledger.has_bad()):  # what has made that may be kept
+                    self._write_up()
                 # Where only the next backward shows that a step has ended, what came before that belongs to the new one.
-                self._past = self._since if self._backward else self.num_records
+                self._drop_notes()
+                if len(self._ledger) > _MANY_ROWS and not len(self._log):
+                    self.reset()
+                self._past = self._since if self._backward else self._num_made
                 self._derivatives.step_ends()
                 self.look_again()
 
+    def _drop_notes(self) -> None:
+        """Forget the notes of a step that has ended."""
+        if not self._backward:
+            self._log.clear()
+        elif self._log.drop_to(self._backward_ended):
+            self._mark()
+
     def look_again(self) -> None:
         """Code that nobody records has run, and may have written any memory."""
-        self._tape.forget_states()
+        self._once_made((self._tape.forget_states,))
         self._ledger.look_again()
+        self._log.look_again()
+
+    def _once_made(self, note: Note) -> None:
+        """Do something once records are made of what was noted so far."""
+        self._log.append(note)
+        if len(self._log) == 1:
+            self._write_up()
 
     def _begin_step(self) -> None:
         """Forget what was recorded before the last step's end."""
@@ -314,7 +309,6 @@ class Outside:
         self._tape.begin_step(self._past)
         self._derivatives.begin_step()
         self._passed.clear()
-        self._times_before, self._num_times, self._num_alone = self._num_times - self._num_alone, 0, 0
         self._past = 0
 
     def release(self, user: Hashable) -> None:
@@ -323,8 +317,6 @@ class Outside:
         self._done.discard(user)
         self._waits.pop(user, None)
         self._users.pop(user, None)
-        if not self._users:
-            self._num_alone, self._times_before = self._num_times, 0
 
     def reset(self) -> None:
         """Forget what was seen."""
@@ -335,7 +327,6 @@ class Outside:
         self._ledger.reset()
         self._derivatives.reset()
         self._passed.clear()
-        self._times_before, self._num_times, self._num_alone = self._num_times - self._num_alone, 0, 0
         self._named.clear()
         self._past = self._since = self._tape.first
         self._num_looked = 0
@@ -357,7 +348,7 @@ class Outside:
         if self._leftover and in_compiled():
             return
         for mode in tuple(self._leftover):
-            if taken_off(mode, *(DISPATCH_MODES if isinstance(mode, OpProbe) else FUNCTION_MODES)):
+            if taken_off(mode, *(FUNCTION_MODES if isinstance(mode, Remover) else DISPATCH_MODES)):
                 self._leftover.remove(mode)
         del self._leftover[:-_MAX_LEFTOVER]
 
@@ -377,7 +368,7 @@ class Outside:
         probe = OpProbe(self._tape, self._ledger, phase=Phase.BACKWARD, keeps_frames=keeps_frames)
         bad = [seed for seed in optimizer_probe.seeds() if self._ledger.is_bad(self._ledger.observe(seed)) is not False]
         made = [i for state in (self.states(bad) if bad else ()) for i in state.writers if i in self._tape]
-        self._derivatives.begin(roots, outputs, probe, optimizer_probe.creates_graph(), [self._tape[i] for i in made], bool(self._log))
+        self._derivatives.begin(roots, outputs, probe, optimizer_probe.creates_graph(), [self._tape[i] for i in made], self.is_behind)
 
     @guarded()
     def after_gradients(self, gradients: Sequence[Tensor]) -> None:
@@ -387,8 +378,6 @@ class Outside:
             for i, gradient in enumerate(gradients):
                 self._named.add(gradient, f"{GRADIENT}{i}]")
             self.begin() if any(g.requires_grad for g in gradients) else self.begin_between(Phase.LOSS)
-            if isinstance(self._mode, OpProbe):
-                self._write_up()
             if self._mode is not None:
                 self._mode.follow(gradients, self._derivatives.last)
 
@@ -397,10 +386,13 @@ class Outside:
         """``backward``, or ``autograd.grad``, has returned."""
         if not in_backward():
             self._derivatives.end()
-            self._since = self.num_records
+            self._once_made(self._backward_ended)
             resumes, self._backward, self._resumes_after = self._resumes_after, False, False
             if resumes:
                 self.begin_between(before_step=True)
+
+    def _mark(self) -> None:
+        self._since = self._num_made
 
     @guarded()
     def own_begins(self) -> None:

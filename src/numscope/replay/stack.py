@@ -11,7 +11,7 @@ import os
 import re
 import sys
 import sysconfig
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from types import CodeType, FrameType
 from typing import Any
@@ -105,23 +105,32 @@ def capture(frame: FrameType | None, boundary: CodeType | None = None) -> Stack:
 
     *Cost:* about 0.1 µs a frame; no line number is computed.
     """
+    return _stack(_pairs(frame), boundary)
+
+
+def _pairs(frame: FrameType | None) -> Iterator[tuple[CodeType, int]]:
+    while frame is not None:
+        yield frame.f_code, frame.f_lasti
+        frame = frame.f_back
+
+
+def _stack(pairs: Iterable[tuple[CodeType, int]], boundary: CodeType | None = None) -> Stack:
     frames: list[tuple[CodeType, int]] = []
     inner: tuple[CodeType, int] | None = None
     recompute = False
-    while frame is not None:
-        code, offset = frame.f_code, frame.f_lasti
+    for pair in pairs:
+        code = pair[0]
         if code is boundary:
             break
         whose = owner(code)
         if whose == USER:
-            frames.append((code, offset))
+            frames.append(pair)
         elif whose in (ENGINE, LAUNCHER):
             break
         elif whose == RECOMPUTE:
             recompute = True
         elif whose == TORCH and inner is None and not _machinery(code.co_filename):
-            inner = (code, offset)
-        frame = frame.f_back
+            inner = pair
     return Stack(tuple(frames), inner, recompute)
 
 
@@ -142,23 +151,9 @@ def user_frames(frame: FrameType | None) -> list[tuple[FrameType, int]]:
     return found[::-1]
 
 
-def walk(frame: FrameType | None) -> tuple[Any, ...]:
-    """Code and offset of each frame from ``frame`` out to a script's outermost: for a stack that mostly nobody asks for."""
-    found: list[Any] = []
-    while frame is not None:
-        code = frame.f_code
-        found += (code, frame.f_lasti)
-        if code.co_name == "<module>" and not code.co_filename.startswith("<"):  # a notebook's cells have callers, a script has none
-            break
-        frame = frame.f_back
-    return tuple(found)
-
-
 def of_walk(walked: Sequence[Any]) -> Stack:
-    """The user's frames of what ``walk`` returned."""
-    pairs = list(zip(walked[::2], walked[1::2], strict=True))
-    inner = [pair for pair in pairs if owner(pair[0]) == TORCH and not _machinery(pair[0].co_filename)]
-    return Stack(tuple(pair for pair in pairs if owner(pair[0]) == USER), inner[0] if inner else None)
+    """``capture`` of what C has noted: code and offset of each frame, the innermost first, out to a script's outermost."""
+    return _stack(zip(walked[::2], walked[1::2], strict=True))
 
 
 def of_text(text: str) -> tuple[Resolved, ...]:

@@ -17,10 +17,10 @@ from typing import Any, Protocol
 import torch
 from torch import Tensor
 
-from numscope.records.faults import ours
 from numscope.records.finding import Culprit, Numbers
 from numscope.records.site import Phase
 from numscope.replay import stack as stacks
+from numscope.replay.glance import Glance, Region
 
 UNOBSERVED = -1
 MOST_KEPT = 64  # records
@@ -125,16 +125,13 @@ class Rewritten:
     said: str
 
 
-Region = tuple[int, torch.dtype, tuple[tuple[int, int], ...]]
-
-
 class StorageRecord:
     """The writes to one storage that are still visible, and the states read from it."""
 
     __slots__ = ("name", "parameter", "reference", "states", "writes")
 
-    def __init__(self, storage: Any) -> None:
-        self.reference = weakref.ref(storage)  # not torch's StorageWeakRef, whose __del__ loses a signal handler's exception
+    def __init__(self, reference: weakref.ref[torch.UntypedStorage]) -> None:
+        self.reference = reference
         self.states: dict[Region, tuple[State, int, int]] = {}
         self.writes: list[tuple[tuple[int, ...], int, int]] = []  # records, first byte, last byte + 1
         self.name = ""  # of the parameter, buffer or input stored here, for its views
@@ -147,23 +144,6 @@ class StorageRecord:
         if dense and self.writes:
             self.writes = [w for w in self.writes if w[1] < low or w[2] > high]
         self.writes.append((state.writers, low, high))
-
-
-def region_of(tensor: Tensor) -> tuple[Region, int, int, bool]:
-    """A canonical region of a storage: the same for ``x``, ``x.t()`` and ``x.reshape(-1)``."""
-    offset, size, numel = int(tensor.storage_offset()), tensor.element_size(), tensor.numel()
-    if numel > 1 and tensor.is_contiguous():  # most are
-        return (offset, tensor.dtype, ((1, numel),)), offset * size, (offset + numel) * size, True
-    dims: list[tuple[int, int]] = []
-    last = 0
-    for stride, length in sorted((s, n) for n, s in zip(tensor.shape, tensor.stride(), strict=True) if n != 1 and s != 0):
-        last += (length - 1) * stride
-        if dims and dims[-1][0] * dims[-1][1] == stride:
-            dims[-1] = (dims[-1][0], dims[-1][1] * length)
-        else:
-            dims.append((stride, length))
-    low, high = offset * size, (offset + last + 1) * size
-    return (offset, tensor.dtype, tuple(dims)), low, high, not dims or (len(dims) == 1 and dims[0][0] == 1)
 
 
 class OpTape:
@@ -194,29 +174,31 @@ class OpTape:
     def __contains__(self, index: object) -> bool:
         return isinstance(index, int) and (0 <= index - self.first < len(self.records) or index in self.kept)
 
-    def storage_of(self, storage: torch.UntypedStorage) -> StorageRecord | None:
-        known = self.storages.get(storage._cdata)
-        return known if known is not None and known.reference() is storage else None  # an address is used again
+    def storage_of(self, glance: Glance) -> StorageRecord | None:
+        """What is known of a tensor's memory."""
+        known = self.storages.get(glance.address) if glance.storage is not None else None
+        return known if known is not None and known.reference is glance.storage else None  # an address is used again
 
-    def add_storage(self, storage: torch.UntypedStorage) -> StorageRecord:
-        """Of memory that is new to the tape; in the order in which it came."""
-        self.storages.pop(storage._cdata, None)
-        known = self.storages[storage._cdata] = StorageRecord(storage)
+    def add_storage(self, glance: Glance) -> StorageRecord | None:
+        """Of memory that is new to the tape; in the order in which it came. None: the tensor has none of its own."""
+        if glance.storage is None:
+            return None
+        self.storages.pop(glance.address, None)
+        known = self.storages[glance.address] = StorageRecord(glance.storage)
         return known
 
     def state_of(self, tensor: Tensor) -> State | None:
         """The last known state of a tensor's memory, without reading the memory; None if the tape does not know it."""
-        tensor = _local(tensor)
-        try:
-            storage = self.storage_of(tensor.untyped_storage())
-            if storage is not None:
-                region, low, high, _ = region_of(tensor)
-                known = storage.states.get(region)
-                return known[0] if known is not None else State(UNOBSERVED, self.overlapping(storage, low, high))
-        except ours(RuntimeError, NotImplementedError):
-            pass
-        odd = self.odd.get(id(tensor))
-        return odd[1] if odd is not None and odd[0]() is tensor else None
+        return self.state_at(Glance.at(_local(tensor)))
+
+    def state_at(self, glance: Glance) -> State | None:
+        storage = self.storage_of(glance)
+        if storage is not None:
+            region, low, high, _ = glance.region()
+            known = storage.states.get(region)
+            return known[0] if known is not None else State(UNOBSERVED, self.overlapping(storage, low, high))
+        odd = self.odd.get(glance.key)
+        return odd[1] if odd is not None and odd[0]() is glance.tensor is not None else None
 
     def read_state_of(self, tensor: Tensor, rows: Rows) -> State | None:
         """``state_of``, and its numbers where nothing has read it since it was written. The script uses it: its communication is over."""

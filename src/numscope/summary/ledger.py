@@ -48,6 +48,9 @@ class Kept:
         return str(dtype).removeprefix("torch."), list(_ROW.unpack_from(self._rows[block], row * ROW_BYTES))
 
 
+_CPU = torch.device("cpu")
+
+
 @native.in_c
 class Ledger:
     """A step's observations: ``observe`` returns a handle at once; after ``read``, ``numbers`` returns its numbers.
@@ -248,6 +251,15 @@ class Ledger:
             self._num_past -= len(taken)
         return taken
 
+    def adopt(self, row: bytes, dtype: torch.dtype, shape: tuple[int, ...]) -> int:
+        """A row of a tensor in CPU memory that was read elsewhere, as an observation of this one."""
+        with self:
+            block = self._block_of(_CPU)
+            assert block is not None
+            handle = self._add(block, dtype, shape)
+            ctypes.memmove(block.address + self._meta[handle][1] * ROW_BYTES, row, ROW_BYTES)
+        return handle
+
     def rewrite_many(self, handles: Sequence[int], tensors: Sequence[Tensor]) -> list[bool]:
         """Observe tensors again into handles' rows, as for weights after their update, with one native call per device.
 
@@ -300,6 +312,10 @@ class Ledger:
         for block in self._blocks.values():
             found += [block.handles[row] for row in block.bad()]
         return sorted(found)
+
+    def has_bad(self, begin: int = 0) -> bool:
+        """Whether a row in host memory, from handle ``begin`` on, has a nan or an inf. It waits for nothing."""
+        return self._cpu is not None and any(self._cpu.handles[row] >= begin for row in self._cpu.bad())
 
     def is_bad(self, handle: int) -> bool | None:
         """Whether a row on the host has a nan or an inf; None for a row elsewhere. It waits for nothing. *Cost:* 1 µs."""

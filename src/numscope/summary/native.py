@@ -40,7 +40,7 @@ CODES: dict[torch.dtype, int] = {
 PARALLEL_NUMEL = 262144  # the kernel uses threads from here on; mirrors observe.cpp
 
 # Of torch's stable interface in C (from 2.10 on), in the order of csrc/python.cpp.
-_STABLE = ("device_type", "layout", "dtype", "is_contiguous", "numel", "storage_offset", "storage_size", "dim", "sizes")
+_STABLE = ("device_type", "layout", "dtype", "is_contiguous", "numel", "storage_offset", "storage_size", "dim", "sizes", "strides")
 
 
 def _addresses() -> list[int]:
@@ -56,7 +56,7 @@ if module is not None:
     _C, _base = torch._C, torch.Tensor
     module.know_torch(
         *(_base, torch.nn.Parameter),
-        *(_base.is_neg, _base.is_contiguous, _base.numel, _base.detach, _base.is_floating_point, _base.is_inference),
+        *(_base.is_neg, _base.is_contiguous, _base.numel, _base.detach, _base.is_floating_point, _base.untyped_storage),
         _base._is_view,
         *(_C._is_torch_function_mode_enabled, _C._autograd._get_sequence_nr, _C._get_tracing_state, _C._get_dispatch_mode),
         *(_C._TorchDispatchModeKey.PROXY, _C._TorchDispatchModeKey.FAKE, _C._current_graph_task_id, torch.is_grad_enabled),

@@ -1,5 +1,4 @@
-# Numbers that come from elsewhere and are nan, converted to the dtype that they have, after more calls of the model than are recorded
-# operation by operation.
+# Numbers that come from elsewhere and are nan, converted to the dtype that they have, after many calls of the model.
 import numpy
 import torch
 from torch import nn
@@ -11,8 +10,8 @@ for step in range(3):
     x = torch.randn(3, 4)
     for _ in range(12):
         x = net(x).tanh()
-    weights = torch.from_numpy(numpy.full((3, 4), numpy.nan if step == 2 else 1.0, "float32")).to(torch.float32).contiguous()
-    loss = (x * weights).mean()  # FAULT
+    weights = torch.from_numpy(numpy.full((3, 4), numpy.nan if step == 2 else 1.0, "float32")).to(torch.float32).contiguous()  # FAULT
+    loss = (x * weights).mean()
     opt.zero_grad()
     loss.backward()
     opt.step()

@@ -1,0 +1,134 @@
+"""What is noted in C and made into records later is what the op probe records at once, for any program."""
+
+from __future__ import annotations
+
+import contextlib
+import gc
+import weakref
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from torch import Tensor, nn
+
+from numscope.records.site import Phase
+from numscope.replay.log import Log
+from numscope.replay.named import Named
+from numscope.replay.noting import NotingProbe
+from numscope.replay.op import OpProbe
+from numscope.replay.tape import OperandRecord, OpRecord, OpTape
+from numscope.summary import native
+from numscope.summary.ledger import Ledger
+
+needs_native = pytest.mark.skipif(native.module is None, reason="the kernel was not built")
+
+Values = list[Tensor]
+
+# Each takes the values so far, of which it reads or writes some, and may add one.
+OPERATIONS: dict[str, Callable[[Values, int, int], Any]] = {
+    "add": lambda v, i, j: v.append(v[i] + v[j]),
+    "scale": lambda v, i, j: v.append(v[i] * 0.5),
+    "divide": lambda v, i, j: v.append(v[i] / v[j]),
+    "root": lambda v, i, j: v.append(v[i].sqrt()),
+    "transpose": lambda v, i, j: v.append(v[i].t()),
+    "row": lambda v, i, j: v.append(v[i][j % 2].expand(2, 2).clone()),
+    "reshape": lambda v, i, j: v.append(v[i].reshape(-1).view(2, 2)),
+    "detach": lambda v, i, j: v.append(v[i].detach()),
+    "double": lambda v, i, j: v.append(v[i].double().float()),
+    "in place": lambda v, i, j: v[i].mul_(2.0),
+    "part in place": lambda v, i, j: v[i][0].add_(v[j][1]),
+    "assign": lambda v, i, j: v[i].__setitem__((slice(None), 0), v[j][:, 1]),
+    "fill": lambda v, i, j: v[i].zero_(),
+    "fill inf": lambda v, i, j: v[i][0].fill_(float("-inf")),
+    "out": lambda v, i, j: torch.mul(v[i], 3.0, out=v[j]),
+    "cat": lambda v, i, j: v.append(torch.cat([v[i], v[j]])[1:3]),
+    "stack": lambda v, i, j: v.append(torch.stack([v[i], v[j]], dim=-1)[..., 1]),
+    "chunks": lambda v, i, j: v.append(torch.mm(*(torch.cat([c, c]) for c in v[i].chunk(2)))),
+    "foreach": lambda v, i, j: v.extend(torch._foreach_add([v[i], v[j]], 1.0)),
+    "foreach in place": lambda v, i, j: torch._foreach_mul_([v[i]], [v[j]]),
+    "where": lambda v, i, j: v.append(torch.where(v[i] > 0, v[i], v[j])),
+    "mask": lambda v, i, j: v.append(v[i].masked_fill(v[j] > 0, 0.0)),
+    "index": lambda v, i, j: v.append(v[i][torch.tensor([1, 0])]),
+    "gather": lambda v, i, j: v.append(v[i][:, v[j].argmax(1)]),
+    "softmax": lambda v, i, j: v.append(v[i].log_softmax(-1)),
+    "loss": lambda v, i, j: v.append(nn.functional.cross_entropy(v[i], torch.tensor([0, 1])) + v[j]),
+    "empty": lambda v, i, j: v.append(torch.empty_like(v[i]).copy_(v[j])),
+    "norm": lambda v, i, j: v.append(v[i] / v[j].norm()),
+    "drop": lambda v, i, j: v.pop(i) if len(v) > 4 else None,
+    "complex": lambda v, i, j: v.append(torch.fft.ifft(torch.fft.fft(v[i])).real),
+    "sparse": lambda v, i, j: v.append((v[i].to_sparse() * 2.0).to_dense()),
+}
+
+PROGRAMS = st.lists(st.tuples(st.sampled_from(sorted(OPERATIONS)), st.integers(0, 30), st.integers(0, 30)), min_size=1, max_size=14)
+
+
+def run(program: list[tuple[str, int, int]], probe: OpProbe, names: Named, *, grad: bool, after: Callable[[int], object] = id) -> None:
+    torch.manual_seed(0)
+    values: Values = [nn.Parameter(torch.rand(2, 2) + 0.1), torch.rand(2, 2), torch.tensor([[1.0, -1.0], [0.0, 2.0]])]
+    names.add(values[1], "input")
+    with torch.set_grad_enabled(grad), probe:
+        for number, (operation, i, j) in enumerate(program):
+            with contextlib.suppress(RuntimeError):  # a leaf that requires a gradient is written, for example: as without a probe
+                OPERATIONS[operation](values, i % len(values), j % len(values))
+            after(number)
+
+
+def operand(one: OperandRecord, tape: OpTape, rows: Ledger) -> tuple[object, ...]:
+    state = one.state
+    numbers = None if state is None or state.row < 0 else str(rows.numbers(state.row))
+    held = None if state is None else (numbers, state.writers, state.name)
+    return one.name, held, str(one.value), one.dtype, one.shape, one.position, one.parameter, one.ignored
+
+
+def told(tape: OpTape, rows: Ledger) -> list[object]:
+    rows.read()
+
+    def record(one: OpRecord) -> tuple[object, ...]:
+        operands = [[operand(each, tape, rows) for each in part] for part in (one.inputs, one.outputs, one.parts)]
+        lines = [(file, line) for file, line, _, _ in one.stack.resolve()[-2:]]
+        return one.index, one.op, one.phase, operands, one.differentiable, one.bears, lines
+
+    first = min(tape._nodes, default=0)
+    nodes = {seq - first: [(one.index, one.op) for one in records] for seq, records in tape._nodes.items()}
+    return [*map(record, tape.records), nodes, tape._order and [seq - first for seq in tape._order]]
+
+
+@needs_native
+@given(PROGRAMS, st.booleans(), st.integers(0, 14))
+def test_notes_become_the_records_of_the_op_probe(program: list[tuple[str, int, int]], grad: bool, flushed_after: int) -> None:
+    names, at_once = Named(), Ledger()
+    direct = OpProbe(OpTape(), at_once, phase=Phase.LOSS, names=names)
+    run(program, direct, names, grad=grad)
+
+    log = Log()
+
+    def flush() -> None:
+        probe_was_on, noting.is_on = noting.is_on, False
+        while len(log):
+            put, *given = log.popleft()
+            put(*given)
+        noting.is_on = probe_was_on
+
+    names, later = Named(), Ledger()
+    noting = NotingProbe(OpTape(), later, phase=Phase.LOSS, names=names, log=log, flush=flush, most=9999, end=flush)
+    run(program, noting, names, grad=grad, after=lambda number: flush() if number == flushed_after else None)
+    flush()
+    assert direct.error is None and noting.error is None
+    assert told(noting.tape, later) == told(direct.tape, at_once)
+
+
+@needs_native
+def test_notes_keep_nothing_alive() -> None:
+    log = Log()
+    probe = NotingProbe(OpTape(), Ledger(), phase=Phase.LOSS, names=Named(), log=log, flush=log.clear, most=9999, end=log.clear)
+    with probe:
+        given = torch.rand(3)
+        made = (given * 2).exp()
+        storages = [weakref.ref(t.untyped_storage()) for t in (given, made)]
+        tensors = [weakref.ref(t) for t in (given, made)]
+        del given, made
+        gc.collect()
+        assert len(log) == 3 and not any(ref() for ref in (*storages, *tensors))
