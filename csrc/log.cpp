@@ -65,6 +65,7 @@ Ref as_tuple(std::vector<Ref>& all) {
 }
 
 PyObject* taken(Log& log, Note note) {
+    log.num_noted -= !note.python;
     if (note.python) return note.python.release();
     std::vector<Ref> walked, all;
     for (size_t i = 0; i < note.codes.size(); i++) {
@@ -77,6 +78,7 @@ PyObject* taken(Log& log, Note note) {
     all.emplace_back(PyLong_FromLongLong(note.num_args));
     all.push_back(std::move(note.keywords));
     all.emplace_back(PyLong_FromLongLong(note.seq));
+    all.emplace_back(PyLong_FromLongLong(note.past));
     all.emplace_back(PyBool_FromLong(note.differentiable));
     all.push_back(as_tuple(walked));
     all.push_back(bytes(note.given));
@@ -125,6 +127,7 @@ PyObject* py_drop_to(PyObject* self, PyObject* const* args, Py_ssize_t num_args)
     while (place > 0 && log.notes[place - 1].python.get() != args[0]) place--;
     std::vector<Note> dropped;  // what they hold may run code as it goes: once the log is in order
     for (size_t i = 0; i < place; i++) {
+        log.num_noted -= !log.notes.front().python;
         dropped.push_back(std::move(log.notes.front()));
         log.notes.pop_front();
     }
@@ -133,6 +136,7 @@ PyObject* py_drop_to(PyObject* self, PyObject* const* args, Py_ssize_t num_args)
 
 Py_ssize_t length(PyObject* self) { return Py_ssize_t(as_log(self).notes.size()); }
 
+PyObject* get_num_noted(PyObject* self, void*) { return PyLong_FromLongLong(as_log(self).num_noted); }
 PyObject* get_has_bad(PyObject* self, void*) { return PyBool_FromLong(as_log(self).has_bad); }
 PyObject* get_num_rows(PyObject* self, void*) { return PyLong_FromSize_t(as_log(self).num_rows()); }
 
@@ -175,6 +179,7 @@ PyMethodDef methods[] = {
 
 PyGetSetDef properties[] = {
     {"has_bad", get_has_bad, nullptr, "whether a result that was noted is bad", nullptr},
+    {"num_noted", get_num_noted, nullptr, "of the notes, those that C has made", nullptr},
     {"num_rows", get_num_rows, nullptr, "of numbers that are held", nullptr},
     {nullptr, nullptr, nullptr, nullptr, nullptr},
 };
@@ -184,14 +189,17 @@ PyObject* log_type = nullptr;
 }  // namespace
 
 void put_note(Log& log, Note&& note) {
+    log.num_noted += !note.python;
     log.notes.push_back(std::move(note));
     if (log.notes.size() <= MOST_NOTES) return;
     const Note oldest = std::move(log.notes.front());  // what it holds may run code as it goes
     log.notes.pop_front();
+    log.num_noted -= !oldest.python;
 }
 
 void Log::clear() {
     has_bad = false;
+    num_noted = 0;
     std::deque<Note> gone_notes;
     decltype(known_) gone_keys;
     gone_notes.swap(notes);
@@ -210,7 +218,7 @@ int64_t Log::read(PyObject* ledger, PyObject* tensor, PyObject* storage, bool is
         rows_.push_back({Row(), handle});
         return int64_t(rows_.size()) - 1;
     }
-    const Key key = {storage, entry.address, entry.numel, version + is_written, entry.dtype};
+    const Key key = {storage, entry.address, entry.numel, version, entry.dtype};
     if (!is_written && version >= 0) {
         const auto found = known_.find(key);
         if (found != known_.end()) return found->second.first;
@@ -220,7 +228,10 @@ int64_t Log::read(PyObject* ledger, PyObject* tensor, PyObject* storage, bool is
     entry.row_address = reinterpret_cast<int64_t>(&rows_.back().row);
     observe(&entry, 1, int(groups_of(ledger)), 1);
     const int64_t row = int64_t(rows_.size()) - 1;
-    if (version >= 0) known_[key] = {row, Ref::borrowed(storage)};
+    if (is_written)
+        known_.erase(key);  // not every operation that works in place counts the version up
+    else if (version >= 0)
+        known_[key] = {row, Ref::borrowed(storage)};
     return row;
 }
 

@@ -20,7 +20,7 @@ struct Note {
     std::vector<Ref> objects;      // of a tensor its dtype, its storage's weak reference, its name (null: none); another value itself
     std::vector<int64_t> numbers;  // of each tensor: id, storage's address, offset, row, whether it is a parameter, rank, sizes, strides
     std::string given, made;       // layouts: `t` is a tensor, `v` another value, brackets are a list's
-    int64_t num_args = 0, seq = -1;
+    int64_t num_args = 0, seq = -1, past = -1;  // nodes that it made have the numbers from seq on, up to past
     bool differentiable = false;
 };
 
@@ -29,6 +29,7 @@ constexpr int64_t NOT_READ = -3, UNOBSERVED = -1;
 class Log {
 public:
     std::deque<Note> notes;
+    int64_t num_noted = 0;  // of the notes, those that Python has not made
     bool has_bad = false;  // a result that was noted is bad
 
     void clear();

@@ -1,4 +1,4 @@
-// The base of replay/noting.py's NotingProbe: runs an operation, and notes what a record of it is made of.
+// The bases of replay/noting.py's probes: they run an operation, or a function of torch, and note what a record of it is made of.
 #include <unordered_map>
 
 #include "log.h"
@@ -11,15 +11,17 @@ struct Noting {
     PyObject* log;    // gets the notes
     PyObject* plans;  // by operator: flags of it and its arguments, and their names; None where Python records it
     PyObject* names;  // by a tensor's id: a weak reference to it, and its name
-    PyObject* put;    // NotingProbe._put, which makes a record of a note
+    PyObject* put;    // what makes a record of a note
+    PyObject* maker;  // and the probe that makes it; None: this one
     int64_t num, most;  // operations noted or recorded, and at which number the probe ends
     bool is_on;
 };
-constexpr int NUM_REFERENCES = 4;
+constexpr int NUM_REFERENCES = 5;
 constexpr int VIEW = 1, BLANK = 2, WRITTEN = 1, UNREAD = 2;  // as in Python
 constexpr size_t MOST_CODES = 4096;
 
 Noting* as_noting(PyObject* self) { return reinterpret_cast<Noting*>(self); }
+PyObject* maker_of(PyObject* self) { return as_noting(self)->maker == Py_None ? self : as_noting(self)->maker; }
 
 enum class Taken { YES, NO, FAILED };  // NO: it is for Python; FAILED: with an exception
 
@@ -92,6 +94,37 @@ public:
         return note.keywords && walk(note) ? Taken::YES : Taken::FAILED;
     }
 
+    // The arguments after the call. What was written is not what went in, so it is not read.
+    Taken take_late(PyObject* args, PyObject* kwargs, const std::vector<bool>& is_written) {
+        is_late_ = true;
+        note.num_args = PyTuple_Size(args);
+        PyObject *key, *object;
+        Py_ssize_t i = 0, at = 0;
+        for (; i < note.num_args; i++) {
+            const Taken taken = value(PyTuple_GetItem(args, i), !is_written[i]);
+            if (taken != Taken::YES) return taken;
+        }
+        for (; kwargs && PyDict_Next(kwargs, &at, &key, &object); i++) {
+            const Taken taken = value(object, !is_written[i]);
+            if (taken != Taken::YES) return taken;
+        }
+        const Ref keys(kwargs ? PyDict_Keys(kwargs) : PyList_New(0));
+        note.keywords = Ref(keys ? PyList_AsTuple(keys.get()) : nullptr);
+        into_ = &note.made;
+        return note.keywords && walk(note) ? Taken::YES : Taken::FAILED;
+    }
+
+    // An argument that was written: its place, and what it is now.
+    Taken written(Py_ssize_t place, PyObject* object) {
+        const Ref number(PyLong_FromSsize_t(place));
+        return number && value(number.get(), false) == Taken::YES ? value(object, true) : Taken::FAILED;
+    }
+
+    Taken value(PyObject* object, bool is_read) {
+        if (is_plain(object)) return tensor(object, is_read);
+        return PyList_Check(object) || PyTuple_Check(object) ? list(object, is_read) : other(object);
+    }
+
     // What the operation has written and made.
     Taken made(PyObject* result, bool is_read) {
         into_ = &note.made;
@@ -118,29 +151,27 @@ private:
         return taken;
     }
 
-    Taken value(PyObject* object, bool is_read) {
-        if (is_plain(object)) return tensor(object, is_read);
-        if (PyList_Check(object) || PyTuple_Check(object)) {
-            const Ref items(PySequence_Tuple(object));
-            if (!items) return Taken::FAILED;
-            bool has_tensors = false;
-            for (Py_ssize_t i = 0; i < PyTuple_Size(items.get()); i++) {
-                PyObject* item = PyTuple_GetItem(items.get(), i);
-                if (PyList_Check(item) || PyTuple_Check(item)) return Taken::NO;
-                has_tensors = has_tensors || is_tensor(item);
-            }
-            if (has_tensors) {
-                into_->push_back('[');
-                for (Py_ssize_t i = 0; i < PyTuple_Size(items.get()); i++) {
-                    const Taken taken = value(PyTuple_GetItem(items.get(), i), is_read);
-                    if (taken != Taken::YES) return taken;
-                }
-                into_->push_back(']');
-                return Taken::YES;
-            }
-        } else if (is_tensor(object)) {  // of a subclass
-            return Taken::NO;
+    Taken list(PyObject* object, bool is_read) {
+        const Ref items(PySequence_Tuple(object));
+        if (!items) return Taken::FAILED;
+        bool has_tensors = false;
+        for (Py_ssize_t i = 0; i < PyTuple_Size(items.get()); i++) {
+            PyObject* item = PyTuple_GetItem(items.get(), i);
+            if (PyList_Check(item) || PyTuple_Check(item)) return Taken::NO;
+            has_tensors = has_tensors || is_tensor(item);
         }
+        if (!has_tensors) return other(object);
+        into_->push_back('[');
+        for (Py_ssize_t i = 0; i < PyTuple_Size(items.get()); i++) {
+            const Taken taken = value(PyTuple_GetItem(items.get(), i), is_read);
+            if (taken != Taken::YES) return taken;
+        }
+        into_->push_back(']');
+        return Taken::YES;
+    }
+
+    Taken other(PyObject* object) {
+        if (is_tensor(object)) return Taken::NO;  // of a subclass
         into_->push_back('v');
         note.objects.push_back(Ref::borrowed(object));
         return Taken::YES;
@@ -158,7 +189,7 @@ private:
             row = log_.read(ledger_, object, reference.get(), is_written_);
             if (row == -2) return Taken::FAILED;
             const bool is_bad = log_.is_bad(ledger_, row);
-            if (is_bad && !is_after_) return Taken::NO;
+            if (is_bad && !is_after_ && !is_late_) return Taken::NO;
             log_.has_bad = log_.has_bad || is_bad;
         }
         note.differentiable = note.differentiable || (has_grad_ && !is_after_ && has(object, names.requires_grad));
@@ -187,7 +218,7 @@ private:
     std::string* into_ = &note.given;
     std::vector<Ref> written_;
     size_t num_objects_ = 0, num_numbers_ = 0;
-    bool has_grad_, is_after_ = false, is_written_ = false;  // after the call; what it wrote
+    bool has_grad_, is_after_ = false, is_written_ = false, is_late_ = false;  // after the call; what it wrote; all after the call
 };
 
 // An error of ours: the operation is the script's. False with an exception that is the script's own.
@@ -212,6 +243,21 @@ bool are_plain(PyObject* types) {
     return PyTuple_Check(types);
 }
 
+// Says of a note whose it is, and which numbers its nodes have.
+void sign(Note& note, PyObject* self, PyObject* function, int64_t seq, int64_t past) {
+    note.put = Ref::borrowed(as_noting(self)->put);
+    note.probe = Ref::borrowed(maker_of(self));
+    note.function = Ref::borrowed(function);
+    note.seq = seq;
+    note.past = past;
+}
+
+// Counts what was noted. False with an exception that is the script's own.
+bool count(PyObject* self) {
+    Noting* noting = as_noting(self);
+    return ++noting->num != noting->most || Ref(PyObject_CallMethod(self, "_end", nullptr)) || caught(self);
+}
+
 PyObject* py_dispatch(PyObject* self, PyObject* const* given, Py_ssize_t num_given) {
     if (num_given < 3 || num_given > 4 || !PyTuple_Check(given[2]))
         return PyErr_Format(PyExc_TypeError, "__torch_dispatch__(function, types, args, kwargs=None): got %zd arguments", num_given);
@@ -222,7 +268,7 @@ PyObject* py_dispatch(PyObject* self, PyObject* const* given, Py_ssize_t num_giv
     if (!plan && !PyErr_Occurred()) plan = Ref(PyObject_CallMethod(self, "_plan", "O", function));
     if (!plan) return nullptr;
     if (plan.get() == Py_None || !are_plain(types) || is_left_to_python() || is_in_backward()) return at_once(self, function, types, args, kwargs);
-    const Ref rows(PyObject_GetAttr(self, names.rows)), seq(PyObject_CallNoArgs(torch.sequence_nr));
+    const Ref rows(PyObject_GetAttr(maker_of(self), names.rows)), seq(PyObject_CallNoArgs(torch.sequence_nr));
     Log* const log = log_of(noting->log);
     if (!rows || !seq || !log || !is_ledger(rows.get())) return at_once(self, function, types, args, kwargs);
     Writer writer(self, rows.get(), *log);
@@ -231,10 +277,7 @@ PyObject* py_dispatch(PyObject* self, PyObject* const* given, Py_ssize_t num_giv
     if (taken == Taken::FAILED && !caught(self)) return nullptr;
     Ref result(PyObject_Call(function, args, kwargs));
     if (!result || taken == Taken::FAILED || !noting->is_on) return result.release();
-    writer.note.put = Ref::borrowed(noting->put);
-    writer.note.probe = Ref::borrowed(self);
-    writer.note.function = Ref::borrowed(function);
-    writer.note.seq = number_of(seq.get()) - 1;  // its node took its number just before
+    sign(writer.note, self, function, number_of(seq.get()) - 1, number_of(seq.get()));  // its node took its number just before
     const char flags = *PyBytes_AsString(PyTuple_GetItem(plan.get(), 0));
     const Taken made = writer.made(result.get(), !(flags & (VIEW | BLANK)));
     if (made == Taken::FAILED) return caught(self) ? result.release() : nullptr;
@@ -244,15 +287,92 @@ PyObject* py_dispatch(PyObject* self, PyObject* const* given, Py_ssize_t num_giv
         const Ref done(PyObject_CallMethod(self, "_put_now", "OOO", args, kwargs ? kwargs : Py_None, result.get()));
         return done || caught(self) ? result.release() : nullptr;
     }
-    if (++as_noting(self)->num == noting->most && !Ref(PyObject_CallMethod(self, "_end", nullptr)) && !caught(self)) return nullptr;
-    return result.release();
+    return count(self) ? result.release() : nullptr;
+}
+
+// The versions of an argument's tensors.
+void versions_of(PyObject* object, std::vector<int64_t>& into) {
+    if (is_plain(object)) return into.push_back(version_of(object));
+    if (!PyList_Check(object) && !PyTuple_Check(object)) return;
+    const Ref items(PySequence_Tuple(object));
+    for (Py_ssize_t i = 0; items && i < PyTuple_Size(items.get()); i++)
+        if (is_plain(PyTuple_GetItem(items.get(), i))) into.push_back(version_of(PyTuple_GetItem(items.get(), i)));
+    forget();
+}
+
+// The arguments, one behind the other, those given by name last.
+std::vector<PyObject*> all_of(PyObject* args, PyObject* kwargs) {
+    std::vector<PyObject*> all;
+    for (Py_ssize_t i = 0; i < PyTuple_Size(args); i++) all.push_back(PyTuple_GetItem(args, i));
+    PyObject *key, *value;
+    for (Py_ssize_t at = 0; kwargs && PyDict_Next(kwargs, &at, &key, &value);) all.push_back(value);
+    return all;
+}
+
+// Whether it is a floating-point tensor, or a list that begins with one.
+bool is_number(PyObject* result) {
+    const bool is_list = PyList_Check(result) || PyTuple_Check(result);
+    const Ref first(is_list && PySequence_Size(result) > 0 ? PySequence_GetItem(result, 0) : Ref::borrowed(result).release());
+    forget();
+    return first && is_plain(first.get()) && says(torch.is_floating_point, first.get());
+}
+
+PyObject* py_call(PyObject* self, PyObject* const* given, Py_ssize_t num_given) {
+    if (num_given < 3 || num_given > 4 || !PyTuple_Check(given[2]))
+        return PyErr_Format(PyExc_TypeError, "call(function, types, args, kwargs=None): got %zd arguments", num_given);
+    PyObject *function = given[0], *args = given[2], *kwargs = num_given == 4 && given[3] != Py_None ? given[3] : nullptr;
+    const Noting* noting = as_noting(self);
+    Log* const log = noting->log ? log_of(noting->log) : nullptr;
+    if (!noting->is_on || !log || is_traced()) return PyObject_Call(function, args, kwargs);
+    const std::vector<PyObject*> all = all_of(args, kwargs);
+    std::vector<int64_t> before, after;
+    std::vector<size_t> ends;
+    for (PyObject* one : all) {
+        versions_of(one, before);
+        ends.push_back(before.size());
+    }
+    const Ref first(PyObject_CallNoArgs(torch.sequence_nr));
+    Ref result(first ? PyObject_Call(function, args, kwargs) : nullptr);
+    if (!result || !noting->is_on) return result.release();
+    std::vector<bool> is_written;
+    bool is_any_written = false;
+    for (size_t i = 0; i < all.size(); i++) {
+        versions_of(all[i], after);
+        const size_t begin = i ? ends[i - 1] : 0;
+        bool differs = after.size() != ends[i];
+        for (size_t at = begin; at < ends[i] && !differs; at++) differs = before[at] != after[at];
+        after.resize(ends[i]);
+        is_written.push_back(differs);
+        is_any_written = is_any_written || (differs && is_number(all[i]));
+    }
+    const bool is_new = is_number(result.get()) && (all.empty() || result.get() != all[0]);
+    if (!is_any_written && !is_new) return result.release();  // it made nothing: `to` of what is so already
+    const Ref rows(PyObject_GetAttr(maker_of(self), names.rows)), last(PyObject_CallNoArgs(torch.sequence_nr));
+    if (!rows || !last || !is_ledger(rows.get())) return caught(self) ? result.release() : nullptr;
+    Writer writer(self, rows.get(), *log);
+    sign(writer.note, self, function, number_of(first.get()), number_of(last.get()));
+    Taken taken = writer.take_late(args, kwargs, is_written);
+    for (size_t i = 0; i < all.size() && taken == Taken::YES; i++)
+        if (is_written[i]) taken = writer.written(Py_ssize_t(i), all[i]);
+    if (taken == Taken::YES) taken = writer.value(result.get(), true);
+    writer.note.differentiable = writer.note.seq < writer.note.past;
+    if (taken == Taken::YES) put_note(*log, std::move(writer.note));
+    if (taken == Taken::NO) {
+        Ref places(PyList_New(0));
+        for (size_t i = 0; i < all.size(); i++)
+            if (is_written[i] && PyList_Append(places.get(), Ref(PyLong_FromSize_t(i)).get())) return nullptr;
+        const Ref done(PyObject_CallMethod(self, "_at_once", "OOOOOOO", function, args, kwargs ? kwargs : Py_None, result.get(), places.get(), first.get(), last.get()));
+        if (!done) taken = Taken::FAILED;
+    }
+    if (taken == Taken::FAILED) return caught(self) ? result.release() : nullptr;
+    return count(self) ? result.release() : nullptr;
 }
 
 PyObject* py_share(PyObject* self, PyObject* const* args, Py_ssize_t num_args) {
     const int64_t most = num_args == NUM_REFERENCES + 1 ? number_of(args[NUM_REFERENCES]) : -1;
     if (most == -2 || !knows_torch()) return nullptr;
     if (most < 0 || !PyDict_Check(args[1]) || !PyDict_Check(args[2]))
-        return PyErr_Format(PyExc_TypeError, "_share(log, plans, names, put, most): expected a function, two dicts, a function and a number");
+        return PyErr_Format(PyExc_TypeError, "_share(log, plans, names, put, maker, most): expected a log, two dicts, a function, a probe and a number");
     as_noting(self)->most = most;
     for (int i = 0; i < NUM_REFERENCES; i++) put(references(self)[i], args[i]);
     Py_RETURN_NONE;
@@ -276,7 +396,13 @@ int set_num(PyObject* self, PyObject* value, void*) {
 
 PyMethodDef methods[] = {
     method<py_dispatch>("__torch_dispatch__", "__torch_dispatch__(function, types, args, kwargs=None): its result, with a note of it."),
-    method<py_share>("_share", "_share(log, plans, names, put, most): the fields in the struct's order."),
+    method<py_share>("_share", "_share(log, plans, names, put, maker, most): the fields in the struct's order."),
+    {nullptr, nullptr, 0, nullptr},
+};
+
+PyMethodDef function_methods[] = {
+    method<py_call>("call", "call(function, types, args, kwargs=None): its result, with a note of it."),
+    method<py_share>("_share", "_share(log, plans, names, put, maker, most): the fields in the struct's order."),
     {nullptr, nullptr, 0, nullptr},
 };
 
@@ -289,7 +415,10 @@ PyGetSetDef properties[] = {
 }  // namespace
 
 int add_noting(PyObject* module) {
-    return add_type<Noting, NUM_REFERENCES>(module, "NotingProbe", "numscope.summary._native.NotingProbe", methods, properties) ? 0 : -1;
+    return add_type<Noting, NUM_REFERENCES>(module, "NotingProbe", "numscope.summary._native.NotingProbe", methods, properties) &&
+                   add_type<Noting, NUM_REFERENCES>(module, "FunctionProbe", "numscope.summary._native.FunctionProbe", function_methods, properties)
+               ? 0
+               : -1;
 }
 
 }  // namespace numscope

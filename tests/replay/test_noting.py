@@ -62,6 +62,9 @@ OPERATIONS: dict[str, Callable[[Values, int, int], Any]] = {
     "sparse": lambda v, i, j: v.append((v[i].to_sparse() * 2.0).to_dense()),
 }
 
+# Where an operation raises, the op probe has made its node's record before, of which a note is never made.
+MAY_FAIL = ("aten.mul", "aten.copy_", "aten.mul_", "aten.add_", "aten.zero_", "aten.fill_")
+
 PROGRAMS = st.lists(st.tuples(st.sampled_from(sorted(OPERATIONS)), st.integers(0, 30), st.integers(0, 30)), min_size=1, max_size=14)
 
 
@@ -92,8 +95,11 @@ def told(tape: OpTape, rows: Ledger) -> list[object]:
         return one.index, one.op, one.phase, operands, one.differentiable, one.bears, lines
 
     first = min(tape._nodes, default=0)
-    nodes = {seq - first: [(one.index, one.op) for one in records] for seq, records in tape._nodes.items()}
-    return [*map(record, tape.records), nodes, tape._order and [seq - first for seq in tape._order]]
+    nodes = {
+        seq - first: [(one.index, one.op) for one in records if one.index >= 0 or one.op not in MAY_FAIL]
+        for seq, records in tape._nodes.items()
+    }
+    return [*map(record, tape.records), {seq: records for seq, records in nodes.items() if records}]
 
 
 @needs_native
@@ -113,7 +119,7 @@ def test_notes_become_the_records_of_the_op_probe(program: list[tuple[str, int, 
         noting.is_on = probe_was_on
 
     names, later = Named(), Ledger()
-    noting = NotingProbe(OpTape(), later, phase=Phase.LOSS, names=names, log=log, flush=flush, most=9999, end=flush)
+    noting = NotingProbe(OpTape(), later, log, phase=Phase.LOSS, names=names, flush=flush, most=9999, end=flush)
     run(program, noting, names, grad=grad, after=lambda number: flush() if number == flushed_after else None)
     flush()
     assert direct.error is None and noting.error is None
@@ -123,7 +129,7 @@ def test_notes_become_the_records_of_the_op_probe(program: list[tuple[str, int, 
 @needs_native
 def test_notes_keep_nothing_alive() -> None:
     log = Log()
-    probe = NotingProbe(OpTape(), Ledger(), phase=Phase.LOSS, names=Named(), log=log, flush=log.clear, most=9999, end=log.clear)
+    probe = NotingProbe(OpTape(), Ledger(), log, phase=Phase.LOSS, names=Named(), flush=log.clear, most=9999, end=log.clear)
     with probe:
         given = torch.rand(3)
         made = (given * 2).exp()

@@ -73,7 +73,7 @@ class _Noting(NotingProbe):
 
     def __init__(self, fault: BaseException | None = None) -> None:
         self.log, self.fault = Log(), fault
-        super().__init__(OpTape(), Ledger(), phase=Phase.LOSS, names=Named(), log=self.log, flush=self.make, most=1, end=self.fail)
+        super().__init__(OpTape(), Ledger(), self.log, phase=Phase.LOSS, names=Named(), flush=self.make, most=1, end=self.fail)
 
     def fail(self) -> None:
         if self.fault is not None:

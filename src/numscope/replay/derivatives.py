@@ -33,7 +33,9 @@ _sequence_number: Callable[[], int] = torch._C._autograd._get_sequence_nr
 _NOWHERE = stacks.Stack()
 
 
-_Gradient = tuple[str, int, torch.dtype, tuple[int, ...]]  # its slot, and the handle of its numbers
+# Its slot; the handle of its numbers, or itself where a look at it would be a launch on a device; its version.
+_Gradient = tuple[str, int | Tensor, int, torch.dtype, tuple[int, ...]]
+_SMALL = 1 << 12  # elements of such a one
 
 
 class _Spans:
@@ -267,10 +269,17 @@ class Derivatives:
 
 
 def _noted(rows: Rows, slot: str, tensors: Sequence[Tensor | None]) -> list[_Gradient]:
-    return [(f"{slot}[{i}]", rows.observe(g), g.dtype, shape_of(g)) for i, g in enumerate(tensors) if isinstance(g, Tensor)]
+    """Gradients of a graph are kept without it, and without what it saves."""
+    found = [(f"{slot}[{i}]", g) for i, g in enumerate(tensors) if isinstance(g, Tensor)]
+    return [
+        (name, rows.observe(g) if g.is_cpu or g.numel() > _SMALL else g.detach(), g._version, g.dtype, shape_of(g)) for name, g in found
+    ]
 
 
-def _operand(rows: Rows, name: str, row: int, dtype: torch.dtype, shape: tuple[int, ...], writers: Sequence[OpRecord]) -> OperandRecord:
+def _operand(
+    rows: Rows, name: str, seen: int | Tensor, version: int, dtype: torch.dtype, shape: tuple[int, ...], writers: Sequence[OpRecord]
+) -> OperandRecord:
     """A gradient that came of one of ``writers``, if it is bad. Autograd adds gradients up by itself, in memory that no operation wrote."""
+    row = seen if isinstance(seen, int) else rows.observe(seen) if seen._version == version else UNOBSERVED
     known = () if row == UNOBSERVED or rows.is_bad(row) is False else tuple(record.index for record in reversed(writers))
     return OperandRecord(name, State(row, known), None, dtype, shape)

@@ -18,11 +18,12 @@ class Log:
 
     Attributes:
         has_bad: a result that C has noted has a nan or an inf.
+        num_noted: of its notes.
         num_rows: of numbers that C keeps, 128 bytes each.
     """
 
     has_bad = False
-    num_rows = 0
+    num_noted = num_rows = 0
 
     def __init__(self) -> None:
         self._notes: deque[Note] = deque(maxlen=_MOST_NOTES)

@@ -99,7 +99,6 @@ class OpProbe(TorchDispatchMode):  # type: ignore[no-untyped-call]
         lone: no other rank takes part, so the first collective raises Communicates instead of running.
         stop: called in front of the operation of this index on the tape, with the user's innermost frame.
         keeps_frames: records keep that frame, and with it whatever its function holds.
-        written: called when an operation is on the tape.
         spared: gets memory that was there before and is written in place, with a copy of what it held, by the ``_cdata`` of its storage.
 
     *Cost:* one pass over each new tensor and about 30 µs per operation; no sync. An internal error disables the probe; training continues.
@@ -120,14 +119,13 @@ class OpProbe(TorchDispatchMode):  # type: ignore[no-untyped-call]
         spared: dict[int, tuple[UntypedStorage, UntypedStorage]] | None = None,
         stop: tuple[int, Callable[[FrameType], None]] | None = None,
         keeps_frames: bool = False,
-        written: Callable[[], None] | None = None,
     ) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
         self.tape, self.rows, self.phase = tape, rows, phase
         self.module_name, self.boundary, self.lone = module_name, boundary, lone
         self.names = {} if names is None else names
         self.spared = spared
-        self.stop, self.keeps_frames, self.written = stop, keeps_frames, written
+        self.stop, self.keeps_frames = stop, keeps_frames
         self.error: Exception | None = None  # an internal error; once set, the probe only passes operations on
         self.is_on = True
         self.first_seq: int = torch._C._autograd._get_sequence_nr()  # earlier nodes belong to operations that were not recorded
@@ -162,7 +160,7 @@ class OpProbe(TorchDispatchMode):  # type: ignore[no-untyped-call]
                 self.error = None if had_no_room(error) else error
             if record is None and self.error is None:
                 return NotImplemented if wrapped == _UNWRAPS else func(*args, **kwargs)
-        if self.stop is not None and record is not None and self.tape.first + len(self.tape.records) == self.stop[0]:
+        if self.stop is not None and record is not None and self.tape.num_records == self.stop[0]:
             frame = stacks.user_frame(sys._getframe(1))
             if frame is not None:
                 self.stop[1](frame)
@@ -174,8 +172,7 @@ class OpProbe(TorchDispatchMode):  # type: ignore[no-untyped-call]
                 written = [(name, glances(value, self.names)) for name, value in named_arguments(op, args, kwargs) if name in op.written]
                 with self.tape.lock:
                     self._after(op, record, given, written, glances(result, self.names))
-                if self.written is not None:
-                    self.written()
+                self._count()
             except ours() as error:
                 self.error = None if had_no_room(error) else error
         return result
@@ -186,6 +183,13 @@ class OpProbe(TorchDispatchMode):  # type: ignore[no-untyped-call]
             record.frame = stacks.user_frame(sys._getframe(2))
         self._place(record, args, kwargs)
         return record
+
+    def _count(self) -> None:
+        """An operation is on the tape."""
+
+    def use(self, tape: OpTape, rows: Rows) -> None:
+        """Go on with another tape."""
+        self.tape, self.rows = tape, rows
 
     def made(self, tensors: Sequence[Tensor], culprit: Culprit) -> None:
         """Record tensors that an operation made where no tape was."""
@@ -206,7 +210,7 @@ class OpProbe(TorchDispatchMode):  # type: ignore[no-untyped-call]
     def _before(self, op: _Op, record: OpRecord, given: Sequence[tuple[str, Any]], unwraps: bool) -> bool:
         """Put into a record what is known before the operation runs. False if that only makes a view or waits, or if a wrapper's operations
         do the work: then there is none."""
-        for tensor in _flat([value for _, value in given]):
+        for tensor in flat([value for _, value in given]):
             self._identify(tensor)
         if unwraps or op.view or op.waits or (op.name == "aten.copy_" and self._ends_collective(*(value for _, value in given[:2]))):
             return False
@@ -214,7 +218,7 @@ class OpProbe(TorchDispatchMode):  # type: ignore[no-untyped-call]
             if name not in op.unread:
                 self._operands(record.inputs, name, value)
             if name in op.written and self.spared is not None:
-                for tensor in _flat([value]):
+                for tensor in flat([value]):
                     self._spare(tensor, self.spared)
         return True
 
@@ -238,7 +242,7 @@ class OpProbe(TorchDispatchMode):  # type: ignore[no-untyped-call]
         node: Any = torch._C._current_autograd_node()
         seq = torch._C._autograd._get_sequence_nr() - 1
         if torch.is_grad_enabled():
-            record.differentiable = any(t.requires_grad for t in _tensors((*args, *kwargs.values())))
+            record.differentiable = any(t.requires_grad for t in tensors_in((*args, *kwargs.values())))
         if node is None:
             if seq >= self.first_seq:
                 self.tape.add_node(seq, record)
@@ -376,7 +380,7 @@ def named_arguments(op: _Op, args: Sequence[Any], kwargs: Mapping[str, Any]) -> 
     return named + list(kwargs.items())
 
 
-def _tensors(values: Sequence[Any]) -> list[Tensor]:
+def tensors_in(values: Sequence[Any]) -> list[Tensor]:
     found: list[Tensor] = []
     for value in values:
         if isinstance(value, Tensor):
@@ -386,7 +390,7 @@ def _tensors(values: Sequence[Any]) -> list[Tensor]:
     return found
 
 
-def _flat(values: Sequence[Any]) -> list[Glance]:
+def flat(values: Sequence[Any]) -> list[Glance]:
     """``_tensors`` of what stands in their places."""
     lists = (value if isinstance(value, list) else (value,) for value in values)
     return [one for several in lists for one in several if isinstance(one, Glance)]

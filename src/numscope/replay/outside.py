@@ -16,11 +16,12 @@ from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 
 import torch
 from torch import Tensor
+from torch.overrides import TorchFunctionMode
 from torch.overrides import _push_mode as push_function_mode
 from torch.utils._python_dispatch import TorchDispatchMode, _get_current_dispatch_mode_stack, _push_mode
 
 from numscope.probe import optimizer as optimizer_probe
-from numscope.probe.calls import in_backward
+from numscope.probe.calls import guard, in_backward
 from numscope.probe.dynamo import in_compiled
 from numscope.probe.nodes import node_of
 from numscope.probe.optimizer import guarded
@@ -31,10 +32,11 @@ from numscope.replay.derivatives import Derivatives
 from numscope.replay.log import Log, Note
 from numscope.replay.modes import DISPATCH_MODES, FUNCTION_MODES, Remover, taken_off
 from numscope.replay.named import Named
-from numscope.replay.noting import NotingProbe
+from numscope.replay.noting import FunctionProbe, NotingProbe
 from numscope.replay.op import OpProbe
-from numscope.replay.stretches import Stretches
+from numscope.replay.stretches import Beginnings, Stretches
 from numscope.replay.tape import OpTape, State
+from numscope.summary import native
 from numscope.summary.ledger import Ledger
 
 log = logging.getLogger("numscope")
@@ -58,8 +60,8 @@ class Outside:
     It is kept as long as a step may need it: until a call begins after the steps of all users have ended, or all users are released. What
     runs between two steps (data, copies of the weights, weights that the script writes) belongs to the next one.
 
-    *Cost:* about 10 µs an operation, plus one pass over each operand and result not seen before; 1 µs where a stretch is so long that it
-    runs on bare. Records are made of what was noted once something is bad.
+    *Cost:* about 10 µs an operation, plus one pass over each operand and result not seen before; 5 µs a function from a step's 9th stretch
+    on; 1 µs where a stretch is so long that it runs on bare. Records are made of what was noted once something is bad.
     """
 
     closed = False  # it serves its thread to the end
@@ -75,13 +77,13 @@ class Outside:
         self._waits: Counter[Hashable] = Counter()  # steps of others that have ended since a user's last call
         self._inside: set[Hashable] = set()  # users whose outermost call is at work: one watched model may call another
         self._named = Named()  # what the models made
-        self._mode: OpProbe | None = None
+        self._mode: OpProbe | FunctionProbe | None = None
         self._remover: Remover | None = None  # of a probe whose stretch became too long
-        self._leftover: list[TorchDispatchMode | Remover] = []  # perhaps still on torch's stacks
+        self._leftover: list[TorchDispatchMode | TorchFunctionMode] = []  # perhaps still on torch's stacks
+        self._beginnings = Beginnings()
         self._has_served = False  # anybody
         self._began = 0  # autograd's sequence number
-        self._past = 0  # first record since the steps of all users have ended
-        self._since = 0  # the same since the last backward
+        self._past = self._since = 0  # first record since the steps of all users have ended, and since the last backward
         self._is_between = False  # two steps, or a backward and an update
         self._between_steps, self._before_step = Stretches(), Stretches()
         self._stretches = self._between_steps  # of the kind of the one at work
@@ -106,12 +108,8 @@ class Outside:
     @property
     def num_records(self) -> int:
         """Of all that were ever on the tape."""
-        self._write_up()
-        return self._num_made
-
-    @property
-    def _num_made(self) -> int:
-        return self._tape.first + len(self._tape.records)
+        guard(self.failed, (), self._write_up)
+        return self._tape.num_records
 
     @property
     def ledger(self) -> Ledger:
@@ -191,15 +189,15 @@ class Outside:
             self._stretches.num_left_out += 1
         else:
             self._stretches.num_left_out = 0
-            self.begin(phase)
+            self.begin(phase, counts=False)
             self._is_between = self.watching
 
     def begin_anew(self, phase: Phase) -> None:
-        """The script begins, or has made an optimizer: record what comes before its first call."""
+        """The script begins, or has made an optimizer: record what comes before its first call, however much came before."""
         self.pause()
-        self.begin(phase)
+        self.begin(phase, counts=False)
 
-    def begin(self, phase: Phase = Phase.LOSS) -> None:
+    def begin(self, phase: Phase = Phase.LOSS, *, counts: bool = True) -> None:
         """Record from here on, unless another dispatch mode is active: modes must end in the reverse order of their start."""
         self._pop_leftover()
         if self._backward:  # hooks watch that, and custom functions have a probe of their own
@@ -211,14 +209,19 @@ class Outside:
         ):
             if len(self._ledger) + self._log.num_rows > _MAX_ROWS:
                 self.reset()
+            self._beginnings.num += counts
+            probe: OpProbe | FunctionProbe
             if keeps_frames:
-                self._mode = OpProbe(self._tape, self._ledger, phase=phase, names=self._named, keeps_frames=True)
+                probe = OpProbe(self._tape, self._ledger, phase=phase, names=self._named, keeps_frames=True)
             else:
-                self._mode = NotingProbe(
-                    *(self._tape, self._ledger), phase=phase, names=self._named, log=self._log, flush=self._write_up,
-                    most=MOST_IN_A_ROW, end=self._cut,
-                )  # fmt: skip
-            _push_mode(self._mode)
+                most, end = MOST_IN_A_ROW, self._cut
+                probe = NotingProbe(
+                    self._tape, self._ledger, self._log, phase=phase, names=self._named, flush=self._write_up, most=most, end=end
+                )
+                if native.module is not None and self._beginnings.are_many:
+                    probe = FunctionProbe(probe, most=most, end=end)
+            self._mode = probe
+            push_function_mode(probe) if isinstance(probe, FunctionProbe) else _push_mode(probe)  # type: ignore[no-untyped-call]
             self._cut_at = None
             self._began = torch._C._autograd._get_sequence_nr()
 
@@ -228,8 +231,9 @@ class Outside:
             self._cut_at = torch._C._autograd._get_sequence_nr()
             self.is_cut = True
             self._mode.is_on = False
-            self._remover = Remover(self._mode)
-            push_function_mode(self._remover)  # type: ignore[no-untyped-call]
+            if isinstance(self._mode, OpProbe):
+                self._remover = Remover(self._mode)
+                push_function_mode(self._remover)  # type: ignore[no-untyped-call]
 
     def pause(self) -> None:
         """Stop watching, until ``begin``."""
@@ -241,7 +245,7 @@ class Outside:
             if mode.error is not None:
                 self.failed(mode.error)
 
-    def take_off(self) -> OpProbe | None:
+    def take_off(self) -> OpProbe | FunctionProbe | None:
         """Remove our mode from torch's stacks of modes. Returns: the mode that was on."""
         self._derivatives.take_off()
         mode = self._mode
@@ -250,6 +254,7 @@ class Outside:
             # before they are forgotten here: an interrupt may come at any line
             self._leftover += [one for one in (self._remover, mode if self._remover is None else self._remover.probe) if one is not None]
             self._mode = self._remover = None
+            vars(mode).pop("__torch_function__", None)  # a cycle, with the tape in it; there is the class's
         self._pop_leftover()
         return mode
 
@@ -273,15 +278,18 @@ class Outside:
             self._done |= {user, *(other for other, steps in self._waits.items() if steps > _MOST_WAITS and other in self._users)}
             self._passed.add(user)
             if self._done.issuperset(self._users):
-                if self._log.has_bad or (len(self._log) and self._ledger.has_bad()):  # what has made that may be kept
+                if self._log.has_bad or (self._log.num_noted and self._ledger.has_bad()):  # what has made that may be kept
                     self._write_up()
                 # Where only the next backward shows that a step has ended, what came before that belongs to the new one.
                 self._drop_notes()
                 if len(self._ledger) > _MANY_ROWS and not len(self._log):
                     self.reset()
-                self._past = self._since if self._backward else self._num_made
+                self._past = self._since if self._backward else self._tape.num_records
                 self._derivatives.step_ends()
                 self.look_again()
+
+    def _mark(self) -> None:
+        self._since = self._tape.num_records
 
     def _drop_notes(self) -> None:
         """Forget the notes of a step that has ended."""
@@ -292,15 +300,15 @@ class Outside:
 
     def look_again(self) -> None:
         """Code that nobody records has run, and may have written any memory."""
-        self._once_made((self._tape.forget_states,))
+        self._now_and_then((self._tape.forget_states,))
         self._ledger.look_again()
         self._log.look_again()
 
-    def _once_made(self, note: Note) -> None:
-        """Do something once records are made of what was noted so far."""
-        self._log.append(note)
-        if len(self._log) == 1:
-            self._write_up()
+    def _now_and_then(self, note: Note) -> None:
+        """Do something now, and once more when records are made of the operations that were noted so far."""
+        note[0]()
+        if self._log.num_noted:
+            self._log.append(note)
 
     def _begin_step(self) -> None:
         """Forget what was recorded before the last step's end."""
@@ -309,6 +317,7 @@ class Outside:
         self._tape.begin_step(self._past)
         self._derivatives.begin_step()
         self._passed.clear()
+        self._beginnings.step_begins()
         self._past = 0
 
     def release(self, user: Hashable) -> None:
@@ -317,6 +326,8 @@ class Outside:
         self._done.discard(user)
         self._waits.pop(user, None)
         self._users.pop(user, None)
+        if not self._users:
+            self._beginnings.nobody_is_there()
 
     def reset(self) -> None:
         """Forget what was seen."""
@@ -327,12 +338,13 @@ class Outside:
         self._ledger.reset()
         self._derivatives.reset()
         self._passed.clear()
+        self._beginnings.step_begins()
         self._named.clear()
         self._past = self._since = self._tape.first
         self._num_looked = 0
         self.is_cut = False
         if self._mode is not None:
-            self._mode.tape, self._mode.rows = self._tape, self._ledger
+            self._mode.use(self._tape, self._ledger)
 
     def failed(self, error: Exception) -> None:
         """An error of the tool: turn off the watches whose steps this serves."""
@@ -348,7 +360,7 @@ class Outside:
         if self._leftover and in_compiled():
             return
         for mode in tuple(self._leftover):
-            if taken_off(mode, *(FUNCTION_MODES if isinstance(mode, Remover) else DISPATCH_MODES)):
+            if taken_off(mode, *(FUNCTION_MODES if isinstance(mode, TorchFunctionMode) else DISPATCH_MODES)):
                 self._leftover.remove(mode)
         del self._leftover[:-_MAX_LEFTOVER]
 
@@ -386,13 +398,10 @@ class Outside:
         """``backward``, or ``autograd.grad``, has returned."""
         if not in_backward():
             self._derivatives.end()
-            self._once_made(self._backward_ended)
+            self._now_and_then(self._backward_ended)
             resumes, self._backward, self._resumes_after = self._resumes_after, False, False
             if resumes:
                 self.begin_between(before_step=True)
-
-    def _mark(self) -> None:
-        self._since = self._num_made
 
     @guarded()
     def own_begins(self) -> None:

@@ -174,6 +174,11 @@ class OpTape:
     def __contains__(self, index: object) -> bool:
         return isinstance(index, int) and (0 <= index - self.first < len(self.records) or index in self.kept)
 
+    @property
+    def num_records(self) -> int:
+        """Of all that were ever on it."""
+        return self.first + len(self.records)
+
     def storage_of(self, glance: Glance) -> StorageRecord | None:
         """What is known of a tensor's memory."""
         known = self.storages.get(glance.address) if glance.storage is not None else None
@@ -245,7 +250,7 @@ class OpTape:
             known.append(record)
 
     def add(self, record: OpRecord) -> None:
-        record.index = self.first + len(self.records)
+        record.index = self.num_records
         if record.name in _SCALED and any(o.name == "beta" and o.value == 0 for o in record.inputs):
             for operand in record.inputs:
                 operand.ignored = operand.ignored or operand.name in ("self", "input")
@@ -302,7 +307,7 @@ class OpTape:
     def successor(self, rows: Rows | None) -> OpTape:
         """An empty tape that goes on with this one's numbers; with ``rows`` it has what this one is to keep."""
         tape = OpTape(self.limit, self.uncalled, self.rewritten)
-        tape.first = self.first + len(self.records)
+        tape.first = self.num_records
         if rows is not None:
             self.keep(tape.first, rows)
             tape.kept = self.kept

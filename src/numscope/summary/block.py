@@ -73,7 +73,7 @@ class Block:
         if native.module is not None and self.device.type == "cpu":
             native.module.reset(self.address + first * ROW_BYTES, count)
         else:
-            with torch.no_grad():
+            with torch._C.DisableTorchFunction(), _disable_current_modes(), torch.no_grad():
                 empty = torch.tensor(EMPTY_ROW, dtype=torch.float64, device="cpu")
                 self.rows[first : first + count] = empty.to(self.device, non_blocking=True)
 
@@ -83,8 +83,14 @@ class Block:
 
     def bad(self) -> list[int]:
         """Rows with a nan or an inf, as of the last read."""
+        return self.bad_now()
+
+    def bad_now(self) -> list[int]:
+        """``bad``, where the rows are in host memory, so that nobody waits for a read."""
         count = len(self.handles)
-        if native.module is not None and count:
+        if not count:
+            return []
+        if native.module is not None:
             found: list[int] = native.module.bad_rows(self.host.data_ptr(), count)
             return found
         with torch.no_grad():
