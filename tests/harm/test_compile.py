@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -117,6 +118,36 @@ def test_compiled_model_trains_the_same_in_one_graph_that_is_made_once(way: str,
     made = counter.frame_count
     train(call, model, 2)
     assert counter.frame_count == made, "compiled again each step"
+
+
+@pytest.mark.parametrize("compiles_backward", [False, True])
+@pytest.mark.parametrize("backend", ["eager", "aot_eager"])
+def test_compiled_function_may_hold_the_backward(backend: str, compiles_backward: bool) -> None:
+    def run(watched: bool) -> list[Tensor]:
+        torch._dynamo.reset()
+        model = build()
+        with contextlib.ExitStack() as stack:
+            stack.enter_context(torch._dynamo.config.patch(compiled_autograd=compiles_backward))
+            scope = stack.enter_context(numscope.watch(model)) if watched else None
+            optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+
+            @torch.compile(backend=backend)
+            def step(x: Tensor) -> Tensor:
+                loss = model(x).pow(2).mean()
+                loss.backward()
+                return loss
+
+            found = []
+            for i in range(3):
+                found.append(step(torch.randn(3, 4, generator=torch.Generator().manual_seed(i))).detach())
+                found += [p.grad.clone() for p in model.parameters() if p.grad is not None]
+                optimizer.step()
+                optimizer.zero_grad()
+            assert scope is None or not scope.closed
+        return [*found, *[p.detach().clone() for p in model.parameters()]]
+
+    expected, got = run(False), run(True)
+    assert len(expected) == len(got) and all(map(torch.equal, expected, got))
 
 
 def test_part_compiled_within_a_watched_model_trains_the_same(monkeypatch: Any) -> None:

@@ -47,8 +47,8 @@ def rank() -> int:
 
 
 def spread() -> bool:
-    """Whether this process trains together with other ranks."""
-    return dist.is_available() and dist.is_initialized() and dist.get_world_size() > 1
+    """Whether this process trains together with other ranks. Those of torch's fake backend don't exist."""
+    return dist.is_available() and dist.is_initialized() and dist.get_world_size() > 1 and dist.get_backend() != "fake"
 
 
 def num_ranks() -> int:
@@ -189,6 +189,8 @@ class Ranks:
                 time.sleep(_POLL_S)
 
     def _find_channels(self) -> Iterator[Channel]:
+        if not spread():
+            return
         groups: list[Any] = []
         for parameter in self._model.parameters():
             mesh = getattr(parameter, "device_mesh", None)

@@ -175,9 +175,10 @@ class Graphs:
     def _tap_gradient(self, place: int, tensor: Tensor) -> None:
         number = self._number
 
-        def seen(gradient: Tensor | None) -> None:
+        def seen(gradient: Tensor | None) -> Tensor | None:
             if gradient is not None:  # run in plain Python, where the hook is traced as a graph of its own: the outermost module's
                 torch.ops.numscope.tap([gradient], number, place, True)
+            return gradient  # compiled autograd takes None for the gradient
 
         tensor.register_hook(seen)  # type: ignore[no-untyped-call]
 

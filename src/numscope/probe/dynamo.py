@@ -178,6 +178,7 @@ def _patch() -> None:
         if nn.Module.compile is compile:
             nn.Module.compile = original  # type: ignore[method-assign]
 
+    @run_plainly
     def registered(parent: nn.Module, name: str, child: nn.Module | None) -> None:
         if child is not None and name == "_orig_mod" and type(parent).__name__ == SHELL:
             _hush()

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from types import FrameType, FunctionType, ModuleType
 from typing import Any
 
+import torch
 from torch.jit import _builtins as torch_script
 
 
@@ -23,6 +24,13 @@ def patch(owner: Any, name: str, ours: Callable[..., Any]) -> Callable[[], None]
     @functools.wraps(original)
     def wrapped(*args: Any, **kwargs: Any) -> Any:
         return ours(original, *args, **kwargs) if on else original(*args, **kwargs)
+
+    # Where compiled code breaks off to call it, dynamo leaves these two frames to Python, and goes on with those that they call.
+    eval_frame: Any = torch._C._dynamo.eval_frame
+    strategy = eval_frame._FrameExecStrategy(eval_frame._FrameAction.SKIP, eval_frame._FrameAction.DEFAULT)
+    for function in (wrapped, ours):
+        if (code := getattr(function, "__code__", None)) is not None:
+            eval_frame.set_code_exec_strategy(code, strategy)
 
     if (operator := torch_script._find_builtin(original)) is not None:  # type: ignore[no-untyped-call]
         torch_script._register_builtin(wrapped, operator)

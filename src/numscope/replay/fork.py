@@ -33,8 +33,9 @@ is_forking = False  # this module's fork is running: handlers of others' forks h
 
 
 def can_fork() -> bool:
-    """Whether a child can do what this process does: on a device, or beside other threads that are at work, it can not."""
-    alone = sys.platform == "linux" and others_rest()
+    """Whether a child can do what this process does: on a device, or beside other threads that are at work, it can not. Nor can one be made
+    where the script is told of children's ends: it would hear of one that it has not made."""
+    alone = sys.platform == "linux" and others_rest() and not callable(signal.getsignal(signal.SIGCHLD))
     return alone and not torch.cuda.is_initialized() and not _used_accelerator()  # type: ignore[no-untyped-call]
 
 

@@ -331,8 +331,12 @@ class OpProbe(TorchDispatchMode):  # type: ignore[no-untyped-call]
         tensor = glance.tensor
         if tensor is None:
             return UNOBSERVED
+        try:
+            alias = tensor.detach() if type(tensor) in (Tensor, torch.nn.Parameter) else tensor
+        except ours(RuntimeError):  # vmap's older wrappers can't be detached
+            return UNOBSERVED
         # An alias, because an in-place operation increments the version only after we return, so the tensor itself still looks unchanged.
-        return self.rows.observe(tensor.detach() if type(tensor) in (Tensor, torch.nn.Parameter) else tensor)
+        return self.rows.observe(alias)
 
     def _identify(self, glance: Glance) -> None:
         """Store a tensor's name with its storage, because its views are different objects."""

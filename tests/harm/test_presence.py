@@ -1,0 +1,72 @@
+"""What torch or a script finds around it is what it finds without a watch: wrappers of its own, children, other ranks."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+import torch
+from torch import nn
+
+import numscope
+
+
+def test_gradients_that_are_checked_in_batches_are_the_same_and_the_watch_goes_on() -> None:
+    model = nn.Sequential(nn.Linear(3, 4), nn.Tanh()).double()
+    x = torch.randn(2, 3, dtype=torch.double, requires_grad=True)
+    with numscope.watch(model) as scope:
+        for _ in range(4):  # more stretches than are noted by operation
+            assert torch.autograd.gradcheck(model, (x,), check_batched_grad=True)
+        assert not scope.closed
+
+
+CHILDREN = """
+import os, signal, torch, numscope
+from torch import nn
+reaped = []
+def reap(*_):
+    try:
+        while (got := os.waitpid(-1, os.WNOHANG))[0]:
+            reaped.append(got)
+    except ChildProcessError:
+        pass
+signal.signal(signal.SIGCHLD, reap)
+class Log(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layer = nn.Linear(4, 4)
+    def forward(self, x):
+        return self.layer(x).log()
+model = Log()
+numscope.watch(model)
+with torch.no_grad():
+    torch.nan_to_num(model(torch.randn(4, 4)))
+print("reaped", reaped)
+"""
+
+FAKE_RANKS = """
+import torch, numscope
+import torch.distributed as dist
+from torch import nn
+from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.fsdp import fully_shard
+from torch.testing._internal.distributed.fake_pg import FakeStore
+dist.init_process_group("fake", rank=0, world_size=8, store=FakeStore())
+model = nn.Linear(16, 16)
+fully_shard(model, mesh=init_device_mesh("cpu", (8,)))
+scope = numscope.watch(model)
+optimizer = torch.optim.SGD(model.parameters(), 0.01)
+for _ in range(3):
+    model(torch.ones(2, 16)).mul(0).sum().backward()
+    optimizer.step()
+    optimizer.zero_grad()
+print("closed", scope.closed)
+dist.destroy_process_group()
+"""
+
+
+@pytest.mark.parametrize(("script", "printed"), [(CHILDREN, "reaped []\n"), (FAKE_RANKS, "closed False\n")])
+def test_script_finds_neither_children_nor_ranks_that_are_none_of_its_own(script: str, printed: str) -> None:
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=120)
+    assert (done.returncode, done.stdout) == (0, printed), done.stderr
