@@ -234,14 +234,17 @@ class Derivatives:
     def _node_ran(
         self, node: str, number: int, source: OpRecord | None, going: Sequence[Tensor | None], coming: Sequence[Tensor | None]
     ) -> None:
-        """A backward operation: incoming gradients, what was saved, results."""
+        """A backward operation: incoming gradients, what was saved, results. Of one whose results are finite nothing is noted, unless they
+        can be differentiated."""
+        probe = self._probe
+        went = [] if probe is None else _noted(probe.rows, "grad_input", going)
+        if not self._starts and probe is not None and all(_is_finite(probe.rows, seen) for _, seen, _, _, _ in went):
+            return
         record = OpRecord(-1, "", Phase.BACKWARD, "", _NOWHERE, node=node)
         self._node_ends(record)
-        if self._probe is None:
-            return
-        slot = "grad_output" if source is None else "grad_grad_input"
-        came, went = (_noted(self._probe.rows, *one) for one in ((slot, coming), ("grad_input", going)))
-        self._note((self._put, self._probe, self._run, record, number, source, came, went))
+        if probe is not None:
+            came = _noted(probe.rows, "grad_output" if source is None else "grad_grad_input", coming)
+            self._note((self._put, probe, self._run, record, number, source, came, went))
 
     def _put(
         self,
@@ -274,6 +277,10 @@ def _noted(rows: Rows, slot: str, tensors: Sequence[Tensor | None]) -> list[_Gra
     return [
         (name, rows.observe(g) if g.is_cpu or g.numel() > _SMALL else g.detach(), g._version, g.dtype, shape_of(g)) for name, g in found
     ]
+
+
+def _is_finite(rows: Rows, seen: int | Tensor) -> bool:
+    return isinstance(seen, int) and (seen == UNOBSERVED or rows.is_bad(seen) is False)
 
 
 def _operand(
