@@ -21,14 +21,18 @@ class Named(Mapping[int, str]):
     def add(self, tensor: Tensor, name: str) -> None:
         """Name a tensor."""
         if len(self.items_by_id) >= self._most:
-            for key in [key for key, item in self.items_by_id.items() if item[0]() is None]:
-                del self.items_by_id[key]
+            self._drop_dead()
             self._most = max(_FEW_NAMES, 2 * len(self.items_by_id))
         self.items_by_id[id(tensor)] = weakref.ref(tensor), name
 
     def living(self, prefix: str = "") -> list[Tensor]:
         """The tensors whose names begin so."""
+        self._drop_dead()
         return [t for ref, name in self.items_by_id.values() if name.startswith(prefix) and (t := ref()) is not None]
+
+    def _drop_dead(self) -> None:
+        for key in [key for key, item in self.items_by_id.items() if item[0]() is None]:
+            del self.items_by_id[key]
 
     def clear(self) -> None:
         self.items_by_id.clear()
