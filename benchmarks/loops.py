@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import argparse
 import gc
+import itertools
 import statistics
 import time
 from collections.abc import Callable
@@ -30,7 +31,7 @@ Loop = tuple[nn.Module, Callable[[], None]]
 
 
 def perceptron(*widths: int) -> nn.Module:
-    layers = [part for a, b in zip(widths, widths[1:], strict=False) for part in (nn.Linear(a, b), nn.Tanh())]
+    layers = [part for a, b in itertools.pairwise(widths) for part in (nn.Linear(a, b), nn.Tanh())]
     return nn.Sequential(*layers[:-1])
 
 
