@@ -15,7 +15,9 @@ from torch import Tensor, nn
 from torch._dynamo.testing import CompileCounterWithBackend
 
 import numscope
+from numscope.config.options import WatchOptions
 from numscope.probe.compiled import Graphs
+from numscope.scope.autowatch import AutoWatch
 from tests.harm.training import assert_no_hooks, assert_nothing_left
 
 
@@ -122,13 +124,16 @@ def test_compiled_model_trains_the_same_in_one_graph_that_is_made_once(way: str,
 
 @pytest.mark.parametrize("compiles_backward", [False, True])
 @pytest.mark.parametrize("backend", ["eager", "aot_eager"])
-def test_compiled_function_may_hold_the_backward(backend: str, compiles_backward: bool) -> None:
+@pytest.mark.parametrize("entrance", ["watch", "run"])
+def test_compiled_function_may_hold_the_backward(entrance: str, backend: str, compiles_backward: bool) -> None:
     def run(watched: bool) -> list[Tensor]:
         torch._dynamo.reset()
-        model = build()
         with contextlib.ExitStack() as stack:
             stack.enter_context(torch._dynamo.config.patch(compiled_autograd=compiles_backward))
-            scope = stack.enter_context(numscope.watch(model)) if watched else None
+            if watched and entrance == "run":
+                stack.enter_context(AutoWatch(WatchOptions()))
+            model = build()
+            scope = stack.enter_context(numscope.watch(model)) if watched and entrance == "watch" else None
             optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
 
             @torch.compile(backend=backend)

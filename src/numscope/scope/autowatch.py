@@ -237,6 +237,7 @@ class AutoWatch(optimizer_probe.StepListener):
         self.coverage.add(scope)
         return scope
 
+    @dynamo.run_plainly
     def _registered(self, parent: nn.Module, name: str, child: nn.Module | None) -> None:
         if type(parent).__name__ == "ModuleToTrace" and dynamo.is_exporting():
             self._pause_while(parent)
