@@ -1,15 +1,50 @@
-"""What torch or a script finds around it is what it finds without a watch: wrappers of its own, children, other ranks."""
+"""What torch or a script finds around it is what it finds without a watch: hooks, wrappers, children, other ranks."""
 
 from __future__ import annotations
 
+import contextlib
 import subprocess
 import sys
 
 import pytest
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 import numscope
+
+
+@pytest.mark.parametrize("how", ["layer", "encoder", "compiled layer"])
+@pytest.mark.parametrize("padded", [False, True])
+def test_fused_inference_stays_fused(how: str, padded: bool) -> None:
+    """Torch leaves its fused encoder layers where modules have hooks, and other bits come out."""
+
+    def run(watched: bool) -> Tensor:
+        torch.manual_seed(0)
+        torch._dynamo.reset()
+        layer = nn.TransformerEncoderLayer(16, 4, 32, batch_first=True)
+        model = (nn.TransformerEncoder(layer, 2) if how == "encoder" else layer).eval()
+        call = torch.compile(model, backend="eager") if how == "compiled layer" else model
+        x, pad = torch.randn(4, 7, 16), torch.zeros(4, 7, dtype=torch.bool)
+        pad[:, 5:] = padded
+        with contextlib.nullcontext() if not watched else numscope.watch(model) as scope, torch.inference_mode():
+            found: Tensor = call(x, src_key_padding_mask=pad)
+            assert scope is None or not scope.closed
+        return found
+
+    bare, watched = run(False), run(True)
+    assert torch.equal(bare, watched)
+    assert not hasattr(torch.nn.modules.transformer, "len")
+
+
+def test_modules_that_the_script_hooks_leave_the_fused_inference_as_they_do_bare() -> None:
+    layer, calls = nn.TransformerEncoderLayer(16, 4, 32, batch_first=True).eval(), list[int]()
+    with numscope.watch(layer), torch.inference_mode():
+        layer(torch.randn(1, 3, 16))
+        handle = layer.linear1.register_forward_hook(lambda *_: calls.append(1))
+        layer(torch.randn(1, 3, 16))
+        handle.remove()
+        layer(torch.randn(1, 3, 16))
+    assert calls == [1]
 
 
 def test_gradients_that_are_checked_in_batches_are_the_same_and_the_watch_goes_on() -> None:
@@ -23,7 +58,7 @@ def test_gradients_that_are_checked_in_batches_are_the_same_and_the_watch_goes_o
 
 CHILDREN = """
 import os, signal, torch, numscope
-from torch import nn
+from torch import Tensor, nn
 reaped = []
 def reap(*_):
     try:
@@ -48,7 +83,7 @@ print("reaped", reaped)
 FAKE_RANKS = """
 import torch, numscope
 import torch.distributed as dist
-from torch import nn
+from torch import Tensor, nn
 from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import fully_shard
 from torch.testing._internal.distributed.fake_pg import FakeStore

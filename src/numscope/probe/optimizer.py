@@ -22,7 +22,7 @@ from torch.optim import optimizer as torch_optimizer
 from numscope.probe import optimizers
 from numscope.probe.calls import forget_kept, guard, in_backward, is_traced
 from numscope.probe.dynamo import never_traced, run_plainly
-from numscope.probe.hook import put
+from numscope.probe.hook import put, stay_fused
 from numscope.probe.keras import hear_steps
 from numscope.probe.living import Living
 from numscope.probe.patching import patch
@@ -243,6 +243,7 @@ def _install() -> None:
     _undo.append(patch(torch.amp.GradScaler, "update", _scaler_update))
     _undo.append(patch(Optimizer, "__init__", _make))
     _undo.append(patch(Optimizer, "__setstate__", _copy))
+    _undo.append(stay_fused())
     _undo.append(optimizers.made.forget)
     optimizers.made.forget()
 
