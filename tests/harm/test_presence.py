@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import contextlib
+import signal
 import subprocess
 import sys
 
 import pytest
 import torch
 from torch import Tensor, nn
+from torch.utils.data._utils import signal_handling
 
 import numscope
+from numscope.replay import fork
 
 
 @pytest.mark.parametrize("how", ["layer", "encoder", "compiled layer"])
@@ -79,6 +82,21 @@ with torch.no_grad():
     torch.nan_to_num(model(torch.randn(4, 4)))
 print("reaped", reaped)
 """
+
+
+@pytest.mark.parametrize("of_script", [False, True])
+def test_handler_of_loaders_with_workers_is_not_the_scripts(of_script: bool) -> None:
+    before = signal.signal(signal.SIGCHLD, (lambda *_: None) if of_script else signal.SIG_DFL)
+    flag = signal_handling._SIGCHLD_handler_set
+    try:
+        signal_handling._SIGCHLD_handler_set = False
+        signal_handling._set_SIGCHLD_handler()
+        assert callable(signal.getsignal(signal.SIGCHLD))
+        assert fork._hears_of_children() is of_script
+    finally:
+        signal.signal(signal.SIGCHLD, before)
+        signal_handling._SIGCHLD_handler_set = flag
+
 
 FAKE_RANKS = """
 import torch, numscope

@@ -35,8 +35,16 @@ is_forking = False  # this module's fork is running: handlers of others' forks h
 def can_fork() -> bool:
     """Whether a child can do what this process does: on a device, or beside other threads that are at work, it can not. Nor can one be made
     where the script is told of children's ends: it would hear of one that it has not made."""
-    alone = sys.platform == "linux" and others_rest() and not callable(signal.getsignal(signal.SIGCHLD))
+    alone = sys.platform == "linux" and others_rest() and not _hears_of_children()
     return alone and not torch.cuda.is_initialized() and not _used_accelerator()  # type: ignore[no-untyped-call]
+
+
+def _hears_of_children() -> bool:
+    """Whether the script handles SIGCHLD. Torch's data loaders do too, once they have workers; theirs hands on to the one before."""
+    handler: Any = signal.getsignal(signal.SIGCHLD)
+    while getattr(handler, "__module__", "") == "torch.utils.data._utils.signal_handling":
+        handler = next((cell.cell_contents for cell in handler.__closure__ or ()), None)
+    return callable(handler)
 
 
 def others_rest() -> bool:
