@@ -91,6 +91,7 @@ PyObject* py_popleft(PyObject* self, PyObject* const*, Py_ssize_t) {
     if (log.notes.empty()) return PyErr_Format(PyExc_IndexError, "pop from an empty log");
     Note note = std::move(log.notes.front());
     log.notes.pop_front();
+    if (log.notes.empty()) log.has_bad = false;  // the ledger has it then
     return taken(log, std::move(note));
 }
 
@@ -204,10 +205,11 @@ void Log::clear() {
     decltype(known_) gone_keys;
     gone_notes.swap(notes);
     gone_keys.swap(known_);
+    num_past_ += int64_t(rows_.size());
     rows_.clear();
 }
 
-int64_t Log::read(PyObject* ledger, PyObject* tensor, PyObject* storage, bool is_written) {
+int64_t Log::read(PyObject* ledger, PyObject* tensor, const Place& place, PyObject* storage, bool is_written) {
     Entry entry;
     const int64_t version = version_of(tensor);
     if (!readable(tensor, entry) || entry.numel >= RELEASE_NUMEL) {
@@ -215,19 +217,18 @@ int64_t Log::read(PyObject* ledger, PyObject* tensor, PyObject* storage, bool is
         const Ref alias = is_written ? Ref(PyObject_CallFunctionObjArgs(torch.detach, tensor, nullptr)) : Ref::borrowed(tensor);
         const int64_t handle = alias ? observe_tensor(ledger, alias.get(), Py_None) : -2;
         if (handle < 0) return handle;
-        rows_.push_back({Row(), handle});
-        return int64_t(rows_.size()) - 1;
+        return push({Row(), handle});
     }
-    const Key key = {storage, entry.address, entry.numel, version, entry.dtype};
+    const Key key = {storage, entry.address, version, entry.dtype, {place.sizes, place.sizes + place.dim}};
     if (!is_written && version >= 0) {
         const auto found = known_.find(key);
         if (found != known_.end()) return found->second.first;
     }
-    rows_.push_back({Row(), -1});
-    reset(rows_.back().row);
-    entry.row_address = reinterpret_cast<int64_t>(&rows_.back().row);
+    Read read = {Row(), -1};
+    reset(read.row);
+    entry.row_address = reinterpret_cast<int64_t>(&read.row);
     observe(&entry, 1, int(groups_of(ledger)), 1);
-    const int64_t row = int64_t(rows_.size()) - 1;
+    const int64_t row = push(read);
     if (is_written)
         known_.erase(key);  // not every operation that works in place counts the version up
     else if (version >= 0)
@@ -236,18 +237,19 @@ int64_t Log::read(PyObject* ledger, PyObject* tensor, PyObject* storage, bool is
 }
 
 bool Log::is_bad(PyObject* ledger, int64_t number) const {
-    if (number < 0) return false;
-    const Read& read = rows_[size_t(number)];
-    return read.handle >= 0 ? is_bad_row(ledger, read.handle) : read.row.num_nan != 0 || read.row.num_pos_inf != 0 || read.row.num_neg_inf != 0;
+    const Read* read = at(number);
+    if (!read) return false;
+    return read->handle >= 0 ? is_bad_row(ledger, read->handle) : read->row.num_nan != 0 || read->row.num_pos_inf != 0 || read->row.num_neg_inf != 0;
 }
 
 int64_t Log::handle_of(PyObject* ledger, int64_t number, PyObject* dtype, PyObject* shape) {
-    Read& read = rows_[size_t(number)];
-    if (read.handle >= 0) return read.handle;
-    const Ref row(PyBytes_FromStringAndSize(reinterpret_cast<const char*>(&read.row), sizeof(Row)));
+    const Read* read = at(number);
+    if (!read) return UNOBSERVED;
+    if (read->handle >= 0) return read->handle;
+    const Ref row(PyBytes_FromStringAndSize(reinterpret_cast<const char*>(&read->row), sizeof(Row)));
     const Ref handle(row ? PyObject_CallMethod(ledger, "adopt", "OOO", row.get(), dtype, shape) : nullptr);
     const int64_t found = handle ? number_of(handle.get()) : -2;
-    if (found >= 0) rows_[size_t(number)].handle = found;
+    if (found >= 0 && at(number)) rows_[size_t(number - num_past_)].handle = found;
     return found;
 }
 

@@ -34,14 +34,15 @@ public:
 
     void clear();
 
-    // A row for a tensor's numbers, read now unless they are known: its number here, UNOBSERVED, or -2 with an exception.
+    // A row for a tensor's numbers, read now unless they are known: its number, which is not given twice, UNOBSERVED, or -2 with an exception.
     //
     // `is_written`: the operation at work has written it, and counts its version up only later.
-    int64_t read(PyObject* ledger, PyObject* tensor, PyObject* storage, bool is_written);
+    int64_t read(PyObject* ledger, PyObject* tensor, const Place& place, PyObject* storage, bool is_written);
 
     bool is_bad(PyObject* ledger, int64_t row) const;
 
-    // The handle of a row in a ledger, which gets it now if it has not got it yet. -2 with an exception.
+    // The handle of a row in a ledger, which gets it now if it has not got it yet. UNOBSERVED for one that was forgotten meanwhile; -2 with an
+    // exception.
     int64_t handle_of(PyObject* ledger, int64_t row, PyObject* dtype, PyObject* shape);
 
     void look_again() { known_.clear(); }
@@ -52,17 +53,26 @@ private:
         Row row;
         int64_t handle;  // in the ledger; -1: not there yet
     };
+    // Null for a row that was forgotten: what runs between a look at a tensor and its note may clear the log.
+    const Read* at(int64_t number) const { return number >= num_past_ && size_t(number - num_past_) < rows_.size() ? &rows_[size_t(number - num_past_)] : nullptr; }
+    int64_t push(const Read& read) {
+        rows_.push_back(read);
+        return num_past_ + int64_t(rows_.size()) - 1;
+    }
+
     struct Key {
         PyObject* storage;
-        int64_t address, numel, version, dtype;
+        int64_t address, version, dtype;
+        std::vector<int64_t> sizes;
         bool operator==(const Key& other) const {
-            return storage == other.storage && address == other.address && numel == other.numel && version == other.version && dtype == other.dtype;
+            return storage == other.storage && address == other.address && version == other.version && dtype == other.dtype && sizes == other.sizes;
         }
     };
     struct Hash {
         size_t operator()(const Key& key) const { return std::hash<int64_t>()(key.address * 31 + key.version) ^ std::hash<PyObject*>()(key.storage); }
     };
     std::vector<Read> rows_;
+    int64_t num_past_ = 0;  // rows that were forgotten
     std::unordered_map<Key, std::pair<int64_t, Ref>, Hash> known_;  // and what keeps the address of the storage's weak reference
 };
 

@@ -40,12 +40,11 @@ bool is_outermost(PyObject* code) {
     bool is = name && file && PyUnicode_Compare(name.get(), names.module) == 0;
     is = is && PyUnicode_GetLength(file.get()) > 0 && PyUnicode_ReadChar(file.get(), 0) != '<';  // a notebook's cells have callers, a script has none
     forget();
-    if (known.size() >= MOST_CODES) {
-        for (const auto& one : known) Py_DECREF(one.first);
-        known.clear();
-    }
-    Py_INCREF(code);
-    return known[code] = is;
+    std::unordered_map<PyObject*, bool> gone;  // as they go, code may run that asks here
+    if (known.size() >= MOST_CODES) gone.swap(known);
+    if (known.emplace(code, is).second) Py_INCREF(code);
+    for (const auto& one : gone) Py_DECREF(one.first);
+    return is;
 }
 
 // The frames from the caller's out to a script's outermost. False with an exception.
@@ -186,7 +185,7 @@ private:
         int64_t row = place.is_floating ? NOT_READ : UNOBSERVED;
         for (const Ref& one : written_) is_read = is_read && (!is_after_ || is_written_ || one.get() != object);  // it has been read just now
         if (is_read && place.is_floating) {
-            row = log_.read(ledger_, object, reference.get(), is_written_);
+            row = log_.read(ledger_, object, place, reference.get(), is_written_);
             if (row == -2) return Taken::FAILED;
             const bool is_bad = log_.is_bad(ledger_, row);
             if (is_bad && !is_after_ && !is_late_) return Taken::NO;
@@ -309,6 +308,21 @@ std::vector<PyObject*> all_of(PyObject* args, PyObject* kwargs) {
     return all;
 }
 
+// Whether an argument, or one of its items, is the result, or one of the results.
+bool is_returned(PyObject* object, PyObject* result) {
+    if (object == result) return true;
+    for (PyObject* several : {object, result}) {
+        if (!PyList_Check(several) && !PyTuple_Check(several)) continue;
+        const Ref items(PySequence_Tuple(several));
+        for (Py_ssize_t i = 0; items && i < PyTuple_Size(items.get()); i++) {
+            PyObject* const item = PyTuple_GetItem(items.get(), i);
+            if (several == object ? is_plain(item) && is_returned(item, result) : item == object) return true;
+        }
+    }
+    forget();
+    return false;
+}
+
 // Whether it is a floating-point tensor, or a list that begins with one.
 bool is_number(PyObject* result) {
     const bool is_list = PyList_Check(result) || PyTuple_Check(result);
@@ -334,13 +348,16 @@ PyObject* py_call(PyObject* self, PyObject* const* given, Py_ssize_t num_given) 
     const Ref first(PyObject_CallNoArgs(torch.sequence_nr));
     Ref result(first ? PyObject_Call(function, args, kwargs) : nullptr);
     if (!result || !noting->is_on) return result.release();
+    // A view counts its version up with all of its base: what was written is what is returned, else the first argument.
     std::vector<bool> is_written;
-    bool is_any_written = false;
+    bool is_any_written = false, is_any_returned = false;
+    for (PyObject* one : all) is_any_returned = is_any_returned || is_returned(one, result.get());
     for (size_t i = 0; i < all.size(); i++) {
         versions_of(all[i], after);
         const size_t begin = i ? ends[i - 1] : 0;
         bool differs = after.size() != ends[i];
         for (size_t at = begin; at < ends[i] && !differs; at++) differs = before[at] != after[at];
+        differs = differs && (is_any_returned ? is_returned(all[i], result.get()) : i == 0);
         after.resize(ends[i]);
         is_written.push_back(differs);
         is_any_written = is_any_written || (differs && is_number(all[i]));

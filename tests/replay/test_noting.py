@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import gc
 import weakref
+from collections import Counter
 from collections.abc import Callable
 from typing import Any
 
@@ -17,9 +18,9 @@ from torch import Tensor, nn
 from numscope.records.site import Phase
 from numscope.replay.log import Log
 from numscope.replay.named import Named
-from numscope.replay.noting import NotingProbe
+from numscope.replay.noting import FunctionProbe, NotingProbe
 from numscope.replay.op import OpProbe
-from numscope.replay.tape import OperandRecord, OpRecord, OpTape
+from numscope.replay.tape import UNOBSERVED, OperandRecord, OpRecord, OpTape
 from numscope.summary import native
 from numscope.summary.ledger import Ledger
 
@@ -63,12 +64,14 @@ OPERATIONS: dict[str, Callable[[Values, int, int], Any]] = {
 }
 
 # Where an operation raises, the op probe has made its node's record before, of which a note is never made.
-MAY_FAIL = ("aten.mul", "aten.copy_", "aten.mul_", "aten.add_", "aten.zero_", "aten.fill_")
+MAY_FAIL = ("aten.mul", "aten.copy_", "aten.mul_", "aten.add_", "aten.zero_", "aten.fill_", "aten._foreach_mul_")
 
 PROGRAMS = st.lists(st.tuples(st.sampled_from(sorted(OPERATIONS)), st.integers(0, 30), st.integers(0, 30)), min_size=1, max_size=14)
 
 
-def run(program: list[tuple[str, int, int]], probe: OpProbe, names: Named, *, grad: bool, after: Callable[[int], object] = id) -> None:
+def run(
+    program: list[tuple[str, int, int]], probe: OpProbe | FunctionProbe, names: Named, *, grad: bool, after: Callable[[int], object] = id
+) -> None:
     torch.manual_seed(0)
     values: Values = [nn.Parameter(torch.rand(2, 2) + 0.1), torch.rand(2, 2), torch.tensor([[1.0, -1.0], [0.0, 2.0]])]
     names.add(values[1], "input")
@@ -124,6 +127,76 @@ def test_notes_become_the_records_of_the_op_probe(program: list[tuple[str, int, 
     flush()
     assert direct.error is None and noting.error is None
     assert told(noting.tape, later) == told(direct.tape, at_once)
+
+
+# Of these a function has another result than the last of its operations: all of a tensor, of which a part was written.
+OF_ONE_RESULT = sorted(OPERATIONS.keys() - {"assign"})
+
+
+@needs_native
+@given(st.lists(st.tuples(st.sampled_from(OF_ONE_RESULT), st.integers(0, 30), st.integers(0, 30)), min_size=1, max_size=14), st.booleans())
+def test_numbers_of_functions_are_those_that_their_operations_made(program: list[tuple[str, int, int]], grad: bool) -> None:
+    def made(tape: OpTape, rows: Ledger) -> Counter[str]:
+        rows.read()
+        states = [one.state for record in tape.records for one in record.outputs if one.state is not None and one.state.row >= 0]
+        return Counter(str(rows.numbers(state.row)) for state in states)
+
+    names, at_once = Named(), Ledger()
+    direct = OpProbe(OpTape(), at_once, phase=Phase.LOSS, names=names)
+    run(program, direct, names, grad=grad)
+
+    log = Log()
+
+    def flush() -> None:
+        while len(log):
+            put, *given = log.popleft()
+            put(*given)
+
+    names, later = Named(), Ledger()
+    maker = NotingProbe(OpTape(), later, log, phase=Phase.LOSS, names=names, flush=flush, most=9999, end=flush)
+    probe = FunctionProbe(maker, most=9999, end=flush)
+    run(program, probe, names, grad=grad)
+    vars(probe).pop("__torch_function__")
+    flush()
+    assert probe.error is None
+    assert made(maker.tape, later).keys() <= made(direct.tape, at_once).keys()
+
+
+@needs_native
+def test_log_that_is_cleared_within_an_operation_tells_no_numbers_of_other_tensors() -> None:
+    """A watch may end, or a step, while an operation is at work: a finalizer, another thread."""
+    log, rows = Log(), Ledger()
+    probe = NotingProbe(OpTape(), rows, log, phase=Phase.LOSS, names=Named(), flush=log.clear, most=9999, end=log.clear)
+
+    @torch.library.custom_op("numscope_tests::clears", mutates_args=())
+    def clears(x: Tensor) -> Tensor:
+        log.clear()
+        return x + 1.0
+
+    with probe:
+        clears(torch.full((3,), 7.0))
+        torch.full((3,), 5.0) * 1.0
+    while len(log):
+        put, *given = log.popleft()
+        put(*given)
+    rows.read()
+    assert probe.error is None
+    (cleared,) = [record for record in probe.tape.records if record.op == "numscope_tests.clears"]
+    (x,), (result,) = cleared.inputs, cleared.outputs
+    assert x.state is not None and x.state.row == UNOBSERVED
+    assert result.state is not None and rows.numbers(result.state.row).max == 8.0
+
+
+@needs_native
+def test_what_is_bad_is_known_of_the_log_until_its_records_are_made() -> None:
+    log = Log()
+    probe = NotingProbe(OpTape(), Ledger(), log, phase=Phase.LOSS, names=Named(), flush=log.clear, most=9999, end=log.clear)
+    with probe:
+        torch.zeros(2).log()
+    assert log.has_bad
+    while len(log):
+        log.popleft()
+    assert not log.has_bad
 
 
 @needs_native

@@ -52,10 +52,10 @@ class Glance:
         self.shape, self.strides, self.row, self.name, self.is_parameter, self.tensor = shape, strides, row, name, is_parameter, tensor
 
     @classmethod
-    def at(cls, tensor: Tensor, names: Mapping[int, str] = {}) -> Glance:  # never written
+    def at(cls, tensor: Tensor, names: Mapping[int, str] | None = None) -> Glance:
         """Of a tensor, which it keeps."""
         key, dtype, is_parameter = id(tensor), tensor.dtype, isinstance(tensor, Parameter)
-        name = names.get(key, "")
+        name = "" if names is None else names.get(key, "")
         if tensor.layout is torch.strided and not tensor.is_nested:
             try:
                 storage = tensor.untyped_storage()

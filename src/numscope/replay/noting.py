@@ -29,6 +29,7 @@ Given = list[tuple[str, Any]]  # arguments by name
 
 _IS_VIEW, _IS_BLANK = 1, 2  # of an operator: its result is no new memory; nobody has written its result
 _IS_WRITTEN, _IS_UNREAD = 1, 2  # of its arguments
+_plans: dict[Any, tuple[bytes, tuple[str, ...]] | None] = {}  # by operator
 
 
 @native.in_c
@@ -99,9 +100,7 @@ class NotingProbe(OpProbe):  # type: ignore[no-untyped-call]
 
     def caught(self, error: Exception) -> None:
         """An exception came as an operation was noted."""
-        if not is_ours(error):
-            raise error
-        self.error = None if had_no_room(error) else error
+        _caught(self, error)
 
     def _put(
         self, func: Any, num_args: int, keywords: tuple[str, ...], seq: int, past: int, differentiable: bool, walked: Any, given: bytes,
@@ -151,7 +150,8 @@ class NotingProbe(OpProbe):  # type: ignore[no-untyped-call]
             arguments, len(args), tuple(kwargs or ()), [glances(value, self.names) for value in (*args, *(kwargs or {}).values())]
         )
         written = [before[place] for place in places]
-        op, made = _Function(name, before, written, result), glances(result, self.names)
+        made = glances(result, self.names)
+        op = _Function(name, before, written, made)
         before = [(name, value) for name, value in before if name not in op.written]  # what these were is not known any more
         self._record(op, range(seq, past), seq < past, stacks.capture(sys._getframe(2)), before, written, made)
 
@@ -199,10 +199,14 @@ class FunctionProbe(TorchFunctionMode):
 
     def caught(self, error: Exception) -> None:
         """An exception came as a function was noted."""
-        if not is_ours(error):
-            raise error
-        if not had_no_room(error):
-            self.error, self.is_on = error, False
+        _caught(self, error)
+
+
+def _caught(probe: NotingProbe | FunctionProbe, error: Exception) -> None:
+    if not is_ours(error):
+        raise error
+    if not had_no_room(error):
+        probe.error, probe.is_on = error, False
 
 
 class _Function:
@@ -234,6 +238,3 @@ def _described(func: Any) -> tuple[str, tuple[str, ...]]:
     overloads = packet.overloads() if packet is not None else ()
     found = getattr(packet, overloads[0])._schema.arguments if packet is not None and overloads else ()
     return f"aten.{plain}", tuple(a.name for a in found)
-
-
-_plans: dict[Any, tuple[bytes, tuple[str, ...]] | None] = {}  # by operator

@@ -218,7 +218,7 @@ class Outside:
                 probe = NotingProbe(
                     self._tape, self._ledger, self._log, phase=phase, names=self._named, flush=self._write_up, most=most, end=end
                 )
-                if native.module is not None and self._beginnings.are_many:
+                if native.knows_torch and self._beginnings.are_many:
                     probe = FunctionProbe(probe, most=most, end=end)
             self._mode = probe
             push_function_mode(probe) if isinstance(probe, FunctionProbe) else _push_mode(probe)  # type: ignore[no-untyped-call]

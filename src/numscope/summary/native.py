@@ -51,7 +51,7 @@ def _addresses() -> list[int]:
     return [ctypes.cast(getattr(library, name), ctypes.c_void_p).value or 0 for name in (*names, "torch_get_const_data_ptr")]
 
 
-_knows_torch = False  # whether C can ask tensors what they are; else Python does, in its own methods
+knows_torch = False  # whether C can ask tensors what they are; else Python does, in its own methods
 if module is not None:
     _C, _base = torch._C, torch.Tensor
     module.know_torch(
@@ -64,7 +64,7 @@ if module is not None:
     )
     try:
         module.know_stable(*_addresses(), *(torch.empty(0, dtype=dtype, device="cpu") for dtype in CODES))
-        _knows_torch = True
+        knows_torch = True
     except ours(OSError, AttributeError) as error:
         logging.getLogger("numscope").debug("torch's stable interface was not found: %s", error)
 
@@ -75,7 +75,7 @@ def in_c(cls: T) -> T:
     """The class with those of its methods that the extension has too, in a type of the same name, taken from there: they do the same,
     without a Python frame. Where nothing is compiled, the class itself.
     """
-    overlay = getattr(module, cls.__name__, None) if _knows_torch else None
+    overlay = getattr(module, cls.__name__, None) if knows_torch else None
     if overlay is None:
         return cls
     about = {name: getattr(cls, name) for name in ("__module__", "__qualname__", "__doc__")}
