@@ -138,6 +138,22 @@ def test_lost_rank_is_the_cause_and_all_others_its_victims() -> None:
     assert (verdict.exit_code, verdict.ok) == (1, (0, 1, 3))
 
 
+@pytest.mark.parametrize("seen", [("silent", "silent"), ("dropped", "silent"), ("silent", "dropped")])
+def test_who_waited_for_a_lost_rank_is_not_unresponsive_for_being_late(seen: tuple[str, str]) -> None:
+    """Node 0 waits for the lost node until node 1 has given it up, and then it has no time left to ask node 1 itself."""
+    skipped = {"status": "skipped", "error": "no time was left"}
+    late = {"status": "silent", "error": "it sent nothing within 1.8 s"}
+    cells = {(0, 2): {**late, "status": seen[0]}, (1, 2): {**late, "status": seen[1]}, (1, 0): late, (0, 1): skipped}
+    found = only(diagnose(without_rank(examination(3, links=cells, phases=(0, 1, 2, 3)), 2, 3)))
+    assert (found.id, found.ranks) == ("rank-silent", (2,))
+
+
+def test_process_that_answers_nobody_is_unresponsive() -> None:
+    silent = {"status": "silent", "error": "it sent nothing within 6.8 s"}
+    examined = examination(4, links={(other, 2): silent for other in (0, 1, 3)}, phases=(0, 1, 2, 3))
+    assert only(diagnose(examined)).id == "process-unresponsive"
+
+
 def test_rank_that_only_the_hub_lost_is_the_links_victim() -> None:
     cells = {(0, 2): DROPPED, (2, 0): DROPPED}
     examined = without_rank(examination(4, links=cells, heard=lambda a, b: (a, b) not in cells, phases=(0, 1, 2, 3)), 2, 3)

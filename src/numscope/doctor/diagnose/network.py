@@ -30,10 +30,12 @@ _WHERE: dict[Kind, str] = {
 def broken_links(examined: Examined, blame: Blame) -> tuple[list[Finding], dict[int, list[str]]]:
     """Findings about links that fail; and, by node, evidence about ranks that are known to be lost."""
     links = links_of(examined, blame)
-    reached = links.examined
     found = []
     about_lost: dict[int, list[str]] = {}
     lost = {node for node, ranks in links.ranks.items() if set(ranks) & blame.ranks}
+    # Who waits for a lost rank is late for the next one: that a process between others did not answer in time says nothing then.
+    late = {pair for pair, cell in links.examined.items() if lost and cell.status == "silent" and not lost & set(pair)}
+    reached = {pair: cell for pair, cell in links.examined.items() if pair not in late}
     dead = {rank for fault in blame.faults if fault.id == "rank-died" for rank in fault.ranks}
     died = {node for node, ranks in links.ranks.items() if set(ranks) & dead}
     told = attribute({pair: cell.status == "ok" for pair, cell in reached.items()})
