@@ -284,7 +284,7 @@ int refuse_other_interpreters(PyObject*) {
 }
 
 int add_types(PyObject* module) {
-    for (auto add : {add_ledger, add_weights, add_journal, add_log, add_noting, add_teller, add_derived, add_tally, add_shower})
+    for (auto add : {add_ledger, add_weights, add_journal, add_log, add_noting, add_witness, add_derived})
         if (add(module)) return -1;
     return 0;
 }

@@ -164,25 +164,19 @@ int add_weights(PyObject* module);
 int add_journal(PyObject* module);
 int add_log(PyObject* module);
 int add_noting(PyObject* module);
-int add_teller(PyObject* module);
+int add_witness(PyObject* module);
 int add_derived(PyObject* module);
-int add_tally(PyObject* module);
-int add_shower(PyObject* module);
 
 // derive(row, field_names, names, codes): see derived.cpp.
 PyObject* derive(PyObject*, PyObject* const* args, Py_ssize_t num_args);
 
 bool is_ledger(PyObject* object);
 bool is_weights(PyObject* object);
-bool is_tally(PyObject* object);
 bool is_bad_row(PyObject* ledger, int64_t handle);  // whether a handle's row has a nan or an inf, or is not in CPU memory
 bool is_held(PyObject* ledger);  // whether a thread has its lock in Python
 
 // What `Ledger.observe` returns, for other types: a handle, -1 if unobserved, or -2 with an exception.
 int64_t observe_tensor(PyObject* ledger, PyObject* tensor, PyObject* shape);
-
-// Observes a tensor of a site. Returns: 1; 0 if it is for Python; -1 with an exception.
-int observe_site(PyObject* tally, int64_t site, PyObject* tensor);
 
 // What `Weights.observe` returns: a handle of the weights' ledger, -1 if unobserved, or -2 with an exception.
 int64_t observe_weight(PyObject* weights, PyObject* parameter);

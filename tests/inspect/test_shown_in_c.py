@@ -10,7 +10,9 @@ from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
 import numscope
+from numscope.inspect.sites import Site
 from numscope.inspect.tally import Tally
+from numscope.probe.witness import Witness
 from numscope.records.observation import Observation
 from numscope.summary import native
 from numscope.summary.extras import Layout
@@ -191,7 +193,7 @@ def test_c_shows_what_python_shows(make: Callable[[], nn.Module], loop: Callable
 def test_most_calls_reach_python_no_more(monkeypatch: pytest.MonkeyPatch) -> None:
     """That the tests above compare something."""
     seen: list[Any] = []
-    monkeypatch.setattr(Tally, "_observe_any", lambda self, *args: seen.append(args))
+    monkeypatch.setattr(Tally, "observe", lambda self, *args: seen.append(args))
     shown, _ = run(mlp, plain, NO_DGRAD, True, False)
     assert not any(isinstance(tensor, Tensor) and site >= 0 for site, tensor, _ in seen)
     assert len({name for name, step in shown if step == 0}) >= 4 * 4
@@ -203,22 +205,23 @@ def test_what_fails_as_something_is_shown_ends_the_statistics_and_not_the_run(mo
 
     model = mlp()
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    monkeypatch.setattr(Site, "is_plain", False)  # so that Python is shown each tensor
+    monkeypatch.setattr(Tally, "observe", fail)
     with numscope.watch(model, config=NO_DGRAD, loggers=(Kept(),), on_nonfinite=None) as scope:
         assert scope._watch.inspector is not None
-        scope._watch.inspector._tally.plain = b""  # so that Python observes
-        monkeypatch.setattr(Tally, "_observe_any", fail)
         plain(model, torch.randn(3, 4), optimizer.step)
         assert scope._watch.inspector.fault == "ValueError: planted"
 
 
 def test_threads_that_share_a_tally_lose_nothing() -> None:
     tally = Tally([Layout(), Layout()])
-    tally.plain = bytes([1, 1])
+    witness = Witness(pytest.fail, pytest.fail)
+    witness.read(tally.ledger, tally.parts, bytes([1, 1]), tally.observe, lambda: None)
     total = [0]
 
     def observe(site: int) -> None:
         for _ in range(3000):
-            tally.observe(site, torch.ones(3))
+            assert witness.saw(None, (None, site, None), False, (), {}, torch.ones(3)) == 0
 
     def merge() -> None:
         while any(thread.is_alive() for thread in threads):

@@ -14,7 +14,7 @@ import torch
 from numscope.detect.journal import Journal
 from numscope.probe import walk
 from numscope.probe.entry import Entry
-from numscope.probe.telling import Teller
+from numscope.probe.witness import LEAVES, NO_ROWS, SITES, Witness
 from numscope.records.site import Phase
 from numscope.replay.log import Log
 from numscope.replay.named import Named
@@ -239,23 +239,65 @@ def test_a_hook_that_fails_gives_the_error_to_the_tool_and_the_tools_own_to_the_
             raise LookupError("meant for the script")
 
     entry, x = Entry("fc", "Linear"), torch.ones(2, requires_grad=True)
-    teller = Teller(lambda *_: None, fails, catch)
+    witness = Witness(catch, catch)
+    witness.listen(lambda *_: None, fails)
     outputs = [x * 2, x * 3]
-    assert [teller.heard(entry, (x,), {}, output) for output in outputs] == [native.module is not None] * 2
+    left = 0 if native.module is not None else LEAVES
+    assert [witness.saw(entry, None, True, (x,), {}, output) for output in outputs] == [left] * 2
     if native.module is None:
         return
     outputs[0].sum().backward()
     assert [str(error) for error in caught] == ["planted"] and x.grad is not None
     with pytest.raises(LookupError, match="meant for the script"):
         outputs[1].sum().backward()
-    teller.close()
-    late = x * 4
-    assert not teller.heard(entry, (x,), {}, late)
-    late.sum().backward()
+    pending = x * 4
+    assert witness.saw(entry, None, True, (x,), {}, pending) == 0
+    witness.listen(None, None)
+    late = x * 5
+    assert witness.saw(entry, None, True, (x,), {}, late) == LEAVES
+    (late + pending).sum().backward()
     assert len(caught) == 2
 
 
-LEAVES: dict[str, tuple[tuple[Any, ...], dict[str, Any], Any]] = {
+@needs_native
+def test_listener_and_reader_get_one_call_each_by_its_own_way() -> None:
+    heard: list[Any] = []
+    caught: list[str] = []
+    shown: list[tuple[int, Any]] = []
+    ledger, parts = Ledger(), list[int]()
+    entry, x = Entry("fc", "Linear"), torch.ones(2, requires_grad=True)
+    witness = Witness(lambda error: caught.append(f"listener: {error}"), lambda error: caught.append(f"reader: {error}"))
+    witness.listen(
+        lambda _, leaves: heard.append([slot for slot, _ in leaves]), lambda _, slot, gradient, __: heard.append((slot, gradient[0].item()))
+    )
+    witness.read(ledger, parts, bytes([1, 0, 1]), lambda site, tensor, _: shown.append((site, tensor[0].item())), lambda: None)
+    output = x * 3
+    assert witness.saw(entry, (0, 1, 2), True, (x,), {}, output) == 0
+    (output * 7).sum().backward()
+    assert heard == [["input[0]", "output"], ("grad output", 7.0)]
+    assert shown == [(1, 3.0)]  # the site that wants more than a row
+    ledger.read()
+    assert [(site, ledger.numbers(handle).max) for site, handle in zip(parts[::2], parts[1::2], strict=True)] == [(0, 1.0), (2, 7.0)]
+    assert len(output._backward_hooks or ()) == 1
+    assert witness.saw(entry, (0, 1, 2), True, (x,), {}, (x * 3,)) == SITES  # of a tuple Python takes the first
+    assert witness.saw(entry, (None, None, 2), True, ([x],), {}, torch.ones(2, requires_grad=True)) == SITES  # a leaf's hook would stay
+    # What one of them raises is its own, and the other gets the call all the same.
+    witness.listen(lambda *_: 1 // 0, None)
+    assert witness.saw(entry, (0, None, None), True, (x,), {}, x * 3) == 0
+    witness.read(ledger, parts, bytes(3), lambda *_: {}["none"], lambda: None)
+    assert witness.saw(entry, (0, None, None), True, (x,), {}, x * 3) == 0
+    assert [line.split(":")[0] for line in caught] == ["listener", "listener", "reader"]
+    num = len(parts)
+    pending = x * 3
+    witness.listen(None, None)
+    witness.read(ledger, parts, bytes([1, 1, 1]), lambda *_: None, lambda: None)
+    assert witness.saw(entry, (None, None, 2), False, (x,), {}, pending) == LEAVES
+    witness.read(*NO_ROWS)
+    pending.sum().backward()
+    assert len(parts) == num
+
+
+CALLS: dict[str, tuple[tuple[Any, ...], dict[str, Any], Any]] = {
     "a tensor": ((torch.ones(1),), {}, torch.ones(2)),
     "numbers and nothing": ((torch.ones(1), 3, None, "x", True), {"flag": True, "scale": 2.0, "mask": None}, torch.ones(2)),
     "tensors by name": ((), {"hidden": torch.ones(1), "mask": torch.ones(1, dtype=torch.bool)}, torch.ones(2)),
@@ -269,13 +311,18 @@ LEAVES: dict[str, tuple[tuple[Any, ...], dict[str, Any], Any]] = {
 }
 
 
+def raised(error: Exception) -> None:
+    raise error
+
+
 @needs_native
-@pytest.mark.parametrize("call", LEAVES.values(), ids=LEAVES)
+@pytest.mark.parametrize("call", CALLS.values(), ids=CALLS)
 def test_c_finds_the_leaves_that_python_finds_or_leaves_them_to_it(call: tuple[tuple[Any, ...], dict[str, Any], Any]) -> None:
     told: list[Any] = []
-    teller = Teller(lambda entry, leaves: told.extend(leaves), None, lambda error: None)
+    witness = Witness(raised, raised)
+    witness.listen(lambda entry, leaves: told.extend(leaves), None)
     args, kwargs, output = call
-    if teller.heard(Entry("", ""), args, kwargs, output):
+    if not witness.saw(Entry("", ""), None, True, args, kwargs, output):
         expected = walk.leaves(args, kwargs, output)
         assert [slot for slot, _ in told] == [slot for slot, _ in expected]
         assert all(leaf is other for (_, leaf), (_, other) in zip(told, expected, strict=True))

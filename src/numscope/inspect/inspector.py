@@ -31,7 +31,6 @@ from numscope.probe.nodes import trains
 from numscope.probe.optimizer import guarded
 from numscope.probe.optimizers import gradient_of, ids_of
 from numscope.probe.own_calls import OwnCalls
-from numscope.probe.showing import Shower
 from numscope.probe.step import Reader, Step
 from numscope.records.alert import Alert
 from numscope.records.errors import STOPS
@@ -137,9 +136,6 @@ class Inspector(Reader):
         self._weights = [one for one in of_parameters if one[0].kind == "weight"]
         self._wgrads = [one for one in of_parameters if one[0].kind == "wgrad"]
         states = [one for one in of_parameters if one[0].kind not in (*TENSORS, *SEEN_IN_CALLS)]
-        if again:
-            self._shower.close()
-        self._shower: Shower = Shower(self._tally, self.observe, self._steps.forward_begins, self._probe.caught_by_reader)
         self._updates = Updates(self._weights, states, self._tally, self.joint.part, self._show, self.recorder)
 
     def _resolve_again(self) -> None:
@@ -184,12 +180,13 @@ class Inspector(Reader):
             return  # as in the step before
         self._active = active
         self._read = frozenset(site.index for site in active.read)
-        self._tally.plain = bytes(site.index in self._read and site.is_plain for site in self._inspection.sites)
         self._tally.want(active.groups)
         if self._steps.number != self.recorder.first_step:
             prepare_dynamo()  # the model may have been compiled since, and its graph must not outlive these hooks
         hooks = self._by_module(self._inspection.hooks(active.read))
-        self._probe.arm(hooks, self if active.read else None, self._in_graphs, self._shower)
+        plain = bytes(site.index in self._read and site.is_plain for site in self._inspection.sites)
+        rows = (self._tally.ledger, self._tally.parts, plain, self.observe, self._steps.forward_begins)
+        self._probe.arm(hooks, self if active.read else None, self._in_graphs, rows)
         self._own_calls.arm(self._by_module(self._inspection.own(active.read)), self._own_in_graphs)
 
     def _by_module(self, layers: Mapping[Layer, Any]) -> dict[nn.Module, Any]:
@@ -410,7 +407,6 @@ class Inspector(Reader):
         self._steps.remove(self)
         self._probe.disarm()
         self._own_calls.disarm()
-        self._shower.close()
         self._tally.reset()
         self._tally.want(Groups.HEALTH)
         if self._journal is not None:  # detection reads what it needs without statistics

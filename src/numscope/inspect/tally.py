@@ -10,7 +10,6 @@ import torch
 from torch import Tensor
 from torch.utils._python_dispatch import _disable_current_modes
 
-from numscope.summary import native
 from numscope.summary.dispatch import describe, observe_extras
 from numscope.summary.ledger import UNOBSERVED, Ledger
 from numscope.summary.state import EMPTY_ROW, Groups, merge_rows
@@ -45,7 +44,6 @@ class Seen:
     mine: bool = True
 
 
-@native.in_c
 class Tally:
     """Observes tensors of any device into sites, gives each site's merged row after ``read``.
 
@@ -55,7 +53,8 @@ class Tally:
         ledger: gets the rows. Where somebody else resets it, ``merge`` is its ``before_reset``. None: one of its own.
 
     Attributes:
-        plain: for each site, whether it wants nothing but a row: C observes its tensors by itself.
+        ledger: that one.
+        parts: the site and the handle of each tensor, one behind the other; ``probe/witness.py`` adds to it too.
 
     *Cost:* as ``Ledger``: one pass over a tensor, and none over one that was seen already in this step; each site with extras takes its
     own passes for them. No sync before ``read``.
@@ -69,11 +68,9 @@ class Tally:
     ) -> None:
         self._layouts = tuple(layouts)
         self._further = further
-        self._ledger = Ledger(Groups.ALL) if ledger is None else ledger
-        self._parts: list[int] = []  # the site and the handle of each tensor, one behind the other: C adds both at once, as Python does
-        self._lock = self._ledger.lock  # threads may share a model
-        self.plain = b""
-        self._share(self._ledger, self._parts)
+        self.ledger = Ledger(Groups.ALL) if ledger is None else ledger
+        self.parts: list[int] = []
+        self._lock = self.ledger.lock  # threads may share a model
         self._cells: dict[tuple[int, torch.device], Tensor] = {}  # kept from step to step
         self._used: dict[tuple[int, torch.device], Tensor] = {}  # of them, those that are not all zero
         self._merged: dict[int, Seen] = {}
@@ -81,37 +78,30 @@ class Tally:
 
     def want(self, groups: Groups) -> None:
         """Compute these fields from now on."""
-        self._ledger.want(groups)
+        self.ledger.want(groups)
 
     @property
     def anything(self) -> bool:
         """Whether the step showed anything yet."""
-        return bool(self._parts or self._merged)
-
-    def _share(self, *parts: object) -> None:
-        """Tell C what it observes with, and appends to."""
+        return bool(self.parts or self._merged)
 
     def observe(self, site: int, tensor: Tensor, shape: torch.Size | None = None) -> None:
         """Merge a tensor of any shape into a site; ``shape``: in which it is meant, where it has another one."""
-        self._observe_any(site, tensor, shape)
-
-    def _observe_any(self, site: int, tensor: Tensor, shape: torch.Size | None) -> None:
-        """``observe`` of what C leaves to Python."""
         with self._lock:
-            self._add(site, tensor, self._ledger.observe(tensor), shape)
-            if len(self._parts) >= 2 * COMPACT and self._ledger.on_host:
+            self._add(site, tensor, self.ledger.observe(tensor), shape)
+            if len(self.parts) >= 2 * COMPACT and self.ledger.on_host:
                 self.merge()
 
     def observe_many(self, sites: Sequence[int], tensors: Sequence[Tensor]) -> None:
         """``observe`` for lists, in one native call."""
         with self._lock:
-            for site, tensor, handle in zip(sites, tensors, self._ledger.observe_many(tensors), strict=True):
+            for site, tensor, handle in zip(sites, tensors, self.ledger.observe_many(tensors), strict=True):
                 self._add(site, tensor, handle)
 
     def take(self, sites: Sequence[int], tensors: Sequence[Tensor], rows: Weights, parameters: Sequence[Tensor]) -> None:
         """``observe_many`` of parameters whose rows are kept; ``tensors``: this rank's parts of them."""
         with self._lock:
-            handles = self._ledger.take(rows.ledger, rows.current(parameters, self._ledger.groups))
+            handles = self.ledger.take(rows.ledger, rows.current(parameters, self.ledger.groups))
             for site, tensor, handle in zip(sites, tensors, handles, strict=True):
                 self._add(site, tensor, handle)
 
@@ -119,7 +109,7 @@ class Tally:
         if handle == UNOBSERVED:
             self.unreadable[site] = describe(tensor)
             return
-        self._parts += (site, handle)
+        self.parts += (site, handle)
         if self._layouts[site].extras:
             self._observe_extras(site, tensor if shape is None else tensor.reshape(shape))
 
@@ -130,7 +120,7 @@ class Tally:
             cells: float64[n], on any device.
         """
         layout = self._layouts[site]
-        with self._ledger, torch._C.DisableTorchFunction(), torch.no_grad():
+        with self.ledger, torch._C.DisableTorchFunction(), torch.no_grad():
             into = self._cells_on(site, cells.device)[first : first + cells.numel()]
             is_max = torch.tensor(layout.is_max[first : first + cells.numel()], device="cpu").to(cells.device, non_blocking=True)
             into.copy_(torch.where(is_max, torch.maximum(into, cells), into + cells))
@@ -138,7 +128,7 @@ class Tally:
     def merge_counted(self, site: int, first: int, cells: Sequence[float]) -> None:
         """``merge_cells`` of what is on the host already; the site counts as seen."""
         layout = self._layouts[site]
-        with self._ledger:
+        with self.ledger:
             seen = self._seen(site)
             seen.calls = seen.calls or 1
             for cell, number in enumerate(cells, first):
@@ -147,7 +137,7 @@ class Tally:
 
     def read(self) -> dict[int, Seen]:
         """Each site that was seen. *Cost:* nothing on CPU; elsewhere one copy and one sync a device."""
-        with self._ledger:
+        with self.ledger:
             self.merge()
             for (site, _), cells in self._used.items():
                 seen = self._merged.get(site)
@@ -171,7 +161,7 @@ class Tally:
 
     def reset(self) -> None:
         """Forget the step."""
-        with self._ledger:
+        with self.ledger:
             self._forget_parts()
             self._clear_cells()
             self._merged = {}
@@ -179,16 +169,16 @@ class Tally:
 
     def merge(self) -> None:
         """Merge what was seen so far; its rows may go then."""
-        with self._ledger:  # and C adds nothing
+        with self.ledger:  # and C adds nothing
             self._merge()
 
     def _merge(self) -> None:
-        if not self._parts:
+        if not self.parts:
             return
-        self._ledger.read()
-        handles = self._parts[1::2]
-        rows, dtypes = self._ledger.rows(handles), self._ledger.dtypes(handles)
-        for site, row, dtype in zip(self._parts[::2], rows, dtypes, strict=True):
+        self.ledger.read()
+        handles = self.parts[1::2]
+        rows, dtypes = self.ledger.rows(handles), self.ledger.dtypes(handles)
+        for site, row, dtype in zip(self.parts[::2], rows, dtypes, strict=True):
             seen = self._merged.get(site)
             if seen is None:
                 self._merged[site] = Seen(row, self._layouts[site].empty(), 1, len(self._merged), dtype)
@@ -199,9 +189,9 @@ class Tally:
         self._forget_parts()
 
     def _forget_parts(self) -> None:
-        self._parts.clear()
-        if self._ledger.before_reset is None:  # nobody else needs them
-            self._ledger.reset()
+        self.parts.clear()
+        if self.ledger.before_reset is None:  # nobody else needs them
+            self.ledger.reset()
 
     def _observe_extras(self, site: int, tensor: Tensor) -> None:
         layout = self._layouts[site]

@@ -73,7 +73,7 @@ class Wanted(NamedTuple):
         calls: its outermost calls are told.
         leaves: each of its calls is told, with its leaves and their gradients.
         sites: what statistics want.
-        shown: of ``sites``, what a ``Shower`` can show: activation, output, gradient; None: only Python can.
+        shown: of ``sites``, what a ``Witness`` can show: activation, output, gradient; None: only Python can.
         marks: the same for dynamo, to which text is constant while a number may vary: activation, output, gradient, dgrad; "": not wanted.
     """
 

@@ -27,9 +27,8 @@ from numscope.probe.naming import class_name, qualified_names
 from numscope.probe.nodes import MOST_HOOKED
 from numscope.probe.protocol import Listener, Reader
 from numscope.probe.regions import Regions
-from numscope.probe.showing import Shower
-from numscope.probe.telling import Teller
-from numscope.records.faults import had_no_room, is_ours, ours
+from numscope.probe.witness import LEAVES, NO_ROWS, SITES, Rows, Witness
+from numscope.records.faults import had_no_room, is_ours
 from numscope.records.site import Phase
 
 _task = torch._C._current_graph_task_id
@@ -68,12 +67,11 @@ class ModuleProbe:
         self._by_name = {entry.name: entry for entry in self.entries.values()}
         self._listener: Listener | None = None
         self._calls: Calls | None = None
-        self._tellers: tuple[Teller, ...] = ()  # of calls and gradients; of calls alone, where they are many
         self._gradients = False
         self._num_calls = 0  # since the last backward
         self.is_crowded = self.was_crowded = False  # these are too many for hooks on all their outputs: see probe/nodes.py
         self._reader: Reader | None = None
-        self._shower: Shower | None = None
+        self._witness = Witness(self._caught, self.caught_by_reader)
         self._sites: Mapping[nn.Module, LayerSites] = {}
         self._in_graphs: Mapping[nn.Module, LayerSites] = {}
         self._key = new_id()
@@ -90,22 +88,19 @@ class ModuleProbe:
         """Tell a listener of outermost calls; with ``deep`` of each module's, with ``gradients`` of the gradients of their outputs."""
         self._regions.find()
         self._listener, self._calls, self._gradients = listener, Calls(listener), gradients
+        self._witness.listen(listener.tap, listener.gradient if gradients else None)
         self._wrap_compiled()
         self.deepen(deep)
 
     def deepen(self, deep: bool) -> None:
         """Tell the listener of each module's calls from now on, or no longer."""
-        self.deep, listener = deep, self._listener
-        if deep and listener is not None and not self._tellers:
-            wanted = listener.gradient if self._gradients else None
-            self._tellers = Teller(listener.tap, wanted, self._caught), Teller(listener.tap, None, self._caught)
+        self.deep = deep
         self._hook_as_wanted()
 
     def detach(self) -> None:
         """Tell the listener nothing more."""
-        for teller in self._tellers:
-            teller.close()
-        self._listener, self._calls, self._tellers = None, None, ()
+        self._witness.listen(None, None)
+        self._listener, self._calls = None, None
         self.deepen(False)
         if not self._in_graphs:
             self._regions.forget()
@@ -124,7 +119,7 @@ class ModuleProbe:
         layers: Mapping[nn.Module, LayerSites],
         reader: Reader | None,
         in_graphs: Mapping[nn.Module, LayerSites] | None = None,
-        shower: Shower | None = None,
+        rows: Rows | None = None,
     ) -> None:
         """Show a reader these modules' tensors and no others.
 
@@ -132,11 +127,11 @@ class ModuleProbe:
             reader: None: nothing is shown for now.
             in_graphs: what later calls of ``arm`` may ask for. The hooks on compiled modules are those for all of it, so that another
                 choice compiles nothing again; ``layers`` alone decides what the reader is shown.
-            shower: shows the reader what it can.
+            rows: where the reader keeps rows, so that most tensors need not be shown to it.
         """
         self._regions.find()
         self._reader, was = reader, (self._sites, self._in_graphs)
-        self._shower = None if reader is None else shower
+        self._witness.read(*(NO_ROWS if reader is None or rows is None else rows))
         self._sites = {module: sites for module, sites in layers.items() if sites.any}
         self._in_graphs = self._sites if in_graphs is None else in_graphs
         if was == (self._sites, self._in_graphs):
@@ -148,7 +143,8 @@ class ModuleProbe:
 
     def disarm(self) -> None:
         """Show the reader nothing more."""
-        self._reader, self._shower, self._sites, self._in_graphs = None, None, {}, {}
+        self._reader, self._sites, self._in_graphs = None, {}, {}
+        self._witness.read(*NO_ROWS)
         self.forget_step()
         self._hook_as_wanted()
         if not self.attached:
@@ -292,18 +288,10 @@ class ModuleProbe:
             self.is_crowded = self.was_crowded = True
         calls = self._calls
         if calls is None or calls.module is not module:
-            if leaves and self._tellers:
-                try:
-                    leaves = not self._tellers[self.is_crowded].heard(entry, args, kwargs, output)
-                except ours(but=self.errors) as error:
-                    self._fail(error)
-                    leaves = False
-            if shown is not None and self._shower is not None and not self.is_crowded:
-                try:
-                    sites = None if self._shower.shown(shown, args, kwargs, output) else sites
-                except ours(but=self.errors) as error:
-                    self._fail_reader(error)
-                    sites = None
+            heard, shown = entry if leaves else None, None if self.is_crowded else shown
+            if heard is not None or shown is not None:
+                left = self._witness.saw(heard, shown, not self.is_crowded, args, kwargs, output)
+                leaves, sites = bool(left & LEAVES), sites if shown is None or left & SITES else None
             if not leaves and sites is None:
                 return
         if optimizer.is_paused() or is_traced():
