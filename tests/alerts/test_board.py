@@ -7,15 +7,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from numscope.alerts.board import PAST, RECENT, TICK, Board, Kind, Place
+from numscope.alerts.board import PAST, RECENT, TICK, Board, SiteKind, SitePlace
 
-OUTPUT = Place("a", "Linear", "output", "float32", Kind.OUTPUT)
-WEIGHT = Place("a", "Linear", "weight", "float32", Kind.MATRIX)
+OUTPUT = SitePlace("a", "Linear", "output", "float32", SiteKind.OUTPUT)
+WEIGHT = SitePlace("a", "Linear", "weight", "float32", SiteKind.MATRIX)
 
 magnitudes = st.floats(1e-30, 1e30) | st.just(math.nan) | st.just(0.0)
 
 
-def fill(board: Board, values: list[list[float]], places: list[Place] | None = None) -> None:
+def fill(board: Board, values: list[list[float]], places: list[SitePlace] | None = None) -> None:
     """Steps × sites of largest magnitudes."""
     at = board.indexes(places or [WEIGHT._replace(layer=str(i)) for i in range(len(values[0]))])
     for number, row in enumerate(values):
@@ -81,9 +81,9 @@ def test_matrices_are_paired_with_their_gradients_in_order() -> None:
     board = Board()
     places = [
         WEIGHT,
-        Place("a", "Linear", "weight[bias]", "float32", Kind.VECTOR),
-        Place("a", "Linear", "wgrad", "float32", Kind.WEIGHT_GRADIENT),
-        Place("a", "Linear", "wgrad[bias]", "float32", Kind.WEIGHT_GRADIENT),
+        SitePlace("a", "Linear", "weight[bias]", "float32", SiteKind.VECTOR),
+        SitePlace("a", "Linear", "wgrad", "float32", SiteKind.WEIGHT_GRADIENT),
+        SitePlace("a", "Linear", "wgrad[bias]", "float32", SiteKind.WEIGHT_GRADIENT),
         OUTPUT,
     ]
     fill(board, [[1.0] * 5], places)

@@ -15,7 +15,7 @@ from torch import nn
 
 import numscope
 from numscope.detect import history
-from numscope.detect.history import FAR, NEAR, History
+from numscope.detect.history import FAR, NEAR, RunHistory
 from numscope.detect.journal import Journal
 from numscope.probe.entry import Entry
 from numscope.records.site import Phase, tensor_of
@@ -98,7 +98,7 @@ def test_without_a_finding_the_folder_has_a_thinned_history(tmp_path: Path) -> N
 @settings(max_examples=30)
 @given(st.integers(1, 3000))
 def test_it_keeps_a_bounded_number_of_steps_spread_over_the_run(count: int) -> None:
-    journal, kept = Journal(), History("unused", 0, "Net")
+    journal, kept = Journal(), RunHistory("unused", 0, "Net")
     for step in range(count):
         kept.note(step, journal)
     steps = [one.number for one in (*kept._far, *kept._near)]
@@ -109,7 +109,7 @@ def test_it_keeps_a_bounded_number_of_steps_spread_over_the_run(count: int) -> N
 
 def test_it_keeps_a_bounded_number_of_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(history, "NBYTES", 1 << 20)
-    journal, kept = Journal(), History("unused", 0, "Net")
+    journal, kept = Journal(), RunHistory("unused", 0, "Net")
     seen = [(Entry(f"{i}", "A"), torch.ones(1)) for i in range(100)]  # a model's entries are its own, whatever is kept
 
     def keep(step: int) -> None:
@@ -130,7 +130,7 @@ def test_it_keeps_a_bounded_number_of_bytes(monkeypatch: pytest.MonkeyPatch) -> 
 
 
 def test_a_step_that_is_noted_again_replaces_itself() -> None:
-    journal, kept = Journal(), History("unused", 0, "Net")
+    journal, kept = Journal(), RunHistory("unused", 0, "Net")
     for step in (0, 1, 1, 1):
         kept.note(step, journal)
     assert [one.number for one in kept._near] == [0, 1]

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
 import numscope
-from numscope.inspect.sites import Site
+from numscope.inspect.sites import PlannedSite
 from numscope.inspect.tally import Tally
 from numscope.probe.witness import Witness
 from numscope.records.observation import Observation
@@ -205,7 +205,7 @@ def test_what_fails_as_something_is_shown_ends_the_statistics_and_not_the_run(mo
 
     model = mlp()
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
-    monkeypatch.setattr(Site, "is_plain", False)  # so that Python is shown each tensor
+    monkeypatch.setattr(PlannedSite, "is_plain", False)  # so that Python is shown each tensor
     monkeypatch.setattr(Tally, "observe", fail)
     with numscope.watch(model, config=NO_DGRAD, loggers=(Kept(),), on_nonfinite=None) as scope:
         assert scope._watch.inspector is not None

@@ -11,10 +11,10 @@ from torch.optim import SGD
 from torch.optim.lr_scheduler import LRScheduler, StepLR
 
 from numscope.probe import loop_calls
-from numscope.probe.loop_calls import CallListener, LoopCall
+from numscope.probe.loop_calls import LoopCall, LoopListener
 
 
-class Listener(CallListener):
+class Listener(LoopListener):
     def __init__(self) -> None:
         self.calls: list[LoopCall] = []
 

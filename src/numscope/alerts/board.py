@@ -28,8 +28,8 @@ LOSSES = 128  # kept
 REST = 32  # steps without any change, after which a weight that moves begins anew
 
 
-class Kind(IntEnum):
-    """What a site's tensor is."""
+class SiteKind(IntEnum):
+    """The kind of a site's tensor."""
 
     OUTPUT = 0
     MATRIX = 1  # a parameter of two or more dimensions
@@ -39,10 +39,10 @@ class Kind(IntEnum):
     DATA = 5  # what the model is called with
 
 
-WEIGHTS = Kind.MATRIX, Kind.VECTOR
+WEIGHTS = SiteKind.MATRIX, SiteKind.VECTOR
 
 
-class Place(NamedTuple):
+class SitePlace(NamedTuple):
     """A site as rules know it.
 
     Args:
@@ -57,7 +57,7 @@ class Place(NamedTuple):
     cls: str
     tensor: str
     dtype: str
-    kind: Kind
+    kind: SiteKind
     usual: float = -math.inf
 
 
@@ -69,7 +69,7 @@ class Board:
     Attributes:
         step: number of the last step.
         places: the sites, in the order in which they were seen first.
-        kinds: of the sites, as numbers of ``Kind``.
+        kinds: of the sites, as numbers of ``SiteKind``.
         ages: steps since each was seen first with an element other than zero; for weights also since they moved again after a rest, as
             where layers are unfrozen.
         level: of the last step, log2 of the largest finite magnitude.
@@ -94,7 +94,7 @@ class Board:
         self.is_scaled = False
         self.rises: deque[tuple[int, float]] = deque(maxlen=LOSSES)
         self._first_losses: list[float] = []
-        self.places: list[Place] = []
+        self.places: list[SitePlace] = []
         self.named: dict[str, tuple[int, int]] = {}
         self.kinds = np.zeros(0, np.int8)
         self.limits = np.zeros(0)
@@ -103,16 +103,16 @@ class Board:
         self.from_zero = np.zeros(0, bool)
         self.level = np.zeros(0)
         self._index: dict[tuple[str, str], int] = {}
-        self._of: dict[tuple[Kind, ...], npt.NDArray[np.int64]] = {}
+        self._of: dict[tuple[SiteKind, ...], npt.NDArray[np.int64]] = {}
         self._born = np.zeros(0, np.int64)
         self._last_move = np.zeros(0, np.int64)
         self._recent = np.zeros((RECENT, 0))
         self._past = np.zeros((PAST, 0))  # a ring: the newest is at ``_num_ticks - 1``
         self._peaks = np.zeros((PAST, 0))  # the same: the largest median up to there
         self._num_ticks = 0
-        self._pairs: tuple[list[Place], npt.NDArray[np.int64]] = [], np.zeros((0, 2), np.int64)
+        self._pairs: tuple[list[SitePlace], npt.NDArray[np.int64]] = [], np.zeros((0, 2), np.int64)
 
-    def indexes(self, places: Sequence[Place]) -> npt.NDArray[np.int64]:
+    def indexes(self, places: Sequence[SitePlace]) -> npt.NDArray[np.int64]:
         """Where sites are on the board; new ones get a place."""
         for place in places:
             key = place.layer, place.tensor
@@ -227,7 +227,7 @@ class Board:
         """Indexes of (gradient, matrix), in the model's order: an array of their number × 2."""
         if len(self._pairs[0]) != len(self.places):
             places = [(i, self._index.get((place.layer, place.tensor.replace("wgrad", "weight")))) for i, place in enumerate(self.places)]
-            ours = [(i, w) for i, w in places if w is not None and w != i and self.kinds[w] == Kind.MATRIX]
+            ours = [(i, w) for i, w in places if w is not None and w != i and self.kinds[w] == SiteKind.MATRIX]
             self._pairs = self.places.copy(), np.array(ours, np.int64).reshape(-1, 2)
         return self._pairs[1]
 
@@ -236,7 +236,7 @@ class Board:
         place = self.places[at]
         return Alert(self.step, rule, place.layer, place.tensor, value, limit, text, advice, evidence)
 
-    def of(self, *kinds: Kind) -> npt.NDArray[np.int64]:
+    def of(self, *kinds: SiteKind) -> npt.NDArray[np.int64]:
         """Indexes of the sites of some kinds."""
         if kinds not in self._of:
             self._of[kinds] = np.flatnonzero(np.isin(self.kinds, kinds))

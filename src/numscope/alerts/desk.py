@@ -110,12 +110,12 @@ class Desk:
         return bool(self._waiting) or self._stop is not None
 
     def news(self) -> Any:
-        """What waits, JSON-ready, and whether some of it ends the run."""
+        """Waiting alerts, JSON-ready, and whether some of them end the run."""
         told = [plain(replace(alert, evidence={})) for alert in self._waiting]
         return [told, None if self._stop is None else plain(replace(self._stop, evidence={}))]
 
     def hear(self, told: Mapping[int, Any], *, stops: bool) -> None:
-        """What each rank had to say. The first of them tells it, a rule and layer once until no rank has news of it.
+        """Take each rank's alerts. The first rank reports them, a rule and layer once until no rank has news of it.
 
         Raises: AlertError on all ranks, where one is to end the run, and ``stops`` lets it: something else ends it otherwise.
         """

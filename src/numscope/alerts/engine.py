@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from numscope.alerts.board import Board, Floats, Kind, Place
+from numscope.alerts.board import Board, Floats, SiteKind, SitePlace
 from numscope.alerts.rules.gradients import EXPLODE, VANISH, gradients_from_step_to_step, gradients_through_depth
 from numscope.alerts.rules.growth import divergence_ahead
 from numscope.alerts.rules.loss import loss_spike
@@ -54,11 +54,11 @@ class _Source(NamedTuple):
 
     block: Block
     rows: npt.NDArray[np.int64]
-    sites: npt.NDArray[np.int64]  # positions in ``Rows._at``
+    sites: npt.NDArray[np.int64]  # positions in ``StepRows._at``
     each_once: bool  # no site has several rows
 
 
-class Rows:
+class StepRows:
     """Puts steps' rows on a board.
 
     *Cost:* 0.1 µs a module call and gradient where a step has the same ones as the step before, and some 50 µs; else about 5 each.
@@ -86,7 +86,7 @@ class Rows:
         self._board.add(step, self._at, amax, self._loss_now())
 
     def _find(self, events: list[tuple[Any, ...]]) -> None:
-        found: dict[Place, int] = {}
+        found: dict[SitePlace, int] = {}
         sources: dict[Block, tuple[list[int], list[int]]] = {}
         for place, block, row in _places(events):
             rows, sites = sources.setdefault(block, ([], []))
@@ -115,8 +115,8 @@ def _table(block: Block) -> Floats:
     return np.frombuffer(block.view()).reshape(-1, ROW_WIDTH)
 
 
-def _places(events: list[tuple[Any, ...]]) -> Iterator[tuple[Place, Block, int]]:
-    """What is put on the board: outputs and what the model is called with, parameters, gradients."""
+def _places(events: list[tuple[Any, ...]]) -> Iterator[tuple[SitePlace, Block, int]]:
+    """The sites that are put on the board: outputs and the model's inputs, parameters, gradients."""
     for event in map(Event._make, events):
         entry = event.entry
         for slot, ledger, handle in event.items:
@@ -127,19 +127,19 @@ def _places(events: list[tuple[Any, ...]]) -> Iterator[tuple[Place, Block, int]]
                 continue
             kind = _kind(event.phase, slot, entry.is_root or not entry.name, len(shape))
             if kind is not None:
-                usual = -math.log2(max(math.prod(shape[1:]), 1)) / 2 if kind is Kind.MATRIX else -math.inf
+                usual = -math.log2(max(math.prod(shape[1:]), 1)) / 2 if kind is SiteKind.MATRIX else -math.inf
                 name = str(dtype).removeprefix("torch.")
-                yield Place(entry.name, entry.cls, tensor_of(event.phase, slot), name, kind, usual), block, row
+                yield SitePlace(entry.name, entry.cls, tensor_of(event.phase, slot), name, kind, usual), block, row
 
 
-def _kind(phase: Phase, slot: str, is_root: bool, num_axes: int) -> Kind | None:
+def _kind(phase: Phase, slot: str, is_root: bool, num_axes: int) -> SiteKind | None:
     if phase is Phase.BACKWARD:
-        return Kind.GRADIENT if slot.startswith("grad output") else Kind.WEIGHT_GRADIENT
+        return SiteKind.GRADIENT if slot.startswith("grad output") else SiteKind.WEIGHT_GRADIENT
     if slot.startswith("output"):
-        return Kind.OUTPUT
+        return SiteKind.OUTPUT
     if slot.startswith("input"):
-        return Kind.DATA if is_root else None
-    return Kind.MATRIX if num_axes >= 2 else Kind.VECTOR
+        return SiteKind.DATA if is_root else None
+    return SiteKind.MATRIX if num_axes >= 2 else SiteKind.VECTOR
 
 
 class Scales:
@@ -203,7 +203,7 @@ class Engine:
     def __init__(self, plan: AlertPlan, post: Callable[[Iterable[Alert]], None]) -> None:
         self.board = Board()
         self._post: Callable[[Iterable[Alert]], None] | None = post
-        self._rows = Rows(self.board)
+        self._rows = StepRows(self.board)
         self._scales = Scales()
         self._plan = plan
         self._each_step, self._each_tick = (

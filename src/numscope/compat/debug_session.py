@@ -22,7 +22,7 @@ from numscope.distributed.agree import among, rank
 from numscope.inspect.inspector import Inspector
 from numscope.inspect.ranks import joined
 from numscope.inspect.recorder import Recorder
-from numscope.inspect.sites import Inspection, Site
+from numscope.inspect.sites import Inspection, PlannedSite
 from numscope.inspect.tally import Seen, Tally
 from numscope.probe import optimizer as optimizer_probe
 from numscope.probe.naming import peel
@@ -129,7 +129,7 @@ class GivenTensors:
         found = self._layers[name] = (inspection, Tally([site.layout for site in inspection.sites]))
         return found
 
-    def _observations(self, inspection: Inspection, site: Site, seen: Seen, step: int, group: Any) -> list[Observation]:
+    def _observations(self, inspection: Inspection, site: PlannedSite, seen: Seen, step: int, group: Any) -> list[Observation]:
         found: dict[bool, Seen] = {}
         if inspection.collects_at(site, step, reduced=False):
             found[False] = seen

@@ -175,7 +175,7 @@ def _copies(
 
 
 def _held_elsewhere() -> Iterator[tuple[int, _Place]]:
-    """What is kept by modules that nobody watches, and by optimizers."""
+    """Tensors that are kept by modules that nobody watches, and by optimizers."""
     modules = [module for module in instances_of(nn.Module) if has_identity(module)]
     parts = {child for module in modules for child in module._modules.values() if child is not None and has_identity(child)}
     for module in modules:

@@ -27,7 +27,7 @@ from numscope.probe.module import ModuleProbe
 from numscope.probe.nodes import MOST_HOOKED
 from numscope.probe.optimizer import guarded
 from numscope.probe.optimizers import ids_of
-from numscope.probe.step import Reader, Step
+from numscope.probe.step import Step, StepReader
 from numscope.records.errors import STOPS
 from numscope.records.faults import is_out_of_memory
 from numscope.records.site import Phase
@@ -39,7 +39,7 @@ from numscope.report.delivery import Delivery
 _LOSS = Entry("", "")
 
 
-class Detection(Reader):
+class Detection(StepReader):
     """Looks for non-finite values in one model's steps.
 
     Args:
@@ -135,7 +135,7 @@ class Detection(Reader):
 
     @property
     def gaps(self) -> list[str]:
-        """What was not watched of the model, and around it."""
+        """The gaps: what was not watched of the model, and around it."""
         name, found = self.evidence.model, []
         if self._probe.in_graphs and not compiled.GRADIENTS and (self._steps.num_steps or self._steps.had_backward):
             found.append(f"gradients within compiled graphs of {name}, but for those of its weights: torch shows them from 2.11 on")

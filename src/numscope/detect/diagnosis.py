@@ -313,7 +313,7 @@ def _outside(evidence: Evidence, bad: Sequence[BadLeaf]) -> Culprit | None:
 
 
 def replay_buffer(evidence: Evidence, name: str, call: Call) -> Replay:
-    """What made a buffer bad: code outside the model, or a call. No culprit if nothing did, or if it was written so on purpose."""
+    """The culprit of a bad buffer: code outside the model, or a call. None if nothing made it bad, or if it was written so on purpose."""
     outside = evidence.outside
     states = outside.states([t for module, slot, t in named_state(evidence.names) if f"{module}.{slot}".lstrip(".") == name])
     culprit = find_culprit(outside.tape, (), outside.ledger, states)

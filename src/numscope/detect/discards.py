@@ -11,7 +11,7 @@ from numscope.replay.tape import UNOBSERVED
 
 
 def beyond_scale(journal: Journal, reached: Sequence[BadLeaf], own: set[int], others: set[int]) -> list[BadLeaf]:
-    """What is bad although GradScaler found this optimizer's gradients finite, unless another optimizer's gradients explain it."""
+    """Bad tensors although GradScaler found this optimizer's gradients finite, unless another optimizer's gradients explain them."""
     events = [journal.event(index) for index, _ in reached]
     handles = {handle for event in events for _, book, handle in event.items if book is journal.ledger and event.phase is Phase.BACKWARD}
     if not own.isdisjoint(handles):

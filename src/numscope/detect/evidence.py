@@ -1,4 +1,4 @@
-"""What is kept of the step at work, for the judge."""
+"""The current step's evidence, kept for the judge."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from torch.optim import Optimizer
 
 from numscope.config.options import WatchOptions
 from numscope.detect.buffers import Buffers
-from numscope.detect.history import History
+from numscope.detect.history import RunHistory
 from numscope.detect.journal import Journal
 from numscope.distributed import agree
 from numscope.distributed.agree import Ranks
@@ -63,7 +63,7 @@ class Evidence:
     num_dropped: int = 0
     foreseen: Replay | None = None
     past: tuple[list[State], int] = field(default_factory=lambda: ([], 0))
-    history: History | None = None
+    history: RunHistory | None = None
     born: tuple[Outside | None, int] = (None, 0)  # the tape of the thread where the watch began, and its first record since
     _rates: Beside[Optimizer, list[Any]] = field(default_factory=Beside)  # of the last update, by group
 

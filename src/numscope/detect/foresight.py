@@ -49,5 +49,5 @@ class Foresight:
             self._updates[optimizer] = found
 
     def taken(self, optimizer: Optimizer) -> Replay | None:
-        """What the last step of an optimizer was foreseen to do."""
+        """The foreseen effects of an optimizer's last step."""
         return self._updates.pop(optimizer, None)

@@ -1,4 +1,4 @@
-"""What detection saw of a run that nobody prepared: in the run's folder, so that it can be looked at how a bad number grew.
+"""Statistics of a run that nobody configured: detection's rows, in the run's folder, so that one can see how a bad number grew.
 
 Of the last steps each is kept, of those before fewer the older they are, within bounds of steps and bytes. Nothing is computed for it:
 each step's rows are copied as they are, and made into observations when they are written, after a finding and at the end.
@@ -31,7 +31,7 @@ log = logging.getLogger("numscope")
 
 @dataclass(slots=True)
 class _Folder:
-    """What the models of a process share: with a sink of its own, a later one would begin an attempt."""
+    """Shared by the models of a process: with a sink of its own, a later one would begin an attempt."""
 
     models: Counter[str] = field(default_factory=Counter)  # how many of each class have had a history
     sink: Any = None
@@ -48,7 +48,7 @@ class _Step(NamedTuple):
         return sum(kept.nbytes for kept in self.rows.values())
 
 
-class History:
+class RunHistory:
     """The rows of a model's steps, near ones and a few far ones.
 
     Args:

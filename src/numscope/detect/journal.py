@@ -147,11 +147,11 @@ class Journal:
         )
 
     def look(self) -> Look:
-        """What ``looks_like`` compares with."""
+        """The step as ``looks_like`` compares it."""
         return self._seen.copy(), [(places, handles) for places, handles, _, _ in self._folded]
 
     def copied(self) -> list[tuple[Any, ...]]:
-        """What ``events`` is made of, for later."""
+        """The tuples that ``events`` is made of, for later."""
         return self._events.copy()
 
     def event(self, index: int) -> Event:

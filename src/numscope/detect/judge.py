@@ -88,7 +88,7 @@ class Judge:
         living.add(self)
 
     def go_by(self, plan: AlertPlan) -> None:
-        """What was asked of alerts, some of which are findings in the end."""
+        """Settings of alerts, some of which are findings in the end."""
         self._skips.most, self._dead.most = plan.finding_after("scale falls"), plan.finding_after("dead gradients")
 
     def close(self) -> None:

@@ -1,4 +1,4 @@
-"""What looks at the steps beside the judge: detection shows it each step's rows; and what has news, which it carries from rank to rank."""
+"""Protocols of those beside the judge: one that sees each step's rows, and one whose news detection carries from rank to rank."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ class Onlooker(Protocol):
 
 
 class Messenger(Protocol):
-    """What it raises is meant for the training script."""
+    """Its exceptions are meant for the training script."""
 
     @property
     def has_news(self) -> bool:
         """Whether this rank has something to say to all ranks."""
 
     def news(self) -> Any:
-        """What it says, JSON-ready. Asked of all ranks where one has news."""
+        """Its news, JSON-ready. Asked of all ranks where one has any."""
 
     def hear(self, told: Mapping[int, Any], *, stops: bool) -> None:
-        """What each rank has said, this one among them; the lowest one reports it. ``stops``: it may end the run."""
+        """Take each rank's news, this one's among them; the lowest one reports it. ``stops``: it may end the run."""

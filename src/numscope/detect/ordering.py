@@ -66,7 +66,7 @@ def first_of_ranks(finding: Finding | None, evidence: Evidence, ranks: Ranks) ->
 
 
 def _since(finding: Finding, evidence: Evidence, ranks: Ranks) -> tuple[int, int, int, int]:
-    """What orders findings in time: how many calls ago, the phase, the stages that came before, and the call's events before it."""
+    """The order of findings in time: how many calls ago, the phase, the stages that came before, and the call's events before it."""
     journal = evidence.journal
     there = [event for event in journal.events if event.call == finding.batch]
     site = finding.site

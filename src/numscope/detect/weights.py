@@ -1,4 +1,4 @@
-"""What the rows of weights add to a finding: that one update made a weight grow suddenly, or that nothing ever wrote a bad one."""
+"""Evidence from the rows of weights: that one update made a weight grow suddenly, or that nothing ever wrote a bad one."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is taken of the casts that a model's GEMMs make: counts, read once a step, and files of ``dump_tensors``."""
+"""Counts of the casts that a model's GEMMs make, read once a step, and files of ``dump_tensors``."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from numscope.config.plan import Switch
 from numscope.inspect.recorder import Recorder
-from numscope.inspect.sites import Site
+from numscope.inspect.sites import PlannedSite
 from numscope.precision.casting.cast import Cast, cast
 from numscope.precision.casting.reference import NUM_CELLS
 from numscope.precision.gemm.counting import takers
@@ -32,11 +32,13 @@ class CastCounts:
     def __init__(self, states: Mapping[Layer, LayerState], modules: Mapping[Layer, nn.Module]) -> None:
         self._states = states
         self._modules = modules
-        self._counted: list[tuple[Site, int, list[tuple[torch.device, int]]]] = []  # site, first cell, its rows: the first that is used
+        self._counted: list[
+            tuple[PlannedSite, int, list[tuple[torch.device, int]]]
+        ] = []  # site, first cell, its rows: the first that is used
         self._blocks: dict[torch.device, Tensor] = {}
         self._counting: list[LayerState] = []
 
-    def start(self, sites: Sequence[Site]) -> None:
+    def start(self, sites: Sequence[PlannedSite]) -> None:
         """Count the casts of these sites' operands from now on, and nothing else."""
         self.stop()
         if not sites:
@@ -75,8 +77,8 @@ class CastCounts:
         with torch.inference_mode(False):
             return torch.zeros(num_rows, NUM_CELLS, dtype=torch.float64, device=device)
 
-    def read(self) -> Iterator[tuple[Site, int, list[float]]]:
-        """What has been counted: site, its first cell, cells. *Cost:* one copy per device."""
+    def read(self) -> Iterator[tuple[PlannedSite, int, list[float]]]:
+        """The counts: site, its first cell, cells. *Cost:* one copy per device."""
         rows = {device: block.tolist() for device, block in self._blocks.items()} if self._counted else {}
         for site, first, places in self._counted:
             cells = next((cells for device, row in places if (cells := rows[device][row])[0]), None)

@@ -1,4 +1,4 @@
-"""What an optimizer's step does to weights: how large the update is beside them, and how much of it rounding loses; and its states.
+"""An optimizer's effect on weights: how large the update is beside them, and how much of it rounding loses; and its states.
 
 Weights are compared element by element, so that those of before the step must be there: they are copied, on scheduled steps only.
 """
@@ -15,7 +15,7 @@ from torch.nn import Parameter
 from torch.optim import Optimizer
 
 from numscope.inspect.recorder import Recorder
-from numscope.inspect.sites import Site
+from numscope.inspect.sites import PlannedSite
 from numscope.inspect.tally import Tally
 from numscope.probe.layer_names import own_parameters
 from numscope.probe.optimizers import gradient_of, ids_known, ids_of, states_of
@@ -31,7 +31,7 @@ MOMENTA = ("exp_avg", "momentum_buffer")  # states that move a weight in a step 
 SECOND_MOMENT = "exp_avg_sq"
 NUM_CELLS = 8
 
-Owned = tuple[Site, nn.Module, str]  # with the module that owns the parameter, and its name there
+Owned = tuple[PlannedSite, nn.Module, str]  # with the module that owns the parameter, and its name there
 Kept = tuple[Tensor, Tensor | None, Tensor | None]  # a weight, its gradient, and the gradient's sum of squares
 
 
@@ -81,7 +81,7 @@ class Dynamics:
                     self._kept[id(parameter)] = weight.clone(), gradient, square
 
     def after(self, optimizer: Optimizer) -> list[tuple[int, Tensor]]:
-        """What the step has done, and forget what was kept.
+        """Measure what the step has done, and forget what was kept.
 
         Returns: for each site its cells, float64[8] on the weight's device. A parameter that was not there before the step, or has
         another shape, dtype or device since, is left out.
@@ -225,8 +225,8 @@ class Updates:
         weights: Sequence[Owned],
         states: Sequence[Owned],
         tally: Tally,
-        part: Callable[[Site, Tensor], Tensor | None],
-        show: Callable[[Site, Tensor], None],
+        part: Callable[[PlannedSite, Tensor], Tensor | None],
+        show: Callable[[PlannedSite, Tensor], None],
         recorder: Recorder,
     ) -> None:
         self._moving = [one for one in weights if one[0].offset("dynamics") is not None]
@@ -286,7 +286,7 @@ class Updates:
         self._dynamics.clear()
 
 
-def read_of(owned: Sequence[Owned], read: Collection[int], only: Set[int] | None) -> Iterator[tuple[Site, Parameter]]:
+def read_of(owned: Sequence[Owned], read: Collection[int], only: Set[int] | None) -> Iterator[tuple[PlannedSite, Parameter]]:
     """The sites to read, each with its parameter; ``only`` those whose parameters have one of some ids."""
     for site, module, name in owned:
         parameter = own_parameters(module).get(name) if site.index in read else None

@@ -18,7 +18,7 @@ from numscope.distributed.agree import spread
 from numscope.inspect.dynamics import Updates, read_of
 from numscope.inspect.ranks import Joint
 from numscope.inspect.recorder import Recorder
-from numscope.inspect.sites import Active, Inspection, Site
+from numscope.inspect.sites import Active, Inspection, PlannedSite
 from numscope.inspect.switches import Switchboard
 from numscope.inspect.tally import Seen, Tally
 from numscope.inspect.unmatched import refuse_unmatched
@@ -31,7 +31,7 @@ from numscope.probe.nodes import trains
 from numscope.probe.optimizer import guarded
 from numscope.probe.optimizers import gradient_of, ids_of
 from numscope.probe.own_calls import OwnCalls
-from numscope.probe.step import Reader, Step
+from numscope.probe.step import Step, StepReader
 from numscope.records.alert import Alert
 from numscope.records.errors import STOPS
 from numscope.records.faults import ours, suppress
@@ -52,7 +52,7 @@ _UNSEEN = {
 }
 
 
-class Inspector(Reader):
+class Inspector(StepReader):
     """Statistics of one model's steps, until ``close``.
 
     Args:
@@ -289,7 +289,7 @@ class Inspector(Reader):
         return observations
 
     def _say_unseen(self, seen: Collection[int]) -> None:
-        """What was asked for and did not come in a whole step is said once."""
+        """Name, once, the sites that were asked for and not seen in a whole step."""
         unseen: dict[str, list[str]] = {}
         for site in self._active.read if self._steps.had_backward or self._steps.has_stepped else ():
             if site.kind in SEEN_IN_CALLS and site.index not in seen:
@@ -298,7 +298,7 @@ class Inspector(Reader):
             self.recorder.say_once((kind, *layers), f"no {kind} of {few(layers, 4)}: {_UNSEEN[kind]}", logging.WARNING)
 
     def _observations(
-        self, parts: Sequence[tuple[Site, Seen]], *, reduced: bool | None, without: Collection[int] = ()
+        self, parts: Sequence[tuple[PlannedSite, Seen]], *, reduced: bool | None, without: Collection[int] = ()
     ) -> list[Observation]:
         """Of sites; ``without`` what plug-ins gave of some, which goes with their merged numbers: a further row would count them twice."""
         step, given = self._steps.number, {site: named for site, named in self._given.items() if site not in without}
@@ -315,7 +315,7 @@ class Inspector(Reader):
         if site in self._read:
             self._show(self._inspection.sites[site], tensor, shape)
 
-    def _show(self, site: Site, tensor: Tensor, shape: torch.Size | None = None) -> None:
+    def _show(self, site: PlannedSite, tensor: Tensor, shape: torch.Size | None = None) -> None:
         part = self.joint.part(site, tensor)
         if part is None:
             return
@@ -337,11 +337,11 @@ class Inspector(Reader):
             what = f"{self._prefix}{found.layer.name}: its {found.tensor} is divided over ranks"
             self.recorder.say_once(("divided", site), f"{what}: stable_rank and spectral_norm are left out", logging.WARNING)
 
-    def _see_weights(self, only: Set[int] | None, of: Sequence[tuple[Site, nn.Module, str]]) -> None:
+    def _see_weights(self, only: Set[int] | None, of: Sequence[tuple[PlannedSite, nn.Module, str]]) -> None:
         """Weights and their gradients as the optimizer is about to use them; ``only`` the parameters of some ids."""
         # Weights that an optimizer takes are as it left them, and detection has read them then.
         rows = None if self._journal is None or only is None else self._journal.weights
-        kept, others = list[tuple[Site, Tensor, Tensor]](), list[tuple[Site, Tensor, Tensor]]()  # with this rank's part
+        kept, others = list[tuple[PlannedSite, Tensor, Tensor]](), list[tuple[PlannedSite, Tensor, Tensor]]()  # with this rank's part
         for site, parameter in read_of(of, self._read - self._weights_seen, only):
             tensor = parameter if site.kind == "weight" else gradient_of(parameter)
             if tensor is None:
@@ -359,7 +359,7 @@ class Inspector(Reader):
             if site.customs or site.statistics:
                 self._see_custom(site, part)
 
-    def _see_custom(self, site: Site, tensor: Tensor) -> None:
+    def _see_custom(self, site: PlannedSite, tensor: Tensor) -> None:
         """Show a tensor to the plug-ins that want it."""
         plugins, step = self.recorder.plugins, self._steps.number
         for name, first in site.statistics:
@@ -387,7 +387,7 @@ class Inspector(Reader):
         self.recorder.say(f"no more statistics of {class_name(self._model)}: {self.fault}\n{text}", logging.ERROR)
         self.detach()
 
-    def _writes_own(self, site: Site, step: int) -> bool:
+    def _writes_own(self, site: PlannedSite, step: int) -> bool:
         """Whether this rank writes a site's numbers as it has them: of copies, only one rank does where readers merge."""
         hows = {collect.reduce for collect in self._inspection.collects_at(site, step, reduced=False)}
         return False in hows or ("when read" in hows and self.joint.is_first(site))

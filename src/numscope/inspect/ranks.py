@@ -20,7 +20,7 @@ from numscope.distributed.copies import Copies
 from numscope.distributed.place import Kind
 from numscope.distributed.reduce import ANSWER_S, Item, Reducer, Refused
 from numscope.inspect.recorder import Recorder
-from numscope.inspect.sites import Site
+from numscope.inspect.sites import PlannedSite
 from numscope.inspect.tally import Seen
 from numscope.probe.layer_names import layers_of
 from numscope.records.layer import Layer
@@ -34,8 +34,8 @@ Key = TypeVar("Key", bound=tuple[str, ...])
 _channels: WeakKeyDictionary[Any, Channel] = WeakKeyDictionary()
 
 
-def _kind_of(site: Site) -> Kind:
-    """What replicas hold alike is no data: weights, what the optimizer gets and keeps for them."""
+def _kind_of(site: PlannedSite) -> Kind:
+    """Whether replicas hold it alike, so that it is no data: weights, what the optimizer gets and keeps for them."""
     return "data" if site.parameter is None or site.kind == "local_wgrad" else "gradient" if site.kind == "wgrad" else "parameter"
 
 
@@ -62,7 +62,7 @@ class Joint:
         self._groups: dict[int, tuple[Any, ...]] = {}  # by site: over which its elements lie spread
         self._modules: dict[Layer, nn.Module] = {}  # once there are other ranks
 
-    def part(self, site: Site, tensor: Tensor) -> Tensor | None:
+    def part(self, site: PlannedSite, tensor: Tensor) -> Tensor | None:
         """This rank's part of a tensor; None, logged once, if it can't be determined."""
         kind = type(tensor)
         if kind is Tensor or kind is Parameter or (reducer := self._find()) is None:
@@ -75,7 +75,7 @@ class Joint:
             return None
         return local
 
-    def merge(self, parts: Sequence[tuple[Site, Seen]], step: int) -> list[tuple[Site, Seen]]:
+    def merge(self, parts: Sequence[tuple[PlannedSite, Seen]], step: int) -> list[tuple[PlannedSite, Seen]]:
         """Each site over the ranks that share it. All ranks must call this at the same steps, with whatever they have."""
         reducer = self._find()
         if reducer is None:
@@ -86,12 +86,12 @@ class Joint:
             for (site, seen), found in zip(parts, reducer.reduce(items, step), strict=True)
         ]
 
-    def is_first(self, site: Site) -> bool:
+    def is_first(self, site: PlannedSite) -> bool:
         """Whether no rank before this one holds the same tensor."""
         reducer = self._find()
         return reducer is None or all(group.first for group in self._groups_of(site, reducer) if isinstance(group, Copies))
 
-    def is_whole(self, site: Site) -> bool:
+    def is_whole(self, site: PlannedSite) -> bool:
         """Whether this rank holds all of a parameter's elements."""
         reducer = self._find()
         return reducer is None or all(isinstance(group, Copies) for group in self._groups_of(site, reducer))
@@ -128,7 +128,7 @@ class Joint:
                 self._reducer.places.set_group(group, layer)
         return self._reducer
 
-    def _groups_of(self, site: Site, reducer: Reducer) -> tuple[Any, ...]:
+    def _groups_of(self, site: PlannedSite, reducer: Reducer) -> tuple[Any, ...]:
         groups = self._groups.get(site.index)
         if groups is None:
             kind = _kind_of(site)

@@ -22,8 +22,8 @@ _WIDE = ("fp16", "bf16", "fp32")  # formats that are no fp8
 _ENDS = {"num_underflow": "underflow", "num_overflow": "overflow"}
 
 
-class History:
-    """What one site's statistics were in its last scheduled steps, the present one not among them.
+class SiteHistory:
+    """One site's statistics of its last scheduled steps, without the present one.
 
     The median and the deviations are over finite numbers: a nan never blinds them.
 
@@ -73,7 +73,7 @@ class OutOfRange:
         self._beyond: dict[tuple[str, str, str], int] = {}
 
     def read(self, observation: Observation, settings: Mapping[str, Any]) -> Iterator[Alert]:
-        """What is to be said of one site's casts in a step."""
+        """Alerts about one site's casts in a step."""
         for column, count in observation.extras.items():
             what = next((kind for end, kind in _ENDS.items() if column.endswith(f"_{end}")), "")
             cast = column.removesuffix(f"_num_{what}")
@@ -118,17 +118,17 @@ class Rules:
         self._rules = rules
         self._rank = rank
         self._looks_back = any(rule.looks_back for rule in rules.values())
-        self._histories: dict[tuple[str, str], History] = {}
+        self._histories: dict[tuple[str, str], SiteHistory] = {}
         self._casts = OutOfRange()
         self.plan = AlertPlan()
 
     def read(self, observations: Sequence[Observation]) -> list[Alert]:
-        """What the rules find in a step. Its numbers are history from here on."""
+        """The rules' alerts of a step. Its numbers are history from here on."""
         settings = self.plan.settings(FP8) if self.plan.is_on(FP8) else None
         found = [] if settings is None else [alert for one in observations if one.extras for alert in self._casts.read(one, settings)]
         for observation in observations if self._rules else ():
             site = observation.layer, observation.tensor
-            history = self._histories.setdefault(site, History()) if self._looks_back else None
+            history = self._histories.setdefault(site, SiteHistory()) if self._looks_back else None
             for name, rule in self._rules.items():
                 said = rule(observation, history) if rule.looks_back else rule(observation)
                 if isinstance(said, Alert):

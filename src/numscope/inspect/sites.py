@@ -1,4 +1,4 @@
-"""What a plan means for one model: its sites, which of them are wanted at a step, and the observations made of what they showed."""
+"""A plan's sites in one model: which of them are wanted at a step, and the observations made of their rows."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ ON_MODULES = ("activation", "output", "gradient", "dgrad")  # seen by hooks; wha
 
 
 @dataclass(slots=True)
-class Site:
+class PlannedSite:
     """One tensor of one layer.
 
     Args:
@@ -52,7 +52,7 @@ class Site:
 
     @property
     def key(self) -> str:
-        """What ranks know it by."""
+        """The name by which ranks know it."""
         return f"{self.layer.name}|{self.tensor}"
 
     @property
@@ -67,7 +67,7 @@ class Site:
 
 @dataclass(frozen=True, slots=True)
 class Active:
-    """What a step wants.
+    """The sites that a step wants.
 
     Args:
         sites: all that something is wanted of.
@@ -76,9 +76,9 @@ class Active:
         groups: the fields of a summary that are to be computed of those that are read.
     """
 
-    sites: tuple[Site, ...] = ()
-    read: tuple[Site, ...] = ()
-    counted: tuple[Site, ...] = ()
+    sites: tuple[PlannedSite, ...] = ()
+    read: tuple[PlannedSite, ...] = ()
+    counted: tuple[PlannedSite, ...] = ()
     groups: Groups = Groups.HEALTH
 
 
@@ -139,9 +139,9 @@ class Inspection:
         customs: Sequence[tuple[PluginFeature, Sequence[Layer]]],
         plugins: Plugins,
     ) -> None:
-        self.sites: list[Site] = []
+        self.sites: list[PlannedSite] = []
         self._plugins = plugins
-        self._by_key: dict[tuple[Layer, str], Site] = {}
+        self._by_key: dict[tuple[Layer, str], PlannedSite] = {}
         # Parts that want tensors read; parts of which some statistic is counted where a GEMM casts its operand.
         kinds = {id(c): {extra.kind if (extra := self._extra(asked)) is not None else "" for asked in c.stats} for c, _ in collects}
         self._reading = {id(c) for c, _ in customs} | {key for key, found in kinds.items() if found != {"operand"}}
@@ -170,7 +170,7 @@ class Inspection:
                 if extra is not None and (first := site.offset(extra.key)) is not None:
                     site.statistics.append((name, first))
 
-    def _sites_of(self, layers: Iterable[Layer], tensors: Sequence[str], of_gemms: bool = False) -> Iterable[Site]:
+    def _sites_of(self, layers: Iterable[Layer], tensors: Sequence[str], of_gemms: bool = False) -> Iterable[PlannedSite]:
         for layer in layers:
             for kind in tensors:
                 if kind not in (*ON_MODULES, "attention"):
@@ -179,10 +179,10 @@ class Inspection:
                 else:
                     yield self._site(layer, kind, kind, None)
 
-    def _site(self, layer: Layer, tensor: str, kind: str, parameter: str | None) -> Site:
+    def _site(self, layer: Layer, tensor: str, kind: str, parameter: str | None) -> PlannedSite:
         site = self._by_key.get((layer, tensor))
         if site is None:
-            site = self._by_key[layer, tensor] = Site(len(self.sites), layer, tensor, kind, parameter)
+            site = self._by_key[layer, tensor] = PlannedSite(len(self.sites), layer, tensor, kind, parameter)
             self.sites.append(site)
         return site
 
@@ -214,13 +214,13 @@ class Inspection:
         return found
 
     @property
-    def readable(self) -> list[Site]:
+    def readable(self) -> list[PlannedSite]:
         """The sites that some step reads."""
         return [site for site in self.sites if {id(part) for part in (*site.collects, *site.customs)} & self._reading]
 
     @staticmethod
-    def hooks(sites: Iterable[Site]) -> dict[Layer, LayerSites]:
-        """What a layer probe needs to see them."""
+    def hooks(sites: Iterable[PlannedSite]) -> dict[Layer, LayerSites]:
+        """The sites by layer, as a module probe takes them."""
         by_layer: dict[Layer, dict[str, Any]] = {}
         for site in sites:
             if site.kind in ON_MODULES:
@@ -230,8 +230,8 @@ class Inspection:
         return {layer: LayerSites(**wanted) for layer, wanted in by_layer.items()}
 
     @staticmethod
-    def own(sites: Iterable[Site]) -> dict[Layer, OwnSites]:
-        """What of them only a layer's own calls show."""
+    def own(sites: Iterable[PlannedSite]) -> dict[Layer, OwnSites]:
+        """Those of them that only a layer's own calls show."""
         by_layer: dict[Layer, OwnSites] = {}
         for site in sites:
             if site.kind in SEEN_IN_CALLS:
@@ -255,7 +255,14 @@ class Inspection:
     # ---- observations
 
     def observation(
-        self, site: Site, step: int, seen: Seen, rank: int, reduced: bool | None, prefix: str = "", given: Given = MappingProxyType({})
+        self,
+        site: PlannedSite,
+        step: int,
+        seen: Seen,
+        rank: int,
+        reduced: bool | None,
+        prefix: str = "",
+        given: Given = MappingProxyType({}),
     ) -> Observation:
         """One site's step in plain numbers.
 
@@ -277,8 +284,8 @@ class Inspection:
             *(step, name, layer.cls, site.tensor, seen.dtype, seen.order, rank, seen.ranks, seen.calls, fields, extras, values, seen.mine)
         )
 
-    def asked(self, site: Site, step: int, *, reduced: bool | None) -> Asked:
-        """What the plan asks of a site at a step: of those parts whose numbers are reduced over ranks, or of the others; None: of both."""
+    def asked(self, site: PlannedSite, step: int, *, reduced: bool | None) -> Asked:
+        """The plan's parts that collect a site at a step: those whose numbers are reduced over ranks, or the others; None: both."""
         if step != self._step:
             self._step, on = step, frozenset(id(part) for part in self._parts if part.schedule.active(step))
             if on != self._on:
@@ -292,12 +299,12 @@ class Inspection:
             self._asked_now[site.index, reduced] = found
         return found
 
-    def collects_at(self, site: Site, step: int, *, reduced: bool | None) -> tuple[Collect, ...]:
+    def collects_at(self, site: PlannedSite, step: int, *, reduced: bool | None) -> tuple[Collect, ...]:
         """The parts of the plan that want a site's numbers at a step, reduced over ranks or not; None: both."""
         return self.asked(site, step, reduced=reduced).collects
 
     def merged(
-        self, step: int, sites: Sequence[Site], observations: Sequence[Observation], *, reduced: bool | None
+        self, step: int, sites: Sequence[PlannedSite], observations: Sequence[Observation], *, reduced: bool | None
     ) -> Iterator[Observation]:
         """Observations of groups of sites, where a part of the plan asks for ``merge``."""
         if not self._merges:

@@ -16,7 +16,7 @@ from numscope.config.features import FAMILIES, PLAN_SWITCHES
 from numscope.config.plan import Collect, PluginFeature, StatRequest, Switch
 from numscope.inspect.casts import DUMP, CastCounts, TensorDumps
 from numscope.inspect.recorder import Recorder
-from numscope.inspect.sites import Active, Site
+from numscope.inspect.sites import Active, PlannedSite
 from numscope.precision.casting.scaling import How
 from numscope.precision.gemm.conversion import convert, convertible, revert
 from numscope.precision.gemm.counting import DELAYED, format_of, is_delayed, is_of_own_casts, labels_of, split
@@ -171,8 +171,8 @@ class Switchboard:
         for key, text in messages:
             self._recorder.say_once((self._prefix, *key), text, level)
 
-    def counted(self) -> Iterator[tuple[Site, int, list[float]]]:
-        """What this step's casts counted: site, its first cell, cells. *Cost:* one copy per device."""
+    def counted(self) -> Iterator[tuple[PlannedSite, int, list[float]]]:
+        """The counts of this step's casts: site, its first cell, cells. *Cost:* one copy per device."""
         return self._counts.read()
 
     @property
@@ -180,11 +180,11 @@ class Switchboard:
         """Whether this step's casts have counted anything yet."""
         return any(True for _ in self.counted())
 
-    def dump(self, site: Site, tensor: Tensor) -> None:
+    def dump(self, site: PlannedSite, tensor: Tensor) -> None:
         """Write a tensor as it is to a file."""
         self._dumps.write(site.layer, site.tensor, {"high_precision": tensor}, {"dtype": str(tensor.dtype).removeprefix("torch.")})
 
-    def format_of(self, site: Site) -> Format | None:
+    def format_of(self, site: PlannedSite) -> Format | None:
         """The fp8 format that the site's layer casts the tensor to; None if it does not cast to fp8."""
         state = self._states.get(site.layer)
         return None if state is None else format_of(state.plan, site.kind)
@@ -276,7 +276,7 @@ def _switched(default: LayerPlan, on: tuple[Switch, ...]) -> LayerPlan:
 
 
 def _unmet(switches: _Switches, states: Mapping[Layer, LayerState], refused: Mapping[Layer, str]) -> _Messages:
-    """What switches need and the layers that they select do not have; ``refused`` says why ``fake_quant`` could not convert some."""
+    """Why switches do not fit the layers that they select; ``refused``: why ``fake_quant`` could not convert some."""
     for switch, layers in switches:
         without = [layer for layer in layers if layer not in states]
         needs_casts = switch.feature not in FAMILIES or is_of_own_casts(switch)

@@ -1,4 +1,4 @@
-"""What a step showed at fixed sites: one row a site, merged over calls and micro-batches."""
+"""A step's rows at fixed sites: one a site, merged over calls and micro-batches."""
 
 from __future__ import annotations
 
@@ -148,7 +148,7 @@ class Tally:
             return self._merged
 
     def _seen(self, site: int) -> Seen:
-        """What a site has so far; it counts as seen from now on."""
+        """A site's numbers so far; it counts as seen from now on."""
         seen = self._merged.get(site)
         if seen is None:
             seen = self._merged[site] = self.empty(site)
@@ -156,7 +156,7 @@ class Tally:
         return seen
 
     def empty(self, site: int) -> Seen:
-        """What a site that was not seen has."""
+        """The numbers of a site that was not seen."""
         return Seen(list(EMPTY_ROW), self._layouts[site].empty())
 
     def reset(self) -> None:

@@ -31,7 +31,7 @@ heard = torch._C._EnableTorchFunction  # around the script's own code, which a r
 
 
 class CallListener(Protocol):
-    """What is told of outermost calls."""
+    """Gets outermost calls."""
 
     def enter(self, module: nn.Module, entry: Entry, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
         """An outermost call begins."""

@@ -48,7 +48,7 @@ class Place(NamedTuple):
 
 
 class Receiver(Protocol):
-    """What tensors inside compiled graphs are handed to, to be read at once: the graph may write over their memory afterwards."""
+    """Takes tensors from inside compiled graphs and reads them at once: the graph may write over their memory afterwards."""
 
     @property
     def is_read(self) -> bool:

@@ -92,7 +92,7 @@ def drop_graphs() -> None:
 
 
 def shells_of(modules: Collection[nn.Module]) -> list[nn.Module]:
-    """What ``torch.compile`` has made of some modules. *Cost:* where dynamo is loaded and nobody listens yet, one walk over all objects."""
+    """Dynamo's compiled code of some modules. *Cost:* where dynamo is loaded and nobody listens yet, one walk over all objects."""
     if not _unpatch:
         _shells.forget()
     return [o for o in _shells if getattr(o, "_orig_mod", None) in modules]

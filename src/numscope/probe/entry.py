@@ -67,7 +67,7 @@ class LayerSites:
 
 
 class Wanted(NamedTuple):
-    """What is wanted of one module at this step.
+    """The parts of a module's calls that are wanted at this step.
 
     Args:
         calls: its outermost calls are told.

@@ -84,7 +84,7 @@ class KerasSteps(Optimizer):
 
 
 def _steps_of(optimizer: Any, variables: Any) -> KerasSteps | None:
-    """What stands for an optimizer; None where its variables are none that autograd knows."""
+    """The stand-in for an optimizer; None where its variables are none that autograd knows."""
     variables = list(optimizer._trainable_variables if variables is None else variables)
     found = _steps.get(optimizer)
     if found is None or found.variables != variables:

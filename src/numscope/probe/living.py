@@ -1,4 +1,4 @@
-"""What is known of objects that others own: it does not keep them alive, and asks them nothing, not even whether they are equal."""
+"""Notes about objects that others own: they do not keep them alive, and ask them nothing, not even whether they are equal."""
 
 from __future__ import annotations
 

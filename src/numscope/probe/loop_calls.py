@@ -45,7 +45,7 @@ class LoopCall:
         return self.args[position] if len(self.args) > position else self.kwargs.get(name)
 
 
-class CallListener:
+class LoopListener:
     """Is told of each call of the process; overrides what it needs."""
 
     def called(self, call: LoopCall) -> None:
@@ -55,7 +55,7 @@ class CallListener:
         """It has run."""
 
 
-_listeners: Living[CallListener] = Living()
+_listeners: Living[LoopListener] = Living()
 _undo: list[Callable[[], None]] = []
 _lock = threading.RLock()
 
@@ -67,7 +67,7 @@ class _Thread(threading.local):
 _thread = _Thread()
 
 
-def listen(listener: CallListener) -> None:
+def listen(listener: LoopListener) -> None:
     """Tell a listener, as long as somebody else keeps it alive, until ``unlisten``. Both may be called twice."""
     with _lock:
         if not _undo:
@@ -76,7 +76,7 @@ def listen(listener: CallListener) -> None:
             _listeners.add(listener)
 
 
-def unlisten(listener: CallListener) -> None:
+def unlisten(listener: LoopListener) -> None:
     """Tell a listener nothing more."""
     with _lock:
         _listeners.discard(listener)

@@ -25,9 +25,9 @@ from numscope.probe.hook import GONE, Hook, can_be_hooked, hook_calls, hook_grad
 from numscope.probe.keras import own_weights
 from numscope.probe.naming import class_name, qualified_names
 from numscope.probe.nodes import MOST_HOOKED
-from numscope.probe.protocol import Listener, Reader
+from numscope.probe.protocol import ModuleListener, TensorReader
 from numscope.probe.regions import Regions
-from numscope.probe.witness import LEAVES, NO_ROWS, SITES, Rows, Witness
+from numscope.probe.witness import LEAVES, NO_ROWS, SITES, ReaderRows, Witness
 from numscope.records.faults import had_no_room, is_ours
 from numscope.records.site import Phase
 
@@ -65,12 +65,12 @@ class ModuleProbe:
         self.names = qualified_names(root)
         self.entries = {m: Entry(name, class_name(m), m is root, own_weights(m)) for m, name in self.names.items()}
         self._by_name = {entry.name: entry for entry in self.entries.values()}
-        self._listener: Listener | None = None
+        self._listener: ModuleListener | None = None
         self._calls: Calls | None = None
         self._gradients = False
         self._num_calls = 0  # since the last backward
         self.is_crowded = self.was_crowded = False  # these are too many for hooks on all their outputs: see probe/nodes.py
-        self._reader: Reader | None = None
+        self._reader: TensorReader | None = None
         self._witness = Witness(self._caught, self.caught_by_reader)
         self._sites: Mapping[nn.Module, LayerSites] = {}
         self._in_graphs: Mapping[nn.Module, LayerSites] = {}
@@ -84,7 +84,7 @@ class ModuleProbe:
 
     # ---- what is wanted
 
-    def attach(self, listener: Listener, *, deep: bool, gradients: bool) -> None:
+    def attach(self, listener: ModuleListener, *, deep: bool, gradients: bool) -> None:
         """Tell a listener of outermost calls; with ``deep`` of each module's, with ``gradients`` of the gradients of their outputs."""
         self._regions.find()
         self._listener, self._calls, self._gradients = listener, Calls(listener), gradients
@@ -117,9 +117,9 @@ class ModuleProbe:
     def arm(
         self,
         layers: Mapping[nn.Module, LayerSites],
-        reader: Reader | None,
+        reader: TensorReader | None,
         in_graphs: Mapping[nn.Module, LayerSites] | None = None,
-        rows: Rows | None = None,
+        rows: ReaderRows | None = None,
     ) -> None:
         """Show a reader these modules' tensors and no others.
 
@@ -156,7 +156,7 @@ class ModuleProbe:
         return bool(self._sites)
 
     def forget_step(self) -> None:
-        """What would outlive the step: hooks on leaves (a parameter returned as it is), inputs of calls that were interrupted."""
+        """Drop what would outlive the step: hooks on leaves (a parameter returned as it is), inputs of calls that were interrupted."""
         while self._on_leaves:
             self._on_leaves.pop()()
         self._edges.clear()
@@ -352,7 +352,7 @@ class ModuleProbe:
         output: Any,
         given: Tensor | None,
     ) -> None:
-        """What the reader wants of a call, but for the output's gradient."""
+        """Show the reader its tensors of a call, but for the output's gradient."""
         edges = self._edges.get((module, get_ident())) if sites.dgrad is not None else None
         edge = edges.pop() if edges else None
         if not in_backward() and (_grad_enabled() or module.training or sites.evaluation):  # in backward: recomputed for checkpointing
@@ -401,7 +401,7 @@ class ModuleProbe:
             self._guard(self._fail, self._listener.gradient, entry, slot, gradient, shape)
 
     def show(self, site: int, tensor: Tensor, shape: torch.Size | None = None) -> None:
-        """What the reader wants."""
+        """Show the reader a tensor."""
         if self._reader is not None and self.is_listening:
             self._guard(self._fail_reader, self._reader.observe, site, tensor, shape)
 

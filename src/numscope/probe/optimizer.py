@@ -32,7 +32,7 @@ Method = TypeVar("Method", bound=Callable[..., None])
 
 
 class StepListener:
-    """What the optimizer probe tells; a listener overrides what it needs."""
+    """Hears what the optimizer probe sees; a listener overrides what it needs."""
 
     def made(self, optimizer: Optimizer) -> None:
         """An optimizer was made."""
@@ -91,7 +91,7 @@ _paused: dict[int, tuple[int, bool]] = {}  # by id of each ``paused`` at work: i
 
 
 class _Thread(threading.local):
-    """What one thread is doing."""
+    """The state of one thread."""
 
     stepped: list[Optimizer] | None = None  # optimizers whose step ran inside the current GradScaler.step
     scaler: torch.amp.GradScaler | None = None  # that is stepping an optimizer

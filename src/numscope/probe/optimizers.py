@@ -100,13 +100,13 @@ def ids_known(parameter: Parameter) -> tuple[int, ...]:
 
 
 def gradient_of(parameter: Parameter) -> Tensor | None:
-    """What the optimizer gets: Megatron's DDP moves each gradient into a buffer of its own, ``main_grad``."""
+    """The gradient that the optimizer gets: Megatron's DDP moves each into a buffer of its own, ``main_grad``."""
     gradient: Tensor | None = parameter.grad if parameter.is_leaf or parameter.retains_grad else None  # torch warns of others'
     return getattr(parameter, "main_grad", None) if gradient is None else gradient
 
 
 def states_of(optimizer: Optimizer, parameter: Parameter) -> dict[str, Any]:
-    """What an optimizer keeps for a parameter, by its own names; empty before its first step."""
+    """An optimizer's state of a parameter, by its own names; empty before its first step."""
     for known in (parameter, getattr(parameter, "main_param", None)):
         found = None if known is None else optimizer.state.get(known)
         if isinstance(found, dict):

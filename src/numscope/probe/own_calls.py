@@ -1,4 +1,4 @@
-"""What a module's own call alone shows: the parameters whose gradients one backward makes, and the attention that it returns."""
+"""Tensors that only a module's own call shows: parameters' gradients of one backward, and the attention that it returns."""
 
 from __future__ import annotations
 

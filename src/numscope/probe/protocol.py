@@ -1,4 +1,4 @@
-"""What a ``ModuleProbe`` tells, and what it shows."""
+"""The two sides that a ``ModuleProbe`` serves: a listener and a reader."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from numscope.probe.calls import CallListener
 from numscope.probe.entry import Entry, Leaves
 
 
-class Listener(CallListener, Protocol):
-    """What is told of calls."""
+class ModuleListener(CallListener, Protocol):
+    """Gets the calls of modules."""
 
     @property
     def tap(self) -> Callable[[Entry, Leaves], None]:
@@ -27,8 +27,8 @@ class Listener(CallListener, Protocol):
         """The tool itself failed; the listener is told nothing more."""
 
 
-class Reader(Protocol):
-    """What wants some tensors of some modules."""
+class TensorReader(Protocol):
+    """Gets some tensors of some modules."""
 
     def observe(self, site: int, tensor: Tensor, shape: torch.Size | None = None) -> None:
         """A tensor that is wanted; ``shape``: in which it is meant, where it has another one."""

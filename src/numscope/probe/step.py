@@ -19,7 +19,7 @@ from numscope.probe.optimizers import Optimizers
 from numscope.records.errors import STOPS, UsageError
 
 
-class Reader(optimizer_probe.StepListener):
+class StepReader(optimizer_probe.StepListener):
     """An observer of one model's steps: it hears of that model's optimizers alone, and of ``before_step`` once a closure has run.
 
     It handles its own errors; exceptions that it raises are meant for the training script.
@@ -83,21 +83,21 @@ class Step(optimizer_probe.StepListener):
         self.had_backward = False
         self._heard_forward = False
         self.thread: int | None = None
-        self._readers: list[Reader] = []
+        self._readers: list[StepReader] = []
         self._stepped: list[Optimizer] = []  # in this step, or this round of it
         # by id of the optimizers that are at their step, or have raised in it: what their closure does
         self._stepping: dict[int, str] = {}
         self._ended_by_optimizer = False  # the last step, and nothing has begun since
         self._idle = 0  # steps of other models' optimizers since this one was heard of
 
-    def add(self, reader: Reader) -> None:
+    def add(self, reader: StepReader) -> None:
         """Call a reader from now on, before readers that were added earlier."""
         if not self._readers:
             optimizer_probe.listen(self)
             _steps.add(self)
         self._readers.insert(0, reader)
 
-    def remove(self, reader: Reader) -> None:
+    def remove(self, reader: StepReader) -> None:
         """Stop calling a reader. Safe to call twice."""
         if reader in self._readers:
             self._readers.remove(reader)

@@ -113,7 +113,7 @@ def first_input(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Tensor | No
 
 
 def own_base(output: Any, args: Iterable[Any], kwargs: Mapping[str, Any]) -> Tensor | None:
-    """What a module computed, if it returns nothing but a view of all of it, as Linear does of inputs with three dimensions.
+    """The tensor that a module computed, if it returns a view of all of it, as Linear does for inputs with three dimensions.
 
     A module that then works in place gives the view another past, and a hook on it would hear nothing. Not where it is an input's memory.
     """

@@ -1,4 +1,4 @@
-"""What of a module's hook is in C: for most calls, a listener and a reader get what they want without a Python frame each."""
+"""The part of a module's hook that is in C: for most calls, a listener and a reader get what they want without a Python frame each."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from numscope.summary import native
 from numscope.summary.ledger import Ledger
 
 LEAVES, SITES = 1, 2  # what ``saw`` leaves to its caller
-Rows = tuple[Ledger | None, list[int], bytes, Callable[[int, Tensor, torch.Size | None], None] | None, Callable[[], None] | None]
-NO_ROWS: Rows = (None, [], b"", None, None)
+ReaderRows = tuple[Ledger | None, list[int], bytes, Callable[[int, Tensor, torch.Size | None], None] | None, Callable[[], None] | None]
+NO_ROWS: ReaderRows = (None, [], b"", None, None)
 
 
 @native.in_c

@@ -131,7 +131,7 @@ def attributes_restored(modules: Iterable[nn.Module]) -> Iterator[None]:
 
 
 def _content(value: Any) -> Callable[[], object] | None:
-    """What puts back the items of a container, or the state of a generator."""
+    """A call that puts back the items of a container, or the state of a generator."""
     if isinstance(value, list):
         return partial(value.__setitem__, slice(None), value.copy())
     if type(value) in (dict, OrderedDict, defaultdict, Counter):
@@ -342,7 +342,7 @@ class Call:
             self.gradients[-1][place] = gradient.detach().requires_grad_(gradient.requires_grad)
 
     def begin_backward(self) -> None:
-        """What it keeps from now on is of a further backward."""
+        """Begin a further backward: it keeps gradients of that one from now on."""
         if not self.gradients or self.gradients[-1]:
             self.gradients.append({})
 

@@ -16,7 +16,7 @@ from numscope.records.site import Phase
 from numscope.replay.origin import Origin, Origins, concerns, first, source_of
 from numscope.replay.reasons.case import FLOAT32_RANGE, Case, Root, Rounded
 from numscope.replay.reasons.explain import explain
-from numscope.replay.tape import UNOBSERVED, OperandRecord, OpRecord, OpTape, Rows, State
+from numscope.replay.tape import UNOBSERVED, NumberStore, OperandRecord, OpRecord, OpTape, State
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
@@ -24,7 +24,9 @@ if TYPE_CHECKING:
 _FSDP = os.path.join("torch", "distributed", "fsdp", "")
 
 
-def find_culprit(tape: OpTape, escaped: Sequence[Tensor | State], rows: Rows, saved: Sequence[Tensor | State] = ()) -> Culprit | None:
+def find_culprit(
+    tape: OpTape, escaped: Sequence[Tensor | State], rows: NumberStore, saved: Sequence[Tensor | State] = ()
+) -> Culprit | None:
     """Name the operation where finite inputs first gave a non-finite output that reached what escaped.
 
     Args:
@@ -48,7 +50,7 @@ def _origins_of(origins: Origins, tensors: Sequence[Tensor | State]) -> list[Ori
     return [origin for s in suspects if (origin := origins.of(s)) is not None]
 
 
-def find_record(tape: OpTape, escaped: Sequence[Tensor | State], rows: Rows) -> OpRecord | None:
+def find_record(tape: OpTape, escaped: Sequence[Tensor | State], rows: NumberStore) -> OpRecord | None:
     """The record whose frames are the culprit's that ``find_culprit`` names: for an operation of backward, its forward operation."""
     origins = Origins(tape, rows)
     found = _origins_of(origins, escaped)
@@ -58,7 +60,7 @@ def find_record(tape: OpTape, escaped: Sequence[Tensor | State], rows: Rows) -> 
     return writer.asker(writer.user_of(min(found, key=first)))
 
 
-def pending_states(tape: OpTape, rows: Rows, most: int = 1) -> list[State]:
+def pending_states(tape: OpTape, rows: NumberStore, most: int = 1) -> list[State]:
     """Of the last operations that read or made a nan, or a single infinite number, as ``isfinite(loss)`` does; the last one first.
 
     Tensors that only hold infinities are left out: they are how masks are written.
@@ -202,7 +204,7 @@ class _Writer:
         return next((r for r in self.tape.records if r.index > record.index and uses(r)), record)
 
     def _accumulates(self, record: OpRecord) -> str:
-        """What a sum of several gradients is the gradient of; "" for any other operation."""
+        """The tensor whose gradient a sum of several gradients is; "" for any other operation."""
         if record.accumulates:
             return record.accumulates
         if record.phase != Phase.BACKWARD or record.op not in ("aten.add", "aten.add_") or record.stack.frames:

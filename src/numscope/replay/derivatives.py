@@ -27,7 +27,7 @@ from numscope.replay.glance import shape_of
 from numscope.replay.log import Note
 from numscope.replay.modes import DISPATCH_MODES, taken_off
 from numscope.replay.op import OpProbe
-from numscope.replay.tape import UNOBSERVED, OperandRecord, OpRecord, Rows, State
+from numscope.replay.tape import UNOBSERVED, NumberStore, OperandRecord, OpRecord, State
 
 _sequence_number: Callable[[], int] = torch._C._autograd._get_sequence_nr
 _NOWHERE = stacks.Stack()
@@ -125,7 +125,7 @@ class Derivatives:
 
     @property
     def last(self) -> list[OpRecord]:
-        """What the last backward did, once the log is written."""
+        """Records of the last backward, once the log is written."""
         return self._run
 
     # ---- a backward
@@ -271,7 +271,7 @@ class Derivatives:
             self.gradients += [state for state in [record.outputs[-1].state] if state is not None]
 
 
-def _noted(rows: Rows, slot: str, tensors: Sequence[Tensor | None]) -> list[_Gradient]:
+def _noted(rows: NumberStore, slot: str, tensors: Sequence[Tensor | None]) -> list[_Gradient]:
     """Gradients of a graph are kept without it, and without what it saves."""
     found = [(f"{slot}[{i}]", g) for i, g in enumerate(tensors) if isinstance(g, Tensor)]
     return [
@@ -279,12 +279,12 @@ def _noted(rows: Rows, slot: str, tensors: Sequence[Tensor | None]) -> list[_Gra
     ]
 
 
-def _is_finite(rows: Rows, seen: int | Tensor) -> bool:
+def _is_finite(rows: NumberStore, seen: int | Tensor) -> bool:
     return isinstance(seen, int) and (seen == UNOBSERVED or rows.is_bad(seen) is False)
 
 
 def _operand(
-    rows: Rows, name: str, seen: int | Tensor, version: int, dtype: torch.dtype, shape: tuple[int, ...], writers: Sequence[OpRecord]
+    rows: NumberStore, name: str, seen: int | Tensor, version: int, dtype: torch.dtype, shape: tuple[int, ...], writers: Sequence[OpRecord]
 ) -> OperandRecord:
     """A gradient that came of one of ``writers``, if it is bad. Autograd adds gradients up by itself, in memory that no operation wrote."""
     row = seen if isinstance(seen, int) else rows.observe(seen) if seen._version == version else UNOBSERVED

@@ -66,7 +66,7 @@ def _used_accelerator() -> bool:
 
 
 def in_child(work: Callable[[], T], failed: Callable[[str], T]) -> T | None:
-    """What ``work`` returns, done in a forked process with one thread. It prints nothing and writes no files.
+    """Call ``work`` in a forked process with one thread, and return what it returns. It prints nothing and writes no files.
 
     Args:
         work: its result is pickled.

@@ -1,4 +1,4 @@
-"""What a tape needs to know of a tensor at one time: the tensor may change, or go, before a record is made of it."""
+"""One tensor as a tape needs it, at one time: the tensor may change, or go, before a record is made of it."""
 
 from __future__ import annotations
 

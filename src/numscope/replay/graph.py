@@ -29,7 +29,7 @@ _ADVICE = (
 
 
 def backend_of(module: nn.Module) -> Backend | None:
-    """What compiles a module, or the first compiled one inside it; None: nothing does, as far as can be seen."""
+    """The compiler of a module, or of the first compiled one inside it; None: there is none, as far as can be seen."""
     if "torch._dynamo" not in sys.modules:
         return None
     for part in module.modules():

@@ -1,4 +1,4 @@
-"""What happened outside the models' calls, for records that are made once somebody asks for them."""
+"""Notes of what happened outside the models' calls, for records that are made once somebody asks for them."""
 
 from __future__ import annotations
 

@@ -11,7 +11,7 @@ from numscope.probe import optimizer as optimizer_probe
 from numscope.replay import outside
 
 
-class _Loop(optimizer_probe.StepListener, loop_calls.CallListener):
+class _Loop(optimizer_probe.StepListener, loop_calls.LoopListener):
     """Reports to the thread's tape backward, before the models' steps are told, and what torch itself does to gradients after it.
 
     The latter needs no record, since nothing but a bad gradient makes it go wrong.

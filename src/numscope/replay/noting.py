@@ -22,7 +22,7 @@ from numscope.replay.glance import Glance, glances, unpacked
 from numscope.replay.log import Log
 from numscope.replay.named import Named
 from numscope.replay.op import COLLECTIVES, UNINITIALIZED, OpProbe, flat, named_arguments, op_of, tensors_in
-from numscope.replay.tape import OpRecord, OpTape, Rows
+from numscope.replay.tape import NumberStore, OpRecord, OpTape
 from numscope.summary import native
 
 Given = list[tuple[str, Any]]  # arguments by name
@@ -51,7 +51,7 @@ class NotingProbe(OpProbe):  # type: ignore[no-untyped-call]
     """
 
     def __init__(
-        self, tape: OpTape, rows: Rows, log: Log, *, phase: Phase, names: Named, flush: Callable[[], None], most: int,
+        self, tape: OpTape, rows: NumberStore, log: Log, *, phase: Phase, names: Named, flush: Callable[[], None], most: int,
         end: Callable[[], None],
     ) -> None:  # fmt: skip
         super().__init__(tape, rows, phase=phase, names=names)
@@ -69,7 +69,7 @@ class NotingProbe(OpProbe):  # type: ignore[no-untyped-call]
             self._end()
 
     def _plan(self, func: Any) -> tuple[bytes, tuple[str, ...]] | None:
-        """What C is to know of an operator: flags of it and of its arguments, and their names; None: it is recorded at once."""
+        """An operator as C knows it: flags of it and of its arguments, and their names; None: it is recorded at once."""
         op = op_of(func)
         plan = None
         if getattr(func, "_schema", None) is not None and not (op.waits or op.collective or op.part or func.namespace in COLLECTIVES):
@@ -210,7 +210,7 @@ def _caught(probe: NotingProbe | FunctionProbe, error: Exception) -> None:
 
 
 class _Function:
-    """What is known of a function of torch once it has returned, as op.py knows it of an operator."""
+    """A function of torch that has returned, as op.py knows an operator."""
 
     waits = collective = part = elementwise_lists = False
 

@@ -22,7 +22,7 @@ from numscope.records.site import Phase
 from numscope.replay import reach
 from numscope.replay import stack as stacks
 from numscope.replay.glance import UNREAD, Glance, glances
-from numscope.replay.tape import ACCUMULATE, UNOBSERVED, OperandRecord, OpRecord, OpTape, Rows, State, StorageRecord
+from numscope.replay.tape import ACCUMULATE, UNOBSERVED, NumberStore, OperandRecord, OpRecord, OpTape, State, StorageRecord
 
 UNINITIALIZED = frozenset({"empty", "empty_like", "new_empty", "empty_strided", "new_empty_strided", "empty_permuted"})
 _OVERWRITES = frozenset(
@@ -109,7 +109,7 @@ class OpProbe(TorchDispatchMode):  # type: ignore[no-untyped-call]
     def __init__(
         self,
         tape: OpTape,
-        rows: Rows,
+        rows: NumberStore,
         *,
         phase: Phase = Phase.FORWARD,
         module_name: Callable[[], str] = str,
@@ -187,7 +187,7 @@ class OpProbe(TorchDispatchMode):  # type: ignore[no-untyped-call]
     def _count(self) -> None:
         """An operation is on the tape."""
 
-    def use(self, tape: OpTape, rows: Rows) -> None:
+    def use(self, tape: OpTape, rows: NumberStore) -> None:
         """Go on with another tape."""
         self.tape, self.rows = tape, rows
 

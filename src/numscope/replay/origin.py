@@ -13,7 +13,7 @@ from numscope.records.site import Phase
 from numscope.replay.op import COLLECTIVES, UNINITIALIZED, nonfinite_number
 from numscope.replay.outside import GRADIENT, MODEL_OUTPUT
 from numscope.replay.reasons.case import LIFTS, SOFTMAX, Source, zeros_and_ones
-from numscope.replay.tape import UNOBSERVED, OperandRecord, OpRecord, OpTape, Rows, State
+from numscope.replay.tape import UNOBSERVED, NumberStore, OperandRecord, OpRecord, OpTape, State
 
 _FILLS = frozenset(
     {"full", "full_like", "new_full", "fill", "masked_fill", "scalar_tensor", "constant_pad_nd", "index_fill", "where"}
@@ -55,7 +55,7 @@ class Origins:
     *Cost:* one walk over the records in plain Python; no tensor is read.
     """
 
-    def __init__(self, tape: OpTape, rows: Rows) -> None:
+    def __init__(self, tape: OpTape, rows: NumberStore) -> None:
         self.tape, self.rows = tape, rows
         self._numbers: dict[int, Numbers] = {}
         self._known: dict[int, list[tuple[OperandRecord, Origin]]] = {}  # by record: of each of its bad results
@@ -203,7 +203,7 @@ def concerns(operand: OperandRecord, out: OperandRecord) -> bool:
 
 
 def source_of(operand: OperandRecord, phase: Phase) -> Source:
-    """What an operand is that came from outside the tape."""
+    """A description of an operand that came from outside the tape."""
     name = operand.state.name if operand.state is not None else ""
     if operand.parameter or not name:
         return Source.STATE if operand.parameter else Source.LOSS if phase in (Phase.LOSS, Phase.SCRIPT) else Source.OUTSIDE

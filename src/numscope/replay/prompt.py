@@ -18,7 +18,7 @@ Entry = tuple[FrameType, int]  # a frame and the line to show in it
 
 
 class _Frames:
-    """What a debugger needs to know of ours; goes before its class."""
+    """A debugger's knowledge of ours; goes before its class."""
 
     entries: Sequence[Entry] = ()
 

@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from numscope.replay.tape import UNOBSERVED, OperandRecord, OpRecord, Rows, plain_name
+from numscope.replay.tape import UNOBSERVED, NumberStore, OperandRecord, OpRecord, plain_name
 
 # Operations that write each element of their result from one element of one operand.
 _MOVES = frozenset(
@@ -29,7 +29,7 @@ def corresponds(func: Any) -> bool:
     return torch.Tag.pointwise in getattr(func, "tags", ()) or name in _MOVES or name in _PICKS
 
 
-def bad_elements(record: OpRecord, named: Sequence[tuple[str, Any]], rows: Rows, syncs: bool) -> Bad:
+def bad_elements(record: OpRecord, named: Sequence[tuple[str, Any]], rows: NumberStore, syncs: bool) -> Bad:
     """Where the operands of an operation are bad, before it runs.
 
     Args:

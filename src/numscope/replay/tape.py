@@ -29,8 +29,8 @@ COPY_SLICES = "CopySlices"
 _SCALED = frozenset({"addmm", "baddbmm", "addbmm", "addmv", "addr", "sspaddmm", "_addmm_activation"})  # with beta = 0, self is not read
 
 
-class Rows(Protocol):
-    """What stores numbers: a ledger."""
+class NumberStore(Protocol):
+    """A store of numbers: a ledger."""
 
     def observe(self, tensor: Tensor) -> int: ...
     def numbers(self, handle: int) -> Numbers: ...
@@ -40,7 +40,7 @@ class Rows(Protocol):
 
 @dataclass(slots=True)
 class State:
-    """What one region of memory held at one time, summarized once.
+    """The content of one region of memory at one time, summarized once.
 
     Args:
         row: handle of the numbers; ``UNOBSERVED`` for integers and for tensors that can't be summarized.
@@ -114,7 +114,7 @@ def _key(name: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Rewritten:
-    """What was written between operations and their being done again: what depends on it is not what they saw.
+    """Memory written between operations and their replay: what depends on it is not what they saw.
 
     Args:
         names: of the tensors.
@@ -147,7 +147,7 @@ class StorageRecord:
 
 
 class OpTape:
-    """What an op probe saw, in order.
+    """The operations that an op probe saw, in order.
 
     Args:
         limit: keep about this many of the latest records; None keeps all.
@@ -180,7 +180,7 @@ class OpTape:
         return self.first + len(self.records)
 
     def storage_of(self, glance: Glance) -> StorageRecord | None:
-        """What is known of a tensor's memory."""
+        """The knowledge of a tensor's memory."""
         known = self.storages.get(glance.address) if glance.storage is not None else None
         return known if known is not None and known.reference is glance.storage else None  # an address is used again
 
@@ -205,7 +205,7 @@ class OpTape:
         odd = self.odd.get(glance.key)
         return odd[1] if odd is not None and odd[0]() is glance.tensor is not None else None
 
-    def read_state_of(self, tensor: Tensor, rows: Rows) -> State | None:
+    def read_state_of(self, tensor: Tensor, rows: NumberStore) -> State | None:
         """``state_of``, and its numbers where nothing has read it since it was written. The script uses it: its communication is over."""
         state = self.state_of(tensor)
         if state is not None and state.row == UNOBSERVED and state.writers:
@@ -259,7 +259,7 @@ class OpTape:
             self.drop(len(self.records) - self.limit)
 
     def forget_states(self) -> None:
-        """What tensors hold is not known any more; who wrote them last, on this tape, is."""
+        """Forget what tensors hold, but not who wrote them last on this tape."""
         for storage in self.storages.values():
             storage.states.clear()
         for key, (tensor, state) in self.odd.items():
@@ -277,7 +277,7 @@ class OpTape:
                 del self._nodes[seq]
             del self._order[:excess]
 
-    def keep(self, past: int, rows: Rows) -> None:
+    def keep(self, past: int, rows: NumberStore) -> None:
         """Of the records before index ``past`` keep those that have made what is bad in memory that is still there: data and buffers may be
         used many steps later.
 
@@ -304,7 +304,7 @@ class OpTape:
             todo += [i for o in record.inputs if o.state is not None for i in o.state.writers]
         self.kept = dict(sorted(kept.items()))
 
-    def successor(self, rows: Rows | None) -> OpTape:
+    def successor(self, rows: NumberStore | None) -> OpTape:
         """An empty tape that goes on with this one's numbers; with ``rows`` it has what this one is to keep."""
         tape = OpTape(self.limit, self.uncalled, self.rewritten)
         tape.first = self.num_records

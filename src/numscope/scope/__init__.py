@@ -1,1 +1,1 @@
-"""What a user holds: a watch on one model, or on all models of a script."""
+"""The user's side: a watch on one model, or on all models of a script."""

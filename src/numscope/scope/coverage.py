@@ -1,4 +1,4 @@
-"""What the watches of a process have seen, what they have not seen, and why not."""
+"""Coverage: what the watches of a process have seen, what they have not seen, and why not."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 @dataclass
 class Watched:
-    """What one process has watched, as plain data.
+    """One process's coverage, as plain data.
 
     Args:
         models: names of their classes.

@@ -12,7 +12,7 @@ _MAX_GAPS = 5
 
 
 def last_line(own: Watched, children: Sequence[Watched], why_nothing: str) -> str:
-    """What this process and its children have watched and found, and what not, in one line; ``why_nothing`` where no gap explains it."""
+    """One line: what this process and its children have watched and found, and what not; ``why_nothing`` where no gap explains it."""
     seen = [one for one in children if one.models]
     gaps = list(dict.fromkeys(gap for one in (own, *children) for gap in one.gaps))
     unwatched = f". Not watched: {few(gaps, _MAX_GAPS, '; ')}" if gaps else ""

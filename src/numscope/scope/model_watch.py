@@ -19,7 +19,7 @@ from numscope.alerts.checks.protocol import Subject
 from numscope.config.options import WatchOptions
 from numscope.config.rules import RULES
 from numscope.detect.detection import Detection
-from numscope.detect.history import History
+from numscope.detect.history import RunHistory
 from numscope.detect.journal import Journal
 from numscope.distributed.agree import rank
 from numscope.probe import optimizer as optimizer_probe
@@ -111,7 +111,7 @@ class ModelWatch:
             self._detection = Detection(self._probe, options, self._steps, self._delivery, model, self.failed, called)
             self._steps.add(self._detection)
             if options.log_dir is not None and recorder is None and options.config is None:
-                self._detection.evidence.history = History(options.log_dir, rank(), class_name(self._model))
+                self._detection.evidence.history = RunHistory(options.log_dir, rank(), class_name(self._model))
         if calls_matter:
             self._probe.attach(self, deep=detecting and options.level == "modules", gradients=detecting and options.gradients)
         if recorder is not None or options.config is not None:
@@ -152,7 +152,7 @@ class ModelWatch:
 
     @property
     def findings(self) -> list[Finding]:
-        """What escaped, in order; with ``on_nonfinite="raise"`` the same is raised."""
+        """Findings: bad numbers that escaped, in order; with ``on_nonfinite="raise"`` the same are raised."""
         return [] if self._detection is None else self._detection.judge.findings
 
     @property
@@ -167,7 +167,7 @@ class ModelWatch:
 
     @property
     def alerts(self) -> list[Alert]:
-        """What is about to go wrong, and what goes wrong in silence; of this rank, in order."""
+        """Alerts of this rank, in order: what is about to go wrong, and what goes wrong in silence."""
         return self.alerting.desk.alerts
 
     @property
@@ -202,7 +202,7 @@ class ModelWatch:
 
     @property
     def gaps(self) -> list[str]:
-        """What was not watched of the model, and around it."""
+        """The gaps: what was not watched of the model, and around it."""
         return [] if self._detection is None else self._detection.gaps
 
     @property

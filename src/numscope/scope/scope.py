@@ -1,4 +1,4 @@
-"""What ``numscope.watch`` returns."""
+"""The object that ``numscope.watch`` returns."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class Scope:
 
     @property
     def findings(self) -> list[Finding]:
-        """What escaped, in order; with ``on_nonfinite="raise"`` the same is raised."""
+        """Findings: bad numbers that escaped, in order; with ``on_nonfinite="raise"`` the same are raised."""
         return self._watch.findings
 
     @property
@@ -31,7 +31,7 @@ class Scope:
 
     @property
     def alerts(self) -> list[Alert]:
-        """What is about to go wrong, and what goes wrong in silence; of this rank, in order."""
+        """Alerts of this rank, in order: what is about to go wrong, and what goes wrong in silence."""
         return self._watch.alerts
 
     @property

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from numscope.alerts.board import Board, Kind, Place
+from numscope.alerts.board import Board, SiteKind, SitePlace
 from numscope.alerts.engine import Scales
 from numscope.alerts.rules.gradients import gradients_from_step_to_step, gradients_through_depth
 from numscope.alerts.rules.growth import divergence_ahead
@@ -22,7 +22,7 @@ from numscope.config.rules import RULES
 from numscope.records.alert import Alert
 
 
-def alerts(rule: Any, name: str, steps: int, places: list[Place], level: Callable[[int, int], float], loss: Any = None) -> list[Alert]:
+def alerts(rule: Any, name: str, steps: int, places: list[SitePlace], level: Callable[[int, int], float], loss: Any = None) -> list[Alert]:
     """What a rule says over steps, from the level of each site in each step."""
     board, found = Board(), []
     at = board.indexes(places)
@@ -34,8 +34,8 @@ def alerts(rule: Any, name: str, steps: int, places: list[Place], level: Callabl
     return found
 
 
-def layers(count: int, kind: Kind, tensor: str, dtype: str = "float32") -> list[Place]:
-    return [Place(f"layers.{i}", "Linear", tensor, dtype, kind) for i in range(count)]
+def layers(count: int, kind: SiteKind, tensor: str, dtype: str = "float32") -> list[SitePlace]:
+    return [SitePlace(f"layers.{i}", "Linear", tensor, dtype, kind) for i in range(count)]
 
 
 # ---- overflow
@@ -50,7 +50,7 @@ def test_overflow_is_foretold_and_its_step_is_about_right(slope: float, noise: f
         overflow_ahead,
         "overflow ahead",
         end,
-        layers(1, Kind.OUTPUT, "output", "float16"),
+        layers(1, SiteKind.OUTPUT, "output", "float16"),
         lambda step, site: min(4 + slope * step + draw.gauss(0, noise), 15.999),
     )
     assert found
@@ -72,11 +72,11 @@ def test_overflow_is_foretold_and_its_step_is_about_right(slope: float, noise: f
     ],
 )
 def test_no_overflow_is_foretold(level: Callable[[int, int], float]) -> None:
-    assert alerts(overflow_ahead, "overflow ahead", 300, layers(1, Kind.OUTPUT, "output", "float16"), level) == []
+    assert alerts(overflow_ahead, "overflow ahead", 300, layers(1, SiteKind.OUTPUT, "output", "float16"), level) == []
 
 
 def test_gradients_and_wide_dtypes_do_not_overflow() -> None:
-    scaled = layers(1, Kind.GRADIENT, "gradient", "float16") + layers(1, Kind.OUTPUT, "output", "float32")
+    scaled = layers(1, SiteKind.GRADIENT, "gradient", "float16") + layers(1, SiteKind.OUTPUT, "output", "float32")
     assert alerts(overflow_ahead, "overflow ahead", 250, scaled, lambda step, site: min(4 + step / 20, 15.9)) == []
 
 
@@ -90,7 +90,7 @@ def growing(power: Callable[[int], float]) -> Callable[[int, int], float]:
     return lambda step, site: offset[site] + power(step) * math.log2(step + 1) + draw.gauss(0, 0.02)
 
 
-MODEL = layers(16, Kind.MATRIX, "weight") + layers(16, Kind.OUTPUT, "output")
+MODEL = layers(16, SiteKind.MATRIX, "weight") + layers(16, SiteKind.OUTPUT, "output")
 
 
 @pytest.mark.parametrize("power", [0.0, 0.5, 1.0])
@@ -119,8 +119,8 @@ def test_layers_that_are_unfrozen_begin_anew() -> None:
 
 
 def test_frozen_matrices_hide_no_divergence() -> None:
-    places = layers(48, Kind.MATRIX, "weight") + [
-        place._replace(layer=f"out.{i}") for i, place in enumerate(layers(16, Kind.OUTPUT, "output"))
+    places = layers(48, SiteKind.MATRIX, "weight") + [
+        place._replace(layer=f"out.{i}") for i, place in enumerate(layers(16, SiteKind.OUTPUT, "output"))
     ]
 
     def level(step: int, site: int) -> float:
@@ -161,7 +161,7 @@ def test_noise_is_no_spike(seed: int, level: float, noise: float) -> None:
 
 
 def test_spike_is_told_though_nan_came_before_and_names_what_jumped() -> None:
-    places = [*layers(3, Kind.WEIGHT_GRADIENT, "wgrad"), Place("", "Model", "activation", "float32", Kind.DATA)]
+    places = [*layers(3, SiteKind.WEIGHT_GRADIENT, "wgrad"), SitePlace("", "Model", "activation", "float32", SiteKind.DATA)]
     draw = random.Random(1)
 
     def loss(step: int) -> float:
@@ -216,8 +216,8 @@ def test_losses_of_zero_have_no_band() -> None:
 # ---- gradients
 
 
-def depth(count: int = 12) -> list[Place]:
-    return layers(count, Kind.MATRIX, "weight") + layers(count, Kind.WEIGHT_GRADIENT, "wgrad")
+def depth(count: int = 12) -> list[SitePlace]:
+    return layers(count, SiteKind.MATRIX, "weight") + layers(count, SiteKind.WEIGHT_GRADIENT, "wgrad")
 
 
 def test_gradients_that_sink_through_depth() -> None:

@@ -11,7 +11,7 @@ import torch
 from torch import nn
 from torch.optim import Optimizer
 
-from numscope.alerts.checks.protocol import UNKNOWN, Check, Line, Subject, current_line
+from numscope.alerts.checks.protocol import UNKNOWN, Check, ScriptLine, Subject, current_line
 from numscope.distributed import agree
 
 _WRAPPED = nn.parallel.DistributedDataParallel.forward.__code__
@@ -30,7 +30,7 @@ class Bypass(Check):
         self._ddp: Any = None
         self._searched = False
         self._through = False
-        self._around: Line = UNKNOWN
+        self._around: ScriptLine = UNKNOWN
 
     def enter(self, module: nn.Module, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
         if torch.is_grad_enabled() and agree.spread():

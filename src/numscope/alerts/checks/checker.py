@@ -22,28 +22,28 @@ from numscope.alerts.checks.modes import Autocast, EvalMode, WeightDtype
 from numscope.alerts.checks.protocol import EVERY, FIRST, STRETCH, Check, Subject
 from numscope.alerts.checks.rank_data import SameDataOnRanks
 from numscope.alerts.checks.replicas import ReplicasDiffer
-from numscope.alerts.checks.scaling import Scaling
+from numscope.alerts.checks.scaling import ScalerUse
 from numscope.alerts.checks.schedules import Schedules
 from numscope.alerts.checks.states import LostState
 from numscope.alerts.checks.tied import Tied
-from numscope.alerts.checks.weights import Weights
+from numscope.alerts.checks.weights import WeightUpdates
 from numscope.probe import loop_calls
 from numscope.probe.calls import guard, in_backward
-from numscope.probe.loop_calls import CallListener, LoopCall
-from numscope.probe.step import Reader
+from numscope.probe.loop_calls import LoopCall, LoopListener
+from numscope.probe.step import StepReader
 from numscope.records.alert import Alert
 from numscope.records.faults import ours
 
 # Those that a watch makes unless they are switched off. A check that stands behind another one is asked after it.
 CHECKS: tuple[type[Check], ...] = (
-    Weights,
+    WeightUpdates,
     Tied,
     EvalMode,
     Autocast,
     WeightDtype,
     Clearing,
     Reaching,
-    Scaling,
+    ScalerUse,
     Schedules,
     ConstantLoss,
     LostState,
@@ -62,7 +62,7 @@ MOST_SKIPS = 20  # of GradScaler's first ones; those that it leaves out show not
 log = logging.getLogger("numscope")
 
 
-class Checker(Reader, CallListener):
+class Checker(StepReader, LoopListener):
     """The checks of one model. An error in a check switches that check off; it is said once, and the run goes on.
 
     Args:

@@ -9,7 +9,7 @@ from typing import Any
 from torch import Tensor
 from torch.optim import Optimizer
 
-from numscope.alerts.checks.protocol import UNKNOWN, Check, Line, Subject, current_line
+from numscope.alerts.checks.protocol import UNKNOWN, Check, ScriptLine, Subject, current_line
 from numscope.probe.living import Beside
 from numscope.probe.nodes import trains
 from numscope.probe.optimizer import accumulates
@@ -51,7 +51,7 @@ class Clearing(Check):
         self._in_row: Beside[Optimizer, int] = Beside()
         self._ledger: Ledger | None = None
         self._rows: list[tuple[Optimizer, list[int]]] = []  # of gradients that were written since, until the step is over
-        self._line: Line = UNKNOWN
+        self._line: ScriptLine = UNKNOWN
 
     def before_backward(self, roots: Sequence[Tensor]) -> None:
         if not accumulates():  # autograd.grad adds to no gradient
@@ -128,7 +128,7 @@ class Reaching(Check):
         self._calls = 0  # with gradients, in this step
         self._reaches = False
         self._reason = ""
-        self._line: Line = UNKNOWN
+        self._line: ScriptLine = UNKNOWN
 
     def enter(self, *given: Any) -> None:
         self._calls += 1

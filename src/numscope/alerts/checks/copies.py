@@ -130,7 +130,7 @@ class CopiesOf:
         return [ranks for ranks in dict.fromkeys(found) if len(ranks) > 1]
 
     def _ignored(self) -> set[int]:
-        """What DDP was told to leave alone."""
+        """The parameters that DDP is to leave alone."""
         ddp = self._places.ddp
         names = getattr(ddp, "parameters_to_ignore", None)
         if not names:

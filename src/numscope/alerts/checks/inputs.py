@@ -1,4 +1,4 @@
-"""What a model is given: a checksum of each step's first training call, kept for those checks that compare data."""
+"""A model's inputs: a checksum of each step's first training call, kept for those checks that compare data."""
 
 from __future__ import annotations
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from torch import Tensor
 from torch.optim import Optimizer
 
-from numscope.alerts.checks.protocol import UNKNOWN, Check, Line, Subject, current_line
+from numscope.alerts.checks.protocol import UNKNOWN, Check, ScriptLine, Subject, current_line
 from numscope.summary.ledger import UNOBSERVED
 
 LEAST_LOOKS = 5  # in a row with the same losses, to the last bit
@@ -28,7 +28,7 @@ class ConstantLoss(Check):
         self._handles: list[int] = []
         self._last: list[float] = []
         self._same = 0
-        self._line: Line = UNKNOWN
+        self._line: ScriptLine = UNKNOWN
 
     def before_backward(self, roots: Sequence[Tensor]) -> None:
         if self.subject.num % STRIDE == 0:

@@ -59,7 +59,7 @@ class _Record:
 
 
 class _Look:
-    """What was counted in one step, on its way from a device."""
+    """One step's counts, on their way from a device."""
 
     def __init__(self, step: int, num: int, records: list[tuple[str, _Record, float]], counts: Tensor) -> None:
         self.step, self.num, self.records, self.counts = step, num, records, Late(counts)

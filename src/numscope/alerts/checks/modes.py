@@ -11,7 +11,7 @@ from torch.nn.modules.batchnorm import _BatchNorm
 from torch.nn.modules.dropout import _DropoutNd
 from torch.optim import Optimizer
 
-from numscope.alerts.checks.protocol import UNKNOWN, Check, Line, Subject, current_line, names_of
+from numscope.alerts.checks.protocol import UNKNOWN, Check, ScriptLine, Subject, current_line, names_of
 from numscope.records.words import count
 
 TRAIN_MODE = "train mode in evaluation"
@@ -92,7 +92,7 @@ class EvalMode(Check):
 
 
 def _modes_matter(model: nn.Module) -> str:
-    """What eval mode changes in a model whose modules are all in it; "" if nothing is."""
+    """The effect of eval mode on a model whose modules are all in it; "" if there is none."""
     dropouts, norms = _moody(model)
     if any(module.training for module in (*dropouts, *norms)):
         return ""
@@ -123,7 +123,7 @@ class Autocast(Check):
         super().__init__(subject)
         self._dtype: torch.dtype | None = None
         self._device = ""
-        self._line: Line = UNKNOWN
+        self._line: ScriptLine = UNKNOWN
 
     def enter(self, module: nn.Module, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
         self._dtype = None

@@ -1,4 +1,4 @@
-"""What a check is: it is asked on the occasions of a model's steps, and says alerts, with the script's line that is running."""
+"""The protocol of checks: asked on the occasions of a model's steps, they give alerts, with the script's line that is running."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ STRETCH = 16  # steps in a row, the first of each EVERY, in which rhythms are fo
 MOST_NAMED = 64  # parameters in an alert's evidence
 
 
-class Line(NamedTuple):
+class ScriptLine(NamedTuple):
     """A line of the script's, or of a library other than torch."""
 
     file: str
@@ -53,10 +53,10 @@ class Line(NamedTuple):
         return before + self.short if self.file else ""
 
 
-UNKNOWN = Line("", 0, "")
+UNKNOWN = ScriptLine("", 0, "")
 
 
-def current_line() -> Line:
+def current_line() -> ScriptLine:
     """The script's line that is running now: the innermost one outside installed packages, else the innermost one.
 
     *Cost:* some microseconds; a thorough check may ask at each occasion, a cheap one only when it has found something.
@@ -66,7 +66,7 @@ def current_line() -> Line:
         return UNKNOWN
     own = [frame for frame in frames if not is_installed(frame[0])]
     file, number, _, code = (own or frames)[-1]
-    return Line(file, number, code)
+    return ScriptLine(file, number, code)
 
 
 def names_of(parameters: Sequence[str]) -> str:
@@ -169,7 +169,7 @@ class Check:
         *,
         rule: str = "",
         again: bool = False,
-        line: Line = UNKNOWN,
+        line: ScriptLine = UNKNOWN,
         parameters: Sequence[str] = (),
         layer: str = "",
         tensor: str = "",

@@ -30,7 +30,7 @@ Sums = tuple[tuple[int, int], ...]  # of each copy: its own, and its gradient's;
 
 @dataclass(slots=True)
 class _Group:
-    """What is kept of ranks that share tensors."""
+    """The state about ranks that share tensors."""
 
     bulletin: Bulletin
     assumed: bool  # as of Shared

@@ -9,7 +9,7 @@ from typing import Any
 from torch import Tensor
 from torch.optim import Optimizer
 
-from numscope.alerts.checks.protocol import UNKNOWN, Check, Line, Subject, current_line
+from numscope.alerts.checks.protocol import UNKNOWN, Check, ScriptLine, Subject, current_line
 from numscope.probe import optimizer as optimizer_probe
 from numscope.probe.calls import in_backward
 from numscope.probe.living import Beside
@@ -22,7 +22,7 @@ UNSCALED_LOSS = "loss not scaled"
 CLIPPED_LATE = "clipped after the step"
 
 
-class Scaling(Check):
+class ScalerUse(Check):
     """Follows GradScaler's calls and those of torch's functions that clip gradients. What clips by hand is not seen.
 
     *Cost:* at a thorough step a microsecond a call of the loop's, and a walk over a scaled loss's graph; nothing is read.
@@ -40,7 +40,7 @@ class Scaling(Check):
         self._unscaled: Beside[Optimizer, bool] = Beside()
         self._had_backward = True  # since the last step; before the first one nobody knows
         self._late = 0
-        self._line: Line = UNKNOWN
+        self._line: ScriptLine = UNKNOWN
 
     def called(self, call: LoopCall) -> None:
         if call.kind == "scale":

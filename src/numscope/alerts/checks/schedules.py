@@ -8,7 +8,7 @@ from torch import Tensor
 from torch.optim import Optimizer
 from torch.optim.lr_scheduler import LRScheduler, ReduceLROnPlateau
 
-from numscope.alerts.checks.protocol import UNKNOWN, Check, Line, Subject, current_line, peak_rate
+from numscope.alerts.checks.protocol import UNKNOWN, Check, ScriptLine, Subject, current_line, peak_rate
 from numscope.probe.living import Beside
 from numscope.probe.loop_calls import LoopCall
 from numscope.records.heap import instances_of
@@ -20,15 +20,15 @@ LEAST_STEPS = 10  # of an optimizer whose scheduler never steps
 
 
 class _Rhythm:
-    """What one scheduler has done since its optimizer's last step."""
+    """One scheduler's calls since its optimizer's last step."""
 
     __slots__ = ("before", "early", "first", "lines", "rounds")
 
     def __init__(self, first: list[float]) -> None:
-        self.lines: list[Line] = []
+        self.lines: list[ScriptLine] = []
         self.before = 0  # how many of them came before a backward
         self.first = first  # the rates that its first step changes
-        self.early: Line | None = None  # where it stepped once before its optimizer did
+        self.early: ScriptLine | None = None  # where it stepped once before its optimizer did
         self.rounds = {"twice": 0, "with each backward": 0}
 
 
@@ -130,11 +130,11 @@ class Schedules(Check):
             if rhythm is not None:
                 rhythm.early, rhythm.lines, rhythm.before = (lines[-1] if is_early and lines else None), [], 0
 
-    def _is_before(self, scheduler: LRScheduler, line: Line) -> None:
+    def _is_before(self, scheduler: LRScheduler, line: ScriptLine) -> None:
         order = f"{type(scheduler).__name__} steps{line.at()} before {type(scheduler.optimizer).__name__} does"
         self._tell(f"{order}: it leaves out the first rate.", "Call scheduler.step() after optimizer.step().", line, asks=True)
 
-    def _tell(self, text: str, advice: str, line: Line, asks: bool = False) -> None:
+    def _tell(self, text: str, advice: str, line: ScriptLine, asks: bool = False) -> None:
         self.say(text, advice, line=line, asks=asks)
         self._rhythms.clear()
 

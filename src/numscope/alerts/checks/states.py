@@ -6,7 +6,7 @@ import weakref
 
 from torch.optim import Optimizer
 
-from numscope.alerts.checks.protocol import UNKNOWN, Check, Line, Subject, current_line
+from numscope.alerts.checks.protocol import UNKNOWN, Check, ScriptLine, Subject, current_line
 
 LEAST_STEPS = 4  # in a row that begin with empty states
 
@@ -28,7 +28,7 @@ class LostState(Check):
         self._before: bool = False
         self._in_row = 0
         self._anew = 0
-        self._line: Line = UNKNOWN
+        self._line: ScriptLine = UNKNOWN
 
     def before_step(self, optimizer: Optimizer) -> None:
         self._before = not optimizer.state

@@ -31,7 +31,7 @@ LEAST_STEPS = 2  # before the first verdict: one may be a warm-up's, at a rate o
 
 
 class _Weight:
-    """What looks at one parameter have shown since the last verdict."""
+    """Counts of looks at one parameter since the last verdict."""
 
     __slots__ = (
         "before", "called", "largest", "moved", "nonzero", "optimizer", "rates", "ref", "steps", "sum", "was_given", "was_nonzero", "zeros",
@@ -65,7 +65,7 @@ class _Weight:
         return max((rate for rate in self.rates if rate is not None), default=0.0)
 
 
-class Weights(Check):
+class WeightUpdates(Check):
     """Looks at all parameters at thorough steps: checksums of their bits, whether gradients are there and zero, and who updates them.
 
     A verdict comes after the first steps, and then with each thorough one; of each parameter a rule speaks once. What lies on a device is
@@ -161,7 +161,7 @@ class Weights(Check):
                 self._gradients.setdefault(name, handle)
 
     def _read(self) -> None:
-        """What a thorough step has shown, now that it is on the host."""
+        """Judge a thorough step, now that its numbers are on the host."""
         if self._unread is None:
             return
         (num, sums), self._unread = self._unread, None

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from numscope.alerts.board import Board, Kind, magnitude
+from numscope.alerts.board import Board, SiteKind, magnitude
 from numscope.records.alert import Alert
 
 VANISH, EXPLODE = "gradients vanish", "gradients explode"
@@ -51,7 +51,7 @@ def gradients_through_depth(board: Board, settings: dict[str, Any]) -> Iterator[
 def gradients_from_step_to_step(board: Board, settings: dict[str, Any]) -> Iterator[Alert]:
     """Most weights' gradients have grown by many bits within some steps."""
     steps = board.window(WINDOW)
-    gradients = board.of(Kind.WEIGHT_GRADIENT)
+    gradients = board.of(SiteKind.WEIGHT_GRADIENT)
     if not steps or not len(gradients):
         return
     bits = board.smooth() - board.smooth(steps)

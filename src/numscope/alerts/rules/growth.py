@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from numscope.alerts.board import Board, Floats, Kind, magnitude
+from numscope.alerts.board import Board, Floats, SiteKind, magnitude
 from numscope.alerts.desk import CALM_STEPS
 from numscope.records.alert import Alert
 
@@ -36,7 +36,7 @@ def divergence_ahead(board: Board, settings: dict[str, Any]) -> Iterator[Alert]:
     if not steps:
         return
     bits, exponent = board.growth(steps)
-    matrices, outputs = (found[np.isfinite(exponent[found])] for found in (board.of(Kind.MATRIX), board.of(Kind.OUTPUT)))
+    matrices, outputs = (found[np.isfinite(exponent[found])] for found in (board.of(SiteKind.MATRIX), board.of(SiteKind.OUTPUT)))
     matrices = matrices[board.moved[matrices]]  # others are frozen
     if not board.from_zero[matrices].all():
         matrices = matrices[~board.from_zero[matrices]]  # these grow beyond any power of the steps as the layers behind them wake

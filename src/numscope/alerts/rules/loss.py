@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from numscope.alerts.board import Board, Floats, Kind, median
+from numscope.alerts.board import Board, Floats, SiteKind, median
 from numscope.records.alert import Alert
 
 NAME = "loss spike"
@@ -52,8 +52,8 @@ def loss_spike(board: Board, settings: dict[str, Any]) -> Iterator[Alert]:
     if value <= limit or (above < 2 and value <= at_once):
         return
     jump = board.jump()
-    named = [board.places[i].layer for i in _largest(jump, board.of(Kind.WEIGHT_GRADIENT))]
-    odd = [board.places[i].tensor for i in _largest(jump, board.of(Kind.DATA))]
+    named = [board.places[i].layer for i in _largest(jump, board.of(SiteKind.WEIGHT_GRADIENT))]
+    odd = [board.places[i].tensor for i in _largest(jump, board.of(SiteKind.DATA))]
     more = f" Gradients that jumped with it: {', '.join(named)}." if named else ""
     more += " The batch is odd: its largest element is more than twice what it was." if odd else ""
     yield Alert(

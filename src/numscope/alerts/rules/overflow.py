@@ -11,14 +11,14 @@ from typing import Any
 
 import numpy as np
 
-from numscope.alerts.board import TICK, Board, Kind, magnitude
+from numscope.alerts.board import TICK, Board, SiteKind, magnitude
 from numscope.records.alert import Alert
 
 NAME = "overflow ahead"
 WINDOW = 32  # steps
 _ADVICE = "Lower the learning rate, clip gradients, or normalize what this layer is given."
 _ADVICE_HALF = "Lower the learning rate, train in bfloat16, or compute this layer in float32 (numscope.high_precision)."
-SEEN = (Kind.OUTPUT, Kind.MATRIX, Kind.VECTOR)  # gradients under a GradScaler overflow now and then, as they should
+SEEN = (SiteKind.OUTPUT, SiteKind.MATRIX, SiteKind.VECTOR)  # gradients under a GradScaler overflow now and then, as they should
 
 
 def overflow_ahead(board: Board, settings: dict[str, Any]) -> Iterator[Alert]:

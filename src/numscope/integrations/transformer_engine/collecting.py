@@ -20,7 +20,7 @@ from numscope.config.wording import ConfigurationError
 from numscope.distributed.channel import members
 from numscope.inspect.ranks import joined
 from numscope.inspect.recorder import Recorder
-from numscope.inspect.sites import Inspection, Site
+from numscope.inspect.sites import Inspection, PlannedSite
 from numscope.inspect.tally import Seen, Tally
 from numscope.plugins import loading as plugins
 from numscope.plugins.loading import Plugins
@@ -28,8 +28,7 @@ from numscope.records.errors import NonFiniteError, UsageError
 from numscope.records.faults import ours
 from numscope.records.finding import Finding, Kind
 from numscope.records.layer import Layer
-from numscope.records.site import Phase
-from numscope.records.site import Site as Place
+from numscope.records.site import Phase, Site
 from numscope.records.words import nearest
 from numscope.report.delivery import Delivery
 from numscope.scope.alerting import Alerting
@@ -65,7 +64,7 @@ class _Shown:
 
     asked: FeatureSettings
     inspection: Inspection
-    site: Site
+    site: PlannedSite
     index: int  # in the tally
     group: Any = None  # over which its parts lay when it was shown last
     step: int = -1  # of then
@@ -228,7 +227,7 @@ class Collector:
             batch=0,
             phase=phase,
             rank=self.recorder.rank,
-            site=Place(layer, "", phase, tensor),
+            site=Site(layer, "", phase, tensor),
             kind=Kind.NAN if summary.num_nan else Kind.INF,
             contained=False,
             culprit=None,

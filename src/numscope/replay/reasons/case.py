@@ -21,7 +21,7 @@ from numscope.records.site import Phase
 
 
 class Source(Enum):
-    """What a tensor is that was bad before any operation."""
+    """A description of a tensor that was bad before any operation."""
 
     ARGUMENT = auto()  # of the model
     OUTPUT = auto()  # of the model, in the loss
@@ -100,7 +100,7 @@ class Case:
 
     @property
     def derivative(self) -> str:
-        """What is computed of the operation that a rule is asked about."""
+        """Quantities of the operation that a rule is asked about."""
         names = {1: "gradient", 2: "second derivative", 3: "third derivative"}
         return names.get(self.order, f"{self.order}th derivative")
 
@@ -169,7 +169,7 @@ def largest(dtype: str) -> float:
 
 @dataclass(frozen=True, slots=True)
 class Range:
-    """What a rule asks of an operand, be it a tensor or a plain number."""
+    """An operand as rules see it, be it a tensor or a plain number."""
 
     low: float
     high: float
