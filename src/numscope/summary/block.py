@@ -82,11 +82,7 @@ class Block:
         return (ctypes.c_double * (len(self.handles) * ROW_WIDTH)).from_address(self.host.data_ptr())
 
     def bad(self) -> list[int]:
-        """Rows with a nan or an inf, as of the last read."""
-        return self.bad_now()
-
-    def bad_now(self) -> list[int]:
-        """``bad``, where the rows are in host memory, so that nobody waits for a read."""
+        """Rows with a nan or an inf, as of the last read; where the rows lie in host memory, as of now."""
         count = len(self.handles)
         if not count:
             return []

@@ -102,7 +102,7 @@ class Ledger:
     @property
     def on_host(self) -> bool:
         """Whether every row is in host memory, so that reading needs no sync."""
-        return all(block.device.type == "cpu" for block in self._blocks.values())
+        return len(self._blocks) == (self._cpu is not None)
 
     def observe(self, tensor: Tensor, shape: torch.Size | None = None) -> int:
         """Summarize a tensor of any shape and dtype into a row on its device; ``shape`` replaces the tensor's shape in its numbers.
@@ -310,12 +310,13 @@ class Ledger:
         """Handles of rows with a nan or an inf, in the order of observation. Call ``read`` first."""
         found: list[int] = []
         for block in self._blocks.values():
-            found += [block.handles[row] for row in block.bad()]
+            if bad := block.bad():
+                found += [block.handles[row] for row in bad]
         return sorted(found)
 
     def has_bad(self, begin: int = 0) -> bool:
         """Whether a row in host memory, from handle ``begin`` on, has a nan or an inf. It waits for nothing."""
-        return self._cpu is not None and any(self._cpu.handles[row] >= begin for row in self._cpu.bad_now())
+        return self._cpu is not None and any(self._cpu.handles[row] >= begin for row in self._cpu.bad())
 
     def is_bad(self, handle: int) -> bool | None:
         """Whether a row on the host has a nan or an inf; None for a row elsewhere. It waits for nothing. *Cost:* 1 µs."""
