@@ -21,6 +21,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from tests.distributed.ranks import RankPool
+from tests.quick import Quick
 from tests.warm import load_all_at_first, prepare
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")
@@ -40,6 +41,14 @@ settings.load_profile("numscope")
 
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # so does a shell's background job, and what tests start would inherit it
     signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--quick", action="store_true", help="of each file the quickest tests, about a minute in all")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.pluginmanager.register(Quick(config))
 
 
 def pytest_sessionstart(session: pytest.Session) -> None:

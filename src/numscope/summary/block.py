@@ -81,7 +81,7 @@ class Block:
         """The rows on the host, as a ctypes array of their float64, valid until a row is added. *Cost:* 1 µs, nothing is copied."""
         return (ctypes.c_double * (len(self.handles) * ROW_WIDTH)).from_address(self.host.data_ptr())
 
-    def bad(self) -> list[int]:
+    def bad_rows(self) -> list[int]:
         """Rows with a nan or an inf, as of the last read; where the rows lie in host memory, as of now."""
         count = len(self.handles)
         if not count:

@@ -310,13 +310,13 @@ class Ledger:
         """Handles of rows with a nan or an inf, in the order of observation. Call ``read`` first."""
         found: list[int] = []
         for block in self._blocks.values():
-            if bad := block.bad():
+            if bad := block.bad_rows():
                 found += [block.handles[row] for row in bad]
         return sorted(found)
 
     def has_bad(self, begin: int = 0) -> bool:
         """Whether a row in host memory, from handle ``begin`` on, has a nan or an inf. It waits for nothing."""
-        return self._cpu is not None and any(self._cpu.handles[row] >= begin for row in self._cpu.bad())
+        return self._cpu is not None and any(self._cpu.handles[row] >= begin for row in self._cpu.bad_rows())
 
     def is_bad(self, handle: int) -> bool | None:
         """Whether a row on the host has a nan or an inf; None for a row elsewhere. It waits for nothing. *Cost:* 1 µs."""
