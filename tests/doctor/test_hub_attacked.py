@@ -29,9 +29,9 @@ from numscope.doctor.budget import Deadline
 from numscope.doctor.meet import messages, wire
 from numscope.doctor.meet.hub import Hub
 from numscope.doctor.meet.meeting import Meeting
+from numscope.doctor.meet.members import Member
 from numscope.doctor.meet.messages import Clock, Refused, ToHub, ToRank
 from numscope.doctor.meet.reach import Road
-from numscope.doctor.meet.server import Member
 from numscope.doctor.meet.uplink import Uplink
 from numscope.doctor.output import judge
 from numscope.doctor.records import Identity, Phase, PhaseResult, Status, to_json
@@ -351,7 +351,7 @@ def test_hub_that_waits_for_another_rank_is_not_silent_whatever_this_rank_sends(
     hub = Hub(Meeting("127.0.0.1", (0,), "secret", True, "a test", True), BRISK, 2)
     events: queue.SimpleQueue[Any] = queue.SimpleQueue()
     road = Road(Meeting("127.0.0.1", (hub.port,), "secret", False, "a test", True), elsewhere=False, scale=1.0)
-    uplink = Uplink(road, settings, Deadline(30), events, lambda: MESSAGES[0], lambda: (Phase.FACTS, "", time.monotonic()))
+    uplink = Uplink(road, settings, Deadline(30), events, lambda: MESSAGES[0])
     try:
         uplink.start()
         assert events.get(timeout=10) == ("arrived", "")
@@ -359,7 +359,9 @@ def test_hub_that_waits_for_another_rank_is_not_silent_whatever_this_rank_sends(
         for _ in range(30):
             uplink.send(result)
             time.sleep(0.01)
-        time.sleep(1.5)
+        for _ in range(15):
+            uplink.send({"kind": "beat", "t": 0.0, "phase": Phase.LINKS, "doing": "", "for_s": 0.0})  # which the hub answers
+            time.sleep(0.1)
         assert events.empty(), events.get()
         assert isinstance(hub.members[1], Member) and hub.is_here(1)
     finally:

@@ -1,7 +1,7 @@
 """A rank's part in an examination: reach the hub, run the phases as it announces them, receive the verdict.
 
-The main thread only waits for events, each wait with a deadline. Connections are read, heartbeats sent and phases run in threads of their
-own, so that nothing they hang in blocks the rank.
+The main thread only waits for events, each wait with a deadline, and sends heartbeats meanwhile. Connections are read and phases run in
+threads of their own, so that nothing they hang in blocks the rank.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
-from numscope.doctor.budget import Deadline, chosen, share
+from numscope.doctor.budget import BEAT_S, Deadline, chosen, share
 from numscope.doctor.meet.listener import Listener
 from numscope.doctor.meet.meeting import Meeting
 from numscope.doctor.meet.reach import Road
@@ -55,7 +55,7 @@ class Agent:
         self._doing = (Phase.FACTS, "start", time.monotonic())
         say = partial(self._say, Phase.RENDEZVOUS)
         self._road = Road(meeting, elsewhere=elsewhere, scale=settings.timeout_scale, say=say)
-        self._uplink = Uplink(self._road, self._settings, deadline, self._events, self._introduction, lambda: self._doing)
+        self._uplink = Uplink(self._road, self._settings, deadline, self._events, self._introduction)
         self._kept: dict[str, Any] = {}
         self._roster: dict[int, Mapping[str, Any]] = {}
         self._running: dict[Phase, Deadline] = {}
@@ -77,12 +77,15 @@ class Agent:
         self._open_early()
         self._start(Phase.FACTS, share(self._settings, Phase.FACTS), ())
         self._uplink.start()
-        patience = self._deadline
+        patience, beat = self._deadline, Deadline(0.0)
         interrupted = ""
         while not patience.over:
-            waits = [patience.left, *(max(limit.left, 1e-3) for limit in self._running.values())]
+            if beat.over and self._uplink.joined:
+                self._send_beat()
+                beat = Deadline(BEAT_S * min(1.0, self._settings.timeout_scale))
+            limits = [patience, *self._running.values(), *([beat] if self._uplink.joined else [])]
             try:
-                kind, value = self._events.get(timeout=min(waits))
+                kind, value = self._events.get(timeout=max(min(limit.left for limit in limits), 1e-3))
             except queue.Empty:
                 self._give_up_late_phases()
                 continue
@@ -110,7 +113,6 @@ class Agent:
 
     def bye(self, *, wait: bool = True) -> None:
         """Reports that this rank has printed its line, and waits until the hub releases it: some launchers end all ranks with the first."""
-        self._uplink.end()
         if self._uplink.joined:
             limit = self._deadline.within(3.0)
             self._uplink.send({"kind": "bye"})
@@ -125,12 +127,17 @@ class Agent:
 
     def close(self) -> None:
         """Closes what phases kept, for two seconds at most each."""
-        self._uplink.end()
         for each in list(self._kept.values()):
             closing = threading.Thread(target=getattr(each, "close", lambda: None), daemon=True)
             closing.start()
             closing.join(2.0)
         self._uplink.close()
+
+    def _send_beat(self) -> None:
+        """Reports what this rank is about to do; the answer shows that the hub is alive."""
+        phase, doing, since = self._doing
+        for_s = round(time.monotonic() - since, 3)
+        self._uplink.send({"kind": "beat", "t": time.time(), "phase": phase, "doing": doing, "for_s": for_s})
 
     def _open_early(self) -> None:
         """Opens ports that other ranks must know, and starts what takes long to start."""

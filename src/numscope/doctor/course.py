@@ -13,9 +13,9 @@ from dataclasses import replace
 from typing import Any
 
 from numscope.doctor.budget import VERDICT_S, Deadline, chosen, share
-from numscope.doctor.meet.hub import Hub, Places
+from numscope.doctor.meet.hub import Hub
 from numscope.doctor.meet.meeting import Meeting
-from numscope.doctor.meet.server import Member
+from numscope.doctor.meet.members import Member, NodeNumbers
 from numscope.doctor.output import INCOMPLETE, Output, for_ranks, judge, show, write_lines
 from numscope.doctor.records import Examined, Phase, PhaseResult, Settings, Status, Verdict
 
@@ -50,9 +50,9 @@ class Course:
     """Hosts the hub, and conducts the examination in a thread of its own until the verdict is delivered. Raises: HubTaken."""
 
     def __init__(
-        self, meeting: Meeting, settings: Settings, world_size: int, deadline: Deadline, output: Output, places: Places | None = None
+        self, meeting: Meeting, settings: Settings, world_size: int, deadline: Deadline, output: Output, numbers: NodeNumbers | None = None
     ) -> None:
-        self.hub = Hub(meeting, settings, world_size, places)
+        self.hub = Hub(meeting, settings, world_size, numbers)
         self.departed: dict[int, str] = {}  # set by the launcher: how ranks ended that never joined
         self._settings, self._deadline, self._output = settings, deadline, output
         self._results: dict[tuple[Phase, int], PhaseResult] = {}  # by phase and rank

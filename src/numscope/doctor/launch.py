@@ -27,9 +27,10 @@ from typing import IO
 from numscope.doctor.budget import Deadline, share
 from numscope.doctor.course import Course
 from numscope.doctor.meet import wire
-from numscope.doctor.meet.hub import HubTaken, Places
+from numscope.doctor.meet.hub import HubTaken
 from numscope.doctor.meet.identity import LAUNCHER
 from numscope.doctor.meet.meeting import ENDPOINT, Meeting, is_here, meet_at_endpoint, split_endpoint
+from numscope.doctor.meet.members import NodeNumbers
 from numscope.doctor.meet.messages import Place, Refused
 from numscope.doctor.meet.reach import Road, Unreached, look
 from numscope.doctor.meet.secret import TOKEN, NoSecret, given_secret
@@ -76,7 +77,7 @@ def run_node(settings: Settings, num_nodes: int, nproc: int, environ: Mapping[st
     guard(deadline, "numscope doctor", output.lines)
     if meeting.hosted:
         try:
-            course = Course(meeting, settings, node.world_size, deadline, output, Places(num_nodes, nproc, socket.gethostname()))
+            course = Course(meeting, settings, node.world_size, deadline, output, NodeNumbers(num_nodes, nproc, socket.gethostname()))
             if not given and num_nodes > 1:
                 write_lines(_to_paste(meeting, settings, num_nodes, nproc), 2)
             return _run(node, settings, meeting.at_home(course.hub.port).name, meeting.token, deadline, output, course)

@@ -1,4 +1,4 @@
-"""A rank's connection to the hub: it arrives, joins, sends heartbeats and receives messages, in threads of its own.
+"""A rank's connection to the hub: a thread of its own arrives, joins and receives messages; the rank's main thread sends.
 
 Everything that happens becomes an event, a (kind, value) pair, in the rank's queue:
 
@@ -15,10 +15,10 @@ import socket
 import threading
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
-from numscope.doctor.budget import BEAT_S, SILENT_S, Deadline, share
+from numscope.doctor.budget import SILENT_S, Deadline, share
 from numscope.doctor.meet import wire
 from numscope.doctor.meet.messages import Clock, Refused, ToRank, Welcome
 from numscope.doctor.meet.reach import Road, Unreached
@@ -38,11 +38,8 @@ class Uplink:
     deadline: Deadline  # for the whole examination
     events: queue.SimpleQueue[Event]  # where events go
     introduce: Callable[[], Mapping[str, Any]]  # makes the message with which this rank joins, once clocks are compared
-    doing: Callable[[], tuple[Phase, str, float]]  # the current phase, step, and when it began, for heartbeats
     clock: tuple[float, float] = (0.0, 0.0)  # this host's clock minus the hub's, and the round trip of that measurement, in seconds
     _connection: socket.socket | None = None
-    _sending: threading.Lock = field(default_factory=threading.Lock)
-    _ended: threading.Event = field(default_factory=threading.Event)
 
     def start(self) -> None:
         """Begins to look for the hub; does not block."""
@@ -61,17 +58,11 @@ class Uplink:
         """Sends a message; a failure becomes a ``lost`` event."""
         assert self._connection is not None
         try:
-            with self._sending:
-                wire.send(self._connection, message, self.deadline.within(self._patience_s))
+            wire.send(self._connection, message, self.deadline.within(self._patience_s))
         except wire.WireError as error:
             self._lost(error)
 
-    def end(self) -> None:
-        """Ends heartbeats, and takes the end of the connection for granted from now on."""
-        self._ended.set()
-
     def close(self) -> None:
-        self.end()
         if self._connection is not None:
             with contextlib.suppress(OSError):
                 self._connection.shutdown(socket.SHUT_RDWR)  # for the reader's socket too
@@ -101,7 +92,6 @@ class Uplink:
         # a hub that waits for another rank would count as silent. So the sender has a socket of its own, for the same connection.
         self._connection = found.dup()
         self.events.put(("arrived", refused))
-        threading.Thread(target=self._beat, name="doctor-beat", daemon=True).start()
         try:
             while True:
                 message = wire.receive(found, Deadline(self._patience_s), ToRank)
@@ -110,17 +100,9 @@ class Uplink:
         except wire.WireError as error:
             self._lost(error)
 
-    def _beat(self) -> None:
-        """Reports once a second what this rank is about to do; the answers show that the hub is alive."""
-        while not self._ended.wait(BEAT_S * min(1.0, self.settings.timeout_scale)):
-            phase, doing, since = self.doing()
-            for_s = round(time.monotonic() - since, 3)
-            self.send({"kind": "beat", "t": time.time(), "phase": phase, "doing": doing, "for_s": for_s})
-
     def _lost(self, error: wire.WireError, where: str = "the connection to the hub") -> None:
         """Reports the end of the connection: the hub's process is silent, or it has ended."""
         how = "silent" if error.kind == "silent" else "closed"
-        self.end()
         self.events.put(("lost", {"reached": True, "lost": how, "sentence": f"{where}: {error}"}))
 
 
