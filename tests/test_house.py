@@ -227,7 +227,7 @@ def test_circles_are_seen() -> None:
         ("doctor/output.py", "from numscope.summary.ledger import Ledger", "doctor imports summary"),
         (
             "doctor/meet/wire.py",
-            "from numscope.doctor.phases.link import Examiner",
+            "from numscope.doctor.phases.links import Examiner",
             "doctor/meet imports doctor/phases, which is not below it",
         ),
     ],

@@ -19,9 +19,8 @@ import torch.distributed as dist
 from torch._C._distributed_c10d import PrefixStore, TCPStore
 from torch.distributed import ProcessGroup
 
-from numscope.doctor.child.desk import Desk, Failed, Wire, sentence, text_of
+from numscope.doctor.child.desk import Desk, Failed, RollCall, StoreLost, Wire, sentence, text_of
 from numscope.doctor.child.report import StepTimeout
-from numscope.doctor.child.rollcall import RollCall, StoreLost
 from numscope.doctor.phases.children import LISTEN_FD
 
 _STORE_SHARE = 0.45  # of the phase, to reach a store whose host may still be importing torch

@@ -17,10 +17,9 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
-from numscope.doctor.child.desk import Desk, Failed, Wire, sentence, text_of
+from numscope.doctor.child.desk import Desk, Failed, StoreLost, Wire, sentence, text_of
 from numscope.doctor.child.exercises import EXERCISES, Exercise, Party, digest
 from numscope.doctor.child.report import StepTimeout
-from numscope.doctor.child.rollcall import StoreLost
 from numscope.records.words import few, in_bytes
 
 _LIMIT_SHARE = 0.3  # of the time that is left, for one collective with its repetitions

@@ -20,10 +20,9 @@ from typing import Any, Literal
 import torch
 import torch.distributed as dist
 
-from numscope.doctor.child.desk import Desk, Failed, Wire, sentence
+from numscope.doctor.child.desk import Desk, Failed, Present, StoreLost, Wire, sentence
 from numscope.doctor.child.exercises import difference, pattern
 from numscope.doctor.child.report import StepTimeout
-from numscope.doctor.child.rollcall import Present, StoreLost
 from numscope.doctor.phases.links import opponent, rounds_to_play
 from numscope.records.words import few, in_bytes
 

@@ -11,7 +11,7 @@ from numscope.doctor.explain.messages import Messages
 from numscope.doctor.explain.nccl_log import NcclLog
 from numscope.doctor.explain.nccl_rules import explain_nccl
 from numscope.doctor.explain.reading import Dump, FileRead, Reader
-from numscope.doctor.explain.rendezvous import Meeting
+from numscope.doctor.explain.rendezvous import explain_rendezvous, hosts_sought
 from numscope.doctor.explain.torchrun import Torchrun
 from numscope.doctor.explain.tracebacks import Tracebacks
 from numscope.doctor.explain.watchdog import Watchdog
@@ -39,7 +39,7 @@ def examine(paths: Sequence[Path], *, redact: bool = False) -> Explanation:
     """
     reader = Reader(paths)
     log, watchdog, tracebacks, messages, recorders = NcclLog(), Watchdog(), Tracebacks(), Messages(), Recorders()
-    torchrun, meeting = Torchrun(messages), Meeting(messages)
+    torchrun = Torchrun(messages)
     for record, content in reader:
         if isinstance(content, Dump):
             recorders.add(content)
@@ -64,14 +64,13 @@ def examine(paths: Sequence[Path], *, redact: bool = False) -> Explanation:
         *explain_nccl(log),
         *watchdog.findings(ranks),
         *torchrun.findings(tracebacks, set(watchdog.timeouts)),
-        *meeting.findings(ended=torchrun.ended(), several_hosts=len(hosts) > 1),
+        *explain_rendezvous(messages, ended=torchrun.ended(), several_hosts=len(hosts) > 1),
         *recorders.findings(),
     ]
     findings, files = sorted(_joined(found), key=_order), list(reader.files)
     if redact:
-        redaction = of_hosts(
-            hosts | meeting.hosts() | {host for one in findings for host in (*one.hosts, *(end for link in one.links for end in link))}
-        )
+        told = {host for one in findings for names in (one.hosts, *one.links) for host in names}
+        redaction = of_hosts(hosts | hosts_sought(messages) | told)
         findings = [redaction.finding(one) for one in findings]
         files = [replace(file, name=redaction.text(file.name), problem=redaction.text(file.problem)) for file in files]
     return Explanation(tuple(findings), tuple(files))

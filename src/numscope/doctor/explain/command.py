@@ -6,13 +6,16 @@ import sys
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, TYPE_CHECKING, Any
 
 from numscope.doctor.explain import Explanation, examine
 from numscope.doctor.findings import CONSEQUENCES
 from numscope.doctor.output import write_json
 from numscope.doctor.records import Finding, to_json
 from numscope.records.words import count
+
+if TYPE_CHECKING:
+    from rich.text import Text
 
 FORMAT = 1
 HEALTHY, FAULT, WRONG_USAGE, UNATTRIBUTED, INCOMPLETE = 0, 1, 2, 3, 5
@@ -40,13 +43,9 @@ def run(paths: Sequence[str], json_path: str = "", *, redact: bool = False) -> i
 def exit_code(explanation: Explanation) -> int:
     """0 nothing wrong, 1 a fault was found, 3 a fault with unknown cause, 5 nothing was recognized."""
     faults = [one for one in explanation.findings if one.severity == "fault"]
-    if any(one.id not in CONSEQUENCES for one in faults):
-        return FAULT
     if faults:
-        return UNATTRIBUTED
-    if not explanation.recognized:
-        return INCOMPLETE
-    return HEALTHY
+        return UNATTRIBUTED if all(one.id in CONSEQUENCES for one in faults) else FAULT
+    return HEALTHY if explanation.recognized else INCOMPLETE
 
 
 def headline(explanation: Explanation) -> str:
@@ -82,7 +81,7 @@ def print_explanation(explanation: Explanation, file: IO[str] | None = None) -> 
 
     console = Console(file=file, highlight=False, soft_wrap=True)
     for one in explanation.findings:
-        console.print(_finding(one, Text))
+        console.print(_finding(one))
     console.print(Text(headline(explanation), "bold" if not explanation.findings else ""))
     if explanation.findings and explanation.recognized:
         console.print(Text(f"Read: {_kinds(explanation)}.", "dim"))
@@ -93,20 +92,19 @@ def print_explanation(explanation: Explanation, file: IO[str] | None = None) -> 
         console.print(Text(f"  and {len(strange) - SHOWN_FILES} more files without findings", "dim"))
 
 
-def _finding(one: Finding, text: Any) -> Any:
+def _finding(one: Finding) -> Text:
+    from rich.text import Text
+
     whom = [f"rank {rank}" for rank in one.ranks[:SHOWN_WHOM]]
     whom += [f"{len(one.ranks) - SHOWN_WHOM} more"] if len(one.ranks) > SHOWN_WHOM else []
     whom += one.hosts[:SHOWN_WHOM]
-    parts = text()
-    parts.append(f"{one.severity} ", _STYLES[one.severity])
-    parts.append(one.id, "bold")
-    parts.append(f" ({', '.join([one.confidence, *whom])})\n")
-    parts.append(f"  {one.summary}\n")
-    for line in one.evidence:
-        parts.append(f"    {line}\n", "dim")
-    for line in one.remedy:
-        parts.append(f"  > {line}\n", "green")
-    return parts
+    return Text.assemble(
+        (f"{one.severity} ", _STYLES[one.severity]),
+        (one.id, "bold"),
+        f" ({', '.join([one.confidence, *whom])})\n  {one.summary}\n",
+        *((f"    {line}\n", "dim") for line in one.evidence),
+        *((f"  > {line}\n", "green") for line in one.remedy),
+    )
 
 
 def _kinds(explanation: Explanation) -> str:
