@@ -12,9 +12,9 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from numscope.doctor.child.desk import sentence
 from numscope.doctor.child.exercises import difference, digest, pattern
-from numscope.doctor.child.report import Report, StepTimeout
+from numscope.doctor.child.reporting import Report, StepTimeout
+from numscope.doctor.child.session import sentence
 from numscope.doctor.phases.links import num_rounds, opponent, rounds_to_play
 from numscope.records.words import in_bytes
 from tests.doctor.planted.sitecustomize import Faults

@@ -31,12 +31,12 @@ from numscope.doctor.meet.hub import Hub
 from numscope.doctor.meet.meeting import Meeting
 from numscope.doctor.meet.members import Member
 from numscope.doctor.meet.messages import Clock, Refused, ToHub, ToRank
-from numscope.doctor.meet.reach import Road
+from numscope.doctor.meet.road import Road
 from numscope.doctor.meet.uplink import Uplink
 from numscope.doctor.output import judge
 from numscope.doctor.records import Identity, Phase, PhaseResult, Status, to_json
-from numscope.doctor.report import print_verdict
-from numscope.doctor.report import to_json as report_as_json
+from numscope.doctor.rendering import print_verdict
+from numscope.doctor.rendering import to_json as report_as_json
 from tests.doctor.examples import examination
 from tests.doctor.fleet import BRISK, Fleet, fleet, free_port
 from tests.effort import examples

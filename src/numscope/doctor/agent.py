@@ -18,9 +18,9 @@ from functools import partial
 from typing import Any
 
 from numscope.doctor.budget import BEAT_S, Deadline, chosen, share
-from numscope.doctor.meet.listener import Listener
+from numscope.doctor.meet.listener import PeerListener
 from numscope.doctor.meet.meeting import Meeting
-from numscope.doctor.meet.reach import Road
+from numscope.doctor.meet.road import Road
 from numscope.doctor.meet.sockets import address_of
 from numscope.doctor.meet.uplink import Event, Uplink
 from numscope.doctor.phases.children import Child, run_in_child
@@ -142,7 +142,7 @@ class Agent:
     def _open_early(self) -> None:
         """Opens ports that other ranks must know, and starts what takes long to start."""
         try:
-            self._kept["listener"] = Listener(self._settings, self._identity.rank, self._host)
+            self._kept["listener"] = PeerListener(self._settings, self._identity.rank, self._host)
         except OSError as error:
             self._say(Phase.FACTS, f"open a listening port: {error}")
         if any(phase.in_child for phase in chosen(self._settings)):

@@ -20,8 +20,8 @@ _MOST_EVIDENCE = 12
 _READER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 _ROWS: dict[str, dict[str, Any]] = yaml.load(Path(__file__).with_suffix(".yaml").read_text(encoding="utf-8"), _READER)
 # By id or id/case, with what a case takes from its id.
-TABLE = {id: {"is": "fault", **_ROWS.get(id.partition("/")[0], {}), **row} for id, row in _ROWS.items()}
-CATALOG: dict[str, Severity] = {id: row["is"] for id, row in TABLE.items() if "/" not in id}
+TABLE = {id: {"severity": "fault", **_ROWS.get(id.partition("/")[0], {}), **row} for id, row in _ROWS.items()}
+CATALOG: dict[str, Severity] = {id: row["severity"] for id, row in TABLE.items() if "/" not in id}
 # Usually caused by another fault: next to a cause, these are notes.
 CONSEQUENCES = frozenset(id for id, row in TABLE.items() if row.get("follows"))
 
@@ -54,16 +54,16 @@ def finding(
         "without": without(host),
         **words,
     }
-    lines = [line.format_map(about) for line in row.get("try", "").splitlines()]
+    lines = [line.format_map(about) for line in row.get("remedy", "").splitlines()]
     return Finding(
         id=id.partition("/")[0],
-        severity=severity or row["is"],
-        summary=row["says"].format_map(about),
+        severity=severity or row["severity"],
+        summary=row["summary"].format_map(about),
         ranks=tuple(ranks),
         hosts=tuple(hosts),
         links=tuple(dict.fromkeys(links)),
         evidence=tuple(dict.fromkeys(evidence))[:_MOST_EVIDENCE],
-        confidence=confidence or row.get("sure", "likely"),
+        confidence=confidence or row.get("confidence", "likely"),
         remedy=tuple(dict.fromkeys(line for line in (*lines, *remedy) if line)),
     )
 

@@ -40,14 +40,14 @@ def judge(examined: Examined, baseline: Mapping[str, Any] | None = None) -> Verd
 
 def show(verdict: Verdict, examined: Examined, output: Output) -> int:
     """Prints the table and the findings, and writes the JSON if asked for; JSON on standard output replaces the table. The exit code."""
-    from numscope.doctor import report
+    from numscope.doctor import rendering
 
-    if output.json:
-        write_json(report.to_json(verdict, examined), output.json, "numscope doctor")  # where it fails, the report is still worth printing
+    if output.json:  # where it can't be written, the report is still worth printing
+        write_json(rendering.to_json(verdict, examined), output.json, "numscope doctor")
     if output.json == "-":
         return verdict.exit_code
     with contextlib.suppress(BrokenPipeError):
-        report.print_verdict(verdict, examined, sys.stdout)
+        rendering.print_verdict(verdict, examined, sys.stdout)
         sys.stdout.flush()
     return verdict.exit_code
 

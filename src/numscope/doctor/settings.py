@@ -47,7 +47,7 @@ def _each(read: Callable[[object], Any]) -> BeforeValidator:
 
 
 @with_config(extra="forbid", strict=True)
-class Asked(TypedDict, total=False):
+class FileSettings(TypedDict, total=False):
     """What the file may have; the names are those of ``Settings``."""
 
     phases: Annotated[tuple[Phase, ...], _each(_phase)]
@@ -64,14 +64,15 @@ def read_settings(path: str) -> dict[str, Any]:
     """What a file asks for, by fields of ``Settings``. Raises: OSError; ValueError with the place and what is expected."""
     try:
         asked = yaml.safe_load(Path(path).read_text(encoding="utf-8"))
-        values: dict[str, Any] = adapter(Asked).validate_python({} if asked is None else asked)
+        values: dict[str, Any] = adapter(FileSettings).validate_python({} if asked is None else asked)
     except yaml.YAMLError as error:
         raise ValueError(f"it is no YAML: {' '.join(str(error).split())}") from None
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
         name = ".".join(map(str, first["loc"]))
         if first["type"] == "extra_forbidden":
-            raise ValueError(f"{name}: expected one of {', '.join(Asked.__annotations__)}.{nearest(name, Asked.__annotations__)}") from None
+            names = FileSettings.__annotations__
+            raise ValueError(f"{name}: expected one of {', '.join(names)}.{nearest(name, names)}") from None
         raise ValueError(f"{name}: got {first['input']!r}, {first['msg'].removeprefix('Value error, ')}") from None
     if "token_file" in values:
         values["token"] = values.pop("token_file")

@@ -13,7 +13,7 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
-from numscope.doctor.child.desk import Wire
+from numscope.doctor.child.session import Wire
 
 _PERIOD = 1021  # of the numbers in a payload; a prime, so that no chunk equals its neighbor
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from numscope.doctor.diagnose.blame import Blame
-from numscope.doctor.diagnose.links import Links, links_of
+from numscope.doctor.diagnose.link_matrix import LinkMatrix, links_of
 from numscope.doctor.diagnose.matrix import Cause, attribute
 from numscope.doctor.diagnose.matrix import Kind as CauseKind
 from numscope.doctor.findings import finding, listed, named, pasted, without
@@ -63,7 +63,7 @@ def broken_links(examined: Examined, blame: Blame) -> tuple[list[Finding], dict[
     return [*found, *_fresh_ports(links), *_loopbacks(examined, blame)], about_lost
 
 
-def _reached_by_others(cause: Cause, lost: set[int], links: Links) -> bool:
+def _reached_by_others(cause: Cause, lost: set[int], links: LinkMatrix) -> bool:
     """Whether a failed link leads to a lost rank that third nodes still reach: then the link is at fault."""
     if cause.kind not in ("link", "direction"):
         return False
@@ -72,17 +72,17 @@ def _reached_by_others(cause: Cause, lost: set[int], links: Links) -> bool:
     )
 
 
-def _reset_by_death(cause: Cause, died: set[int], links: Links) -> bool:
+def _reset_by_death(cause: Cause, died: set[int], links: LinkMatrix) -> bool:
     """Whether connections failed as they do when the process at one end dies: its kernel resets those that are open."""
     return all(links.cells[pair].status == "reset" and not died.isdisjoint(pair) for pair in cause.cells)
 
 
 @dataclass(frozen=True, slots=True)
-class Case:
+class ObservedCause:
     """A cause, with what was observed."""
 
     cause: Cause
-    links: Links
+    links: LinkMatrix
     cells: list[Cell]
     kind: Kind  # of the cause, refined by datagrams
     nodes: tuple[int, ...]  # the node; the ends of the link; from and to of the direction
@@ -115,7 +115,7 @@ class Case:
         return next((f"ip route get {pasted(cell.address)}  # on {pasted(cell.from_host)}" for cell in self.cells[:1] if cell.address), "")
 
 
-def _explain(cause: Cause, links: Links, num_cells: int) -> Finding:
+def _explain(cause: Cause, links: LinkMatrix, num_cells: int) -> Finding:
     """The finding of the first rule that applies."""
     case = _case(cause, links, cause.kind, cause.nodes)
     if num_cells > len(cause.cells):
@@ -132,17 +132,17 @@ def _explain(cause: Cause, links: Links, num_cells: int) -> Finding:
     return _blocked_ports(case) if case.other_ports_work else _by_kind(case)
 
 
-def _case(cause: Cause, links: Links, kind: Kind, nodes: tuple[int, ...]) -> Case:
+def _case(cause: Cause, links: LinkMatrix, kind: Kind, nodes: tuple[int, ...]) -> ObservedCause:
     cells = [links.cells[pair] for pair in sorted(cause.cells)]
     hosts = tuple(links.hosts[node] for node in nodes)
     ranks = links.ranks.get(nodes[0], ()) if kind in ("node", "inbound", "outbound") else ()
     pairs = (hosts, hosts[::-1]) if kind == "link" else (hosts,) if kind in ("direction", "packets") else ()
     where = _WHERE[kind].format(*hosts) + (f" ({named(ranks)})" if ranks else "")
     status = Counter(cell.status for cell in cells).most_common(1)[0][0]
-    return Case(cause, links, cells, kind, nodes, status, where, ranks, hosts, pairs, tuple(links.lines(cause.cells)))
+    return ObservedCause(cause, links, cells, kind, nodes, status, where, ranks, hosts, pairs, tuple(links.lines(cause.cells)))
 
 
-def _refined(case: Case) -> Case:
+def _refined(case: ObservedCause) -> ObservedCause:
     """Uses datagrams to tell which direction fails, where TCP, which needs both, fails in both."""
     links, nodes, kind = case.links, case.nodes, case.kind
     line = ""
@@ -168,7 +168,7 @@ def _refined(case: Case) -> Case:
     return replace(case, evidence=(*case.evidence, line)) if line else case
 
 
-def _shared_address(case: Case) -> Finding:
+def _shared_address(case: ObservedCause) -> Finding:
     address, times = case.shared_address
     name = case.links.interface
     return case.finding(
@@ -183,11 +183,11 @@ def _shared_address(case: Case) -> Finding:
     )
 
 
-def _blocked_ports(case: Case) -> Finding:
+def _blocked_ports(case: ObservedCause) -> Finding:
     return case.finding("ephemeral-ports-blocked", confidence="likely" if case.kind == "everything" else "certain")
 
 
-def _by_kind(case: Case) -> Finding:
+def _by_kind(case: ObservedCause) -> Finding:
     names = case.links.hosts
     match case.kind:
         case "everything":
@@ -216,7 +216,7 @@ def _by_kind(case: Case) -> Finding:
             return case.finding("one-way-link", source=source, target=target, **words)
 
 
-def _fresh_ports(links: Links) -> Iterator[Finding]:
+def _fresh_ports(links: LinkMatrix) -> Iterator[Finding]:
     """Links that work at one port but not at a freshly opened one."""
     told = attribute({pair: cell.works for pair, cell in links.cells.items() if cell.status == "ok" and cell.ephemeral})
     yield from (_blocked_ports(_case(cause, links, cause.kind, cause.nodes)) for cause in told.causes)
@@ -235,6 +235,6 @@ def _loopbacks(examined: Examined, blame: Blame) -> Iterator[Finding]:
             yield blame.finding("loopback-blocked", ranks=(rank,), evidence=evidence, to=cell.to_rank, error=cell.error)
 
 
-def _address_of(node: int, links: Links) -> str:
+def _address_of(node: int, links: LinkMatrix) -> str:
     own = (cell.address for (_, other), cell in sorted(links.cells.items()) if other == node and cell.address)
     return pasted(next(own, links.hosts[node]))

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from numscope.doctor.diagnose.blame import Blame
-from numscope.doctor.diagnose.links import Links, Pair, links_of
+from numscope.doctor.diagnose.link_matrix import LinkMatrix, Pair, links_of
 from numscope.doctor.diagnose.matrix import Cause, attribute
 from numscope.doctor.diagnose.transfers import pair_cells
 from numscope.doctor.findings import finding, without
@@ -162,7 +162,7 @@ def _unit_s(probe: Mapping[str, Any], key: str) -> float:
 
 
 def _matrix_findings(
-    id: str, word: str, bad: set[Pair], values: Mapping[Pair, float], links: Links, line: Callable[[Pair], str], usual: str
+    id: str, word: str, bad: set[Pair], values: Mapping[Pair, float], links: LinkMatrix, line: Callable[[Pair], str], usual: str
 ) -> Iterator[Finding]:
     """A finding for each node or link that explains the bad pairs."""
     if not bad:

@@ -7,10 +7,10 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from numscope.doctor.explain.flight_recorder import Recorders
-from numscope.doctor.explain.messages import Messages
+from numscope.doctor.explain.log_files import Dump, FileRead, LogReader
 from numscope.doctor.explain.nccl_log import NcclLog
 from numscope.doctor.explain.nccl_rules import explain_nccl
-from numscope.doctor.explain.reading import Dump, FileRead, Reader
+from numscope.doctor.explain.patterns import Messages
 from numscope.doctor.explain.rendezvous import explain_rendezvous, hosts_sought
 from numscope.doctor.explain.torchrun import Torchrun
 from numscope.doctor.explain.tracebacks import Tracebacks
@@ -37,7 +37,7 @@ def examine(paths: Sequence[Path], *, redact: bool = False) -> Explanation:
 
     *Cost:* one pass over the text; 10 to 20 s per 100 MB of NCCL log, half a second per dump of 2,000 calls with 20 frames each.
     """
-    reader = Reader(paths)
+    reader = LogReader(paths)
     log, watchdog, tracebacks, messages, recorders = NcclLog(), Watchdog(), Tracebacks(), Messages(), Recorders()
     torchrun = Torchrun(messages)
     for record, content in reader:

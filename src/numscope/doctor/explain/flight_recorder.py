@@ -15,9 +15,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from numscope.doctor.explain.collectives import Call, Group, compare
+from numscope.doctor.explain.log_files import Dump
 from numscope.doctor.explain.masking import shown
-from numscope.doctor.explain.reading import Dump
+from numscope.doctor.explain.sequences import CollectiveCall, Group, compare
 from numscope.doctor.findings import finding, named
 from numscope.doctor.records import Finding
 
@@ -67,7 +67,7 @@ class Recorders:
         return found
 
 
-def _calls(dump: Dump) -> Iterable[tuple[str, str, Call]]:
+def _calls(dump: Dump) -> Iterable[tuple[str, str, CollectiveCall]]:
     entries = dump.values["entries"]
     for number, entry in enumerate(entries[-MAX_ENTRIES:], max(0, len(entries) - MAX_ENTRIES)):
         if not isinstance(entry, Mapping) or entry.get("is_p2p"):
@@ -90,7 +90,7 @@ def _calls(dump: Dump) -> Iterable[tuple[str, str, Call]]:
         yield (
             shown(name),
             shown(desc),
-            Call(
+            CollectiveCall(
                 rank=dump.rank,
                 seq=seq,
                 op=shown(op)[:80],

@@ -11,8 +11,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
-from numscope.doctor.explain.messages import PATTERNS
-from numscope.doctor.explain.reading import Line
+from numscope.doctor.explain.log_files import LogLine
+from numscope.doctor.explain.patterns import PATTERNS
 
 MAX_WARNINGS = 20_000
 MAX_PER_SPEAKER = 200
@@ -26,7 +26,7 @@ _NCCL = {name.removeprefix("nccl "): pattern for name, pattern in PATTERNS.items
 class Warned:
     """A line that may report a fault."""
 
-    line: Line
+    line: LogLine
     speaker: tuple[str, str, str]
     said: str
     warning: bool
@@ -51,7 +51,7 @@ class Speaker:
     ib_devices: str = ""
     environment: dict[str, str] = field(default_factory=dict)
     disabled: set[tuple[str, str]] = field(default_factory=set)
-    lines: dict[str, Line] = field(default_factory=dict)
+    lines: dict[str, LogLine] = field(default_factory=dict)
 
     @property
     def rank(self) -> int:
@@ -63,8 +63,8 @@ class Communicator:
     """One communicator: which ranks began and completed its initialization."""
 
     nranks: int
-    started: dict[int, Line] = field(default_factory=dict)
-    complete: dict[int, Line] = field(default_factory=dict)
+    started: dict[int, LogLine] = field(default_factory=dict)
+    complete: dict[int, LogLine] = field(default_factory=dict)
     speakers: set[tuple[str, str, str]] = field(default_factory=set)
 
 
@@ -75,9 +75,9 @@ class NcclLog:
     speakers: dict[tuple[str, str, str], Speaker] = field(default_factory=dict)
     communicators: dict[tuple[str, int], Communicator] = field(default_factory=dict)
     warned: list[Warned] = field(default_factory=list)
-    versions_alone: list[tuple[str, Line]] = field(default_factory=list)
+    versions_alone: list[tuple[str, LogLine]] = field(default_factory=list)
 
-    def line(self, line: Line) -> bool:
+    def line(self, line: LogLine) -> bool:
         """Adds a line; returns whether it is NCCL's."""
         text = line.text
         if "NCCL" not in text and "nccl" not in text and " WARN " not in text and " INFO " not in text:
@@ -104,7 +104,7 @@ class NcclLog:
             self.warned.append(Warned(line, key, said, m["level"] != "INFO"))
         return True
 
-    def _bare(self, line: Line) -> bool:
+    def _bare(self, line: LogLine) -> bool:
         text = line.text
         if (m := _NCCL["version alone"].search(text)) is not None:
             if len(self.versions_alone) < MAX_WARNINGS:
@@ -121,7 +121,7 @@ class NcclLog:
             return True
         return False
 
-    def _fact(self, line: Line, key: tuple[str, str, str], speaker: Speaker, said: str) -> bool:
+    def _fact(self, line: LogLine, key: tuple[str, str, str], speaker: Speaker, said: str) -> bool:
         """Keeps the fact in an INFO line; returns whether the line reports a fault."""
         if (m := _NCCL["communicator"].search(said)) is not None:
             rank, nranks = int(m["rank"]), int(m["nranks"])

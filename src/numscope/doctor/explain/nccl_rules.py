@@ -7,10 +7,10 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from typing import Any
 
+from numscope.doctor.explain.log_files import LogLine
 from numscope.doctor.explain.masking import shown
-from numscope.doctor.explain.messages import PATTERNS
 from numscope.doctor.explain.nccl_log import NcclLog, Speaker, Warned
-from numscope.doctor.explain.reading import Line
+from numscope.doctor.explain.patterns import PATTERNS
 from numscope.doctor.findings import TABLE, capital, finding, named, pasted
 from numscope.doctor.records import Finding, Severity
 
@@ -149,18 +149,18 @@ _READERS: dict[str, Callable[[NcclLog, list[Warned]], tuple[str, dict[str, Any]]
 }
 
 
-def _evidence(*lines: Line | None) -> list[str]:
+def _evidence(*lines: LogLine | None) -> list[str]:
     return [line.quoted for line in lines if line is not None]
 
 
 def _versions(log: NcclLog) -> Iterator[Finding]:
     if any("Mismatched NCCL version" in one.said for one in log.warned):
         return
-    speaking: dict[str, list[tuple[Speaker, Line]]] = {}
+    speaking: dict[str, list[tuple[Speaker, LogLine]]] = {}
     for speaker in log.speakers.values():
         if speaker.version:
             speaking.setdefault(speaker.version, []).append((speaker, speaker.lines["version"]))
-    alone: dict[str, list[Line]] = {}
+    alone: dict[str, list[LogLine]] = {}
     for version, line in log.versions_alone:
         alone.setdefault(version, []).append(line)
     if len(speaking) > 1:
@@ -239,7 +239,7 @@ def _fallback(log: NcclLog) -> Iterator[Finding]:
         return
     on_ib = [s for s in log.speakers.values() if s.network and s.network != "Socket"]
     reasons: list[str] = []
-    lines: list[Line | None] = [s.lines["network"] for s in sockets[:2]]
+    lines: list[LogLine | None] = [s.lines["network"] for s in sockets[:2]]
     unset = device = ""
     if off := [s for s in sockets if s.environment.get("NCCL_IB_DISABLE", "0") not in ("", "0")]:
         if not on_ib and not any(s.ib_devices or _IB_NAME.match(s.interface) for s in sockets):

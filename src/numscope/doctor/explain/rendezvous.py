@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from numscope.doctor.explain.messages import Messages, Seen
+from numscope.doctor.explain.patterns import MatchedLine, Messages
 from numscope.doctor.findings import capital, finding, named, pasted
 from numscope.doctor.records import Finding
 
@@ -84,7 +84,7 @@ def _late(messages: Messages) -> Iterator[Finding]:
     if lines := messages.of("joined"):
         joined, of = max((int(s.match["came"]), int(s.match["of"])) for s in lines)
         yield _found("rendezvous-timeout/some", lines, ranks=(), joined=joined, of=of)
-    never: dict[int, list[Seen]] = {}
+    never: dict[int, list[MatchedLine]] = {}
     for s in messages.of("key"):
         if (m := re.search(r"/cpu//\d+/(\d{1,7})\b", s.match["keys"])) is not None:  # gloo's key of each rank's address
             never.setdefault(int(m[1]), []).append(s)
@@ -128,7 +128,7 @@ def _waited(messages: Messages, ended: set[int]) -> Iterator[Finding]:
         yield _found("gloo-peer-closed", lines, peers=f" ({peers})" if peers else "")
 
 
-def _found(id: str, lines: list[Seen], **more: Any) -> Finding:
+def _found(id: str, lines: list[MatchedLine], **more: Any) -> Finding:
     """A finding about the ranks that logged these lines."""
     return finding(id, **{"ranks": [s.rank for s in lines], "evidence": [s.line.quoted for s in lines[:SHOWN]], **more})
 

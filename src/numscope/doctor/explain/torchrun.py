@@ -8,9 +8,9 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
+from numscope.doctor.explain.log_files import LogLine
 from numscope.doctor.explain.masking import shown
-from numscope.doctor.explain.messages import Messages, Seen
-from numscope.doctor.explain.reading import Line
+from numscope.doctor.explain.patterns import MatchedLine, Messages
 from numscope.doctor.explain.tracebacks import Raised, Tracebacks
 from numscope.doctor.findings import TABLE, capital, finding, named
 from numscope.doctor.records import Confidence, Finding
@@ -27,7 +27,7 @@ _PROGRAM_XIDS = {13, 31, 43, 45}
 class Failure:
     """One row of torchrun's table."""
 
-    line: Line
+    line: LogLine
     root: bool
     time: str = ""
     host: str = ""
@@ -47,7 +47,7 @@ class Torchrun:
     _root: dict[str, bool] = field(default_factory=dict)
     _open: dict[str, Failure] = field(default_factory=dict)
 
-    def line(self, line: Line) -> bool:
+    def line(self, line: LogLine) -> bool:
         """Adds a line; returns whether it is part of a table."""
         text = line.text
         if "Root Cause (first observed failure)" in text:
@@ -60,7 +60,7 @@ class Torchrun:
             return False
         return True
 
-    def _field(self, line: Line, key: str, value: str) -> None:
+    def _field(self, line: LogLine, key: str, value: str) -> None:
         if key == "time":
             begun = self._open[line.file] = Failure(line, self._root[line.file], time=value[:32])
             if len(self.failures) < MAX_FAILURES:
@@ -170,7 +170,7 @@ class Torchrun:
             yield finding("gpu-xid", evidence=[line.quoted for line, _, _ in worst[:SHOWN]], confidence=confidence, kinds=said)
 
 
-def _pid(seen: Seen) -> int:
+def _pid(seen: MatchedLine) -> int:
     return int(next((group for group in seen.match.groups() if group), -1))
 
 

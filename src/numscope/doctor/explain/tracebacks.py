@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, field
 
+from numscope.doctor.explain.log_files import LogLine
 from numscope.doctor.explain.masking import shown
-from numscope.doctor.explain.messages import PATTERNS
-from numscope.doctor.explain.reading import Line
+from numscope.doctor.explain.patterns import PATTERNS
 
 MAX_RAISED = 4096
 MAX_RANKS = 1 << 20
@@ -23,7 +23,7 @@ _INSIDE = ("/torch/", "\\torch\\", "<frozen", "/lib/python", "/bin/torchrun", "/
 class Raised:
     """An exception as it was printed."""
 
-    line: Line
+    line: LogLine
     rank: int  # -1 if the line has no prefix
     said: str
     site: str  # file:line (function) of the innermost frame in the user's code
@@ -38,7 +38,7 @@ class Tracebacks:
     ranks: set[int] = field(default_factory=set)
     _sites: dict[tuple[str, int], str] = field(default_factory=dict)
 
-    def line(self, line: Line) -> str:
+    def line(self, line: LogLine) -> str:
         """Adds a line; returns the current frame in the user's code."""
         text, rank = line.text, line.rank
         if rank >= MAX_RANKS:

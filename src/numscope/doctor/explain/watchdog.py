@@ -5,10 +5,10 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, field, replace
 
-from numscope.doctor.explain.collectives import Call, Group, compare
+from numscope.doctor.explain.log_files import LogLine
 from numscope.doctor.explain.masking import shown
-from numscope.doctor.explain.messages import PATTERNS
-from numscope.doctor.explain.reading import Line
+from numscope.doctor.explain.patterns import PATTERNS
+from numscope.doctor.explain.sequences import CollectiveCall, Group, compare
 from numscope.doctor.findings import finding
 from numscope.doctor.records import Finding
 
@@ -21,17 +21,17 @@ _TIMEOUT, _GROUP, _AT, _STATUS = (PATTERNS[f"watchdog {name}"] for name in ("tim
 class Watchdog:
     """Collects the messages."""
 
-    timeouts: dict[int, dict[int, Call]] = field(default_factory=dict)  # rank → sequence number → call
+    timeouts: dict[int, dict[int, CollectiveCall]] = field(default_factory=dict)  # rank → sequence number → call
     groups: dict[tuple[int, int], str] = field(default_factory=dict)  # (rank, sequence number) → group
     status: dict[tuple[int, str], int] = field(default_factory=dict)  # (rank, group) → sequence number it enqueued last
-    mismatches: list[tuple[Line, list[Call]]] = field(default_factory=list)
+    mismatches: list[tuple[LogLine, list[CollectiveCall]]] = field(default_factory=list)
 
-    def line(self, line: Line, site: str) -> bool:
+    def line(self, line: LogLine, site: str) -> bool:
         """Adds a line; returns whether it is such a message."""
         text = line.text
         if "CollectiveFingerPrint" in text:
             calls = [
-                Call(
+                CollectiveCall(
                     int(m["rank"]),
                     int(m["seq"] or 0),
                     m["op"],
@@ -53,7 +53,7 @@ class Watchdog:
             rank, seq = int(m["rank"]), int(m["seq"])
             numel = int(m["numel_in"]) if m["numel_in"] else -1
             self.timeouts.setdefault(rank, {}).setdefault(
-                seq, Call(rank, seq, m["op"], numel, state=f"timed out after {int(m['ran']) / 1000:.0f} s", place=line.place)
+                seq, CollectiveCall(rank, seq, m["op"], numel, state=f"timed out after {int(m['ran']) / 1000:.0f} s", place=line.place)
             )
         if (g := _GROUP.search(text)) is not None and (at := _AT.search(text)) is not None:
             rank, group = int(g["rank"]), shown(g["guid"] or g["desc"] or g["id"])
@@ -88,7 +88,7 @@ class Watchdog:
 
     def _differing(self) -> list[Finding]:
         sites = {call.rank: call.site for _, calls in self.mismatches for call in calls if call.site}
-        seen: dict[int, Call] = {}
+        seen: dict[int, CollectiveCall] = {}
         lines = [line for line, _ in self.mismatches]
         for _, calls in self.mismatches:
             for call in calls:

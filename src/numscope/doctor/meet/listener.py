@@ -38,7 +38,7 @@ _PIECE = 256 << 10  # received at once
 _DATAGRAM = struct.Struct(">8s16sI")  # mark, proof of the token, rank
 
 
-class Listener:
+class PeerListener:
     """A rank's port for other ranks: TCP, and UDP with the same number if that is free. Served by threads of its own.
 
     Raises: OSError if no port can be opened.

@@ -111,7 +111,7 @@ class Links(Measured, total=False):
     cells: list[Cell]  # the outgoing links of this node
 
 
-class Child(TypedDict):
+class LostChild(TypedDict):
     """A rank's torch process that died or was killed."""
 
     hung: bool  # killed by its agent at the deadline
@@ -121,16 +121,16 @@ class Child(TypedDict):
     stderr: list[Text]  # its last lines
 
 
-class Together(Measured, total=False):
+class GroupMeasured(Measured, total=False):
     """What the phases of a process group have."""
 
     members: list[Rank]  # of the process group, ascending
     missing: list[Rank]  # that did not join the phase, or did not report at the end of a round: the child hangs, died or is cut off
     stopped: Text  # why not all was run
-    child: Child
+    child: LostChild
 
 
-class Group(TypedDict, total=False):
+class GroupStart(TypedDict, total=False):
     """How a backend's process group started."""
 
     seconds: Number
@@ -150,7 +150,7 @@ class Store(TypedDict):
     error: Text  # torch's own text, "" if it was reached
 
 
-class Backend(Together, total=False):
+class Backend(GroupMeasured, total=False):
     """Phase 4."""
 
     torch: Text  # version
@@ -158,7 +158,7 @@ class Backend(Together, total=False):
     device: Text  # cpu, or cuda:<local rank> if NCCL was started; likewise in the phases to come
     num_gpus: Int  # visible to this rank's child
     store: Store
-    groups: dict[Text, Group]  # gloo, nccl
+    groups: dict[Text, GroupStart]  # gloo, nccl
 
 
 class Corrupt(TypedDict):
@@ -177,7 +177,7 @@ class Received(TypedDict):
     corrupt: NotRequired[Corrupt | None]
 
 
-class Pair(TypedDict):
+class PairTransfer(TypedDict):
     """One pair of ranks over one backend."""
 
     peer: Rank
@@ -190,13 +190,13 @@ class Pair(TypedDict):
     received: NotRequired[list[Received]]
 
 
-class Pairs(Together, total=False):
+class Pairs(GroupMeasured, total=False):
     """Phase 5."""
 
     sizes: list[Int]
     num_rounds: Int
     rounds_done: Int
-    pairs: list[Pair]
+    pairs: list[PairTransfer]
 
 
 # index: of the first
@@ -227,7 +227,7 @@ class Collective(TypedDict):
 Allocated = TypedDict("Allocated", {"device": Text, "bytes": Int, "seconds": Number, "error": Text})
 
 
-class Collectives(Together, total=False):
+class Collectives(GroupMeasured, total=False):
     """Phase 6."""
 
     memory: Allocated
@@ -260,7 +260,7 @@ class Copied(Timed):
 class Compute(Measured, total=False):
     """Phase 7."""
 
-    child: Child
+    child: LostChild
     device: Text
     threads: Int  # of torch
     load: Number  # the host's load average over the last minute at the start, or -1

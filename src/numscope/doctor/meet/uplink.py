@@ -21,7 +21,7 @@ from typing import Any
 from numscope.doctor.budget import SILENT_S, Deadline, share
 from numscope.doctor.meet import wire
 from numscope.doctor.meet.messages import Clock, Refused, ToRank, Welcome
-from numscope.doctor.meet.reach import Road, Unreached
+from numscope.doctor.meet.road import Road, Unreached
 from numscope.doctor.records import Phase, Settings, to_json
 
 _EXCHANGES = 5  # of clocks; the fastest counts

@@ -19,7 +19,7 @@ from typing import Any
 
 from numscope.doctor.budget import Deadline
 from numscope.doctor.meet import wire
-from numscope.doctor.meet.listener import BURST, PATIENCE_S, PING, Listener, datagram
+from numscope.doctor.meet.listener import BURST, PATIENCE_S, PING, PeerListener, datagram
 from numscope.doctor.meet.messages import Acknowledged, Go, Here, Opened
 from numscope.doctor.meet.sockets import family_of, is_own, kind_of, take
 from numscope.doctor.phases.context import Context, PhaseFailed
@@ -43,7 +43,7 @@ _MESSAGE_BYTES = 4096
 def run(context: Context) -> dict[str, Any]:
     """Examines the outgoing links of this rank's node. Raises: PhaseFailed if one does not work."""
     listener = context.kept.get("listener")
-    if not isinstance(listener, Listener):
+    if not isinstance(listener, PeerListener):
         raise PhaseFailed("this rank has no listener, so nobody can examine its links", {"cells": []})
     listener.rank = context.identity.rank
     chosen = representatives(context)
@@ -116,7 +116,7 @@ def rounds_to_play(num: int, quick: bool) -> list[int]:
     return list(range(rounds))
 
 
-def _wait_for_datagrams(context: Context, listener: Listener, cells: list[Cell]) -> None:
+def _wait_for_datagrams(context: Context, listener: PeerListener, cells: list[Cell]) -> None:
     """Waits a moment for datagrams of nodes that could not be reached, which may be slightly behind us."""
     awaited = {cell.to_rank for cell in cells if cell.status in ("dropped", "unreachable")}
     ends = context.deadline.within(0.5 * context.settings.timeout_scale)
@@ -127,7 +127,7 @@ def _wait_for_datagrams(context: Context, listener: Listener, cells: list[Cell])
 class Examiner:
     """Examines this rank's links."""
 
-    def __init__(self, context: Context, listener: Listener) -> None:
+    def __init__(self, context: Context, listener: PeerListener) -> None:
         self._context = context
         self._listener = listener
         self._scale = context.settings.timeout_scale

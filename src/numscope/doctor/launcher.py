@@ -32,7 +32,7 @@ from numscope.doctor.meet.identity import LAUNCHER
 from numscope.doctor.meet.meeting import ENDPOINT, Meeting, is_here, meet_at_endpoint, split_endpoint
 from numscope.doctor.meet.members import NodeNumbers
 from numscope.doctor.meet.messages import Place, Refused
-from numscope.doctor.meet.reach import Road, Unreached, look
+from numscope.doctor.meet.road import Road, Unreached, look
 from numscope.doctor.meet.secret import TOKEN, NoSecret, given_secret
 from numscope.doctor.output import INCOMPLETE, Output, alone, show, write_lines
 from numscope.doctor.phases.children import python_environ

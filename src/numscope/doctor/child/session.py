@@ -18,7 +18,7 @@ import torch
 from torch._C._distributed_c10d import Store
 from torch.distributed import ProcessGroup
 
-from numscope.doctor.child.report import Report, StepTimeout
+from numscope.doctor.child.reporting import Report, StepTimeout
 
 _T = TypeVar("_T")
 
@@ -138,7 +138,7 @@ class RollCall:
 
 
 @dataclass(slots=True)
-class Desk:
+class ChildSession:
     """A child's state."""
 
     report: Report

@@ -9,7 +9,7 @@ from typing import Any
 
 import yaml
 
-from numscope.doctor.explain.reading import Line
+from numscope.doctor.explain.log_files import LogLine
 
 _MOST = 256  # of one kind
 _ROWS: dict[str, dict[str, Any]] = yaml.safe_load(Path(__file__).with_name("patterns.yaml").read_text(encoding="utf-8"))
@@ -19,10 +19,10 @@ _QUICK = re.compile("|".join(sorted({re.escape(word) for row in _SOUGHT.values()
 
 
 @dataclass(frozen=True, slots=True)
-class Seen:
+class MatchedLine:
     """A line that matched, and the frame of the user's code that came before it."""
 
-    line: Line
+    line: LogLine
     match: re.Match[str]
     site: str
 
@@ -35,9 +35,9 @@ class Seen:
 class Messages:
     """Collects the lines."""
 
-    seen: dict[str, list[Seen]] = field(default_factory=dict)
+    seen: dict[str, list[MatchedLine]] = field(default_factory=dict)
 
-    def line(self, line: Line, site: str) -> set[str]:
+    def line(self, line: LogLine, site: str) -> set[str]:
         """Adds a line; returns the programs that say such a thing."""
         told: set[str] = set()
         if _QUICK.search(line.text) is not None:
@@ -45,9 +45,9 @@ class Messages:
                 if any(word in line.text for word in row["has"]) and (match := PATTERNS[kind].search(line.text)) is not None:
                     told |= {row["by"]} if "by" in row else set()
                     if len(lines := self.seen.setdefault(kind, [])) < row.get("most", _MOST):
-                        lines.append(Seen(line, match, site))
+                        lines.append(MatchedLine(line, match, site))
         return told
 
-    def of(self, kind: str) -> list[Seen]:
+    def of(self, kind: str) -> list[MatchedLine]:
         """The lines of a kind."""
         return self.seen.get(kind, [])

@@ -13,7 +13,7 @@ Pair = tuple[int, int]  # from node, to node
 
 
 @dataclass(frozen=True, slots=True)
-class Links:
+class LinkMatrix:
     """The matrix."""
 
     cells: Mapping[Pair, Cell]  # by (from node, to node)
@@ -41,7 +41,7 @@ class Links:
         return told
 
 
-def links_of(examined: Examined, blame: Blame) -> Links:
+def links_of(examined: Examined, blame: Blame) -> LinkMatrix:
     """The matrix of all nodes."""
     cells: dict[Pair, Cell] = {}
     nodes = node_of(examined)
@@ -59,7 +59,7 @@ def links_of(examined: Examined, blame: Blame) -> Links:
         if "heard" in result.data and result.data.get("representative") == rank and rank in nodes:
             listened.add(nodes[rank])
             heard |= {(nodes[int(sender)], nodes[rank]) for sender in result.data["heard"] if int(sender) in nodes}
-    return Links(cells, hosts, ranks, frozenset(heard), frozenset(listened), _interface(examined))
+    return LinkMatrix(cells, hosts, ranks, frozenset(heard), frozenset(listened), _interface(examined))
 
 
 def _interface(examined: Examined) -> str:

@@ -18,7 +18,7 @@ SHOWN_RANKS = 8
 
 
 @dataclass(frozen=True, slots=True)
-class Call:
+class CollectiveCall:
     """One rank's call of a collective."""
 
     rank: int
@@ -47,10 +47,10 @@ class Call:
 
 
 @dataclass(slots=True)
-class History:
+class CallHistory:
     """What is known about one rank in one group."""
 
-    calls: dict[int, Call] = field(default_factory=dict)  # by number in the sequence
+    calls: dict[int, CollectiveCall] = field(default_factory=dict)  # by number in the sequence
     last_enqueued: int = -1  # number in the sequence; -1 if unknown
     waits: bool = False  # the rank is known to have waited until a timeout
 
@@ -65,14 +65,14 @@ class Group:
 
     name: str
     members: set[int] = field(default_factory=set)
-    ranks: dict[int, History] = field(default_factory=dict)
+    ranks: dict[int, CallHistory] = field(default_factory=dict)
 
     @property
     def where(self) -> str:
         return f" in group {self.name}" if self.name else ""
 
-    def of(self, rank: int) -> History:
-        return self.ranks.setdefault(rank, History())
+    def of(self, rank: int) -> CallHistory:
+        return self.ranks.setdefault(rank, CallHistory())
 
 
 def compare(group: Group) -> list[Finding]:
@@ -81,7 +81,7 @@ def compare(group: Group) -> list[Finding]:
     return [found] if found is not None else []
 
 
-def _essence(call: Call) -> tuple[str, int, str]:
+def _essence(call: CollectiveCall) -> tuple[str, int, str]:
     """The part of a call that must be the same on all ranks."""
     if call.kind == "barrier":
         return ("barrier", -1, "")
@@ -90,7 +90,7 @@ def _essence(call: Call) -> tuple[str, int, str]:
 
 
 def _mismatch(group: Group) -> Finding | None:
-    by_seq: dict[int, list[Call]] = {}
+    by_seq: dict[int, list[CollectiveCall]] = {}
     for history in group.ranks.values():
         for seq, call in history.calls.items():
             by_seq.setdefault(seq, []).append(call)
@@ -119,14 +119,14 @@ def _mismatch(group: Group) -> Finding | None:
     return None
 
 
-def _alike(calls: Sequence[Call]) -> list[list[Call]]:
-    groups: dict[tuple[str, int, str], list[Call]] = {}
+def _alike(calls: Sequence[CollectiveCall]) -> list[list[CollectiveCall]]:
+    groups: dict[tuple[str, int, str], list[CollectiveCall]] = {}
     for call in calls:
         groups.setdefault(_essence(call), []).append(call)
     return list(groups.values())
 
 
-def _said(calls: Sequence[Call]) -> str:
+def _said(calls: Sequence[CollectiveCall]) -> str:
     site = next((f" at {call.site}" for call in calls if call.site), "")
     return f"{named(call.rank for call in calls)} called {calls[0].what()}{site}"
 
