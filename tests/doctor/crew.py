@@ -97,7 +97,7 @@ class Crew:
                 settings=self.settings,
                 roster=self.roster,
                 deadline=Deadline(seconds),
-                say=told[rank].said.append,
+                announce=told[rank].said.append,
                 alive=alive or tuple(range(self.num)),
                 kept=self.kept[rank],
             )

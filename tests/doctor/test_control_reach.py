@@ -66,7 +66,7 @@ def http_server() -> Iterator[int]:
 
 
 def way_to(host: str, port: int, elsewhere: bool = False, seconds: float = 0.4) -> Unreached:
-    road = Road(Meeting(host, (port,), "token", False, "a test"), elsewhere=elsewhere, scale=0.1, say=lambda what: None)
+    road = Road(Meeting(host, (port,), "token", False, "a test"), elsewhere=elsewhere, scale=0.1, announce=lambda what: None)
     started = time.monotonic()
     found = road.open(Deadline(seconds))
     assert isinstance(found, Unreached)

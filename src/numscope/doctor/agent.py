@@ -33,7 +33,7 @@ _AFTER_SIGNAL_S = 2.0  # to wait for a verdict although a signal ends this rank
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """How the examination ended for a rank: with the hub's verdict, or without one and why."""
+    """The end of the examination for a rank: with the hub's verdict, or without one and why."""
 
     verdict: Verdict | None = None
     lost: Mapping[str, Any] | None = None  # why there is no hub, as in ``Examined.hub``
@@ -53,8 +53,8 @@ class Agent:
         self._deadline = deadline
         self._events: queue.SimpleQueue[Event] = queue.SimpleQueue()  # its put is safe in a signal handler
         self._doing = (Phase.FACTS, "start", time.monotonic())
-        say = partial(self._say, Phase.RENDEZVOUS)
-        self._road = Road(meeting, elsewhere=elsewhere, scale=settings.timeout_scale, say=say)
+        announce = partial(self._announce, Phase.RENDEZVOUS)
+        self._road = Road(meeting, elsewhere=elsewhere, scale=settings.timeout_scale, announce=announce)
         self._uplink = Uplink(self._road, self._settings, deadline, self._events, self._introduction)
         self._kept: dict[str, Any] = {}
         self._roster: dict[int, Mapping[str, Any]] = {}
@@ -69,7 +69,7 @@ class Agent:
 
     @property
     def identity(self) -> Identity:
-        """Who this rank is; once there is a roster, with the node number that the hub assigned."""
+        """This rank's identity; once there is a roster, with the node number that the hub assigned."""
         return self._identity
 
     def run(self) -> Outcome:
@@ -144,7 +144,7 @@ class Agent:
         try:
             self._kept["listener"] = PeerListener(self._settings, self._identity.rank, self._host)
         except OSError as error:
-            self._say(Phase.FACTS, f"open a listening port: {error}")
+            self._announce(Phase.FACTS, f"open a listening port: {error}")
         if any(phase.in_child for phase in chosen(self._settings)):
             self._kept["child"] = Child(self._identity, self._settings, host=self._host)  # imports torch while the ranks meet
 
@@ -169,7 +169,7 @@ class Agent:
         assert self._road.address is not None
         address, port = self._road.address
         self._settings = replace(self._settings, endpoint=f"{address}:{port}")
-        self._say(Phase.RENDEZVOUS, "wait for the other ranks")
+        self._announce(Phase.RENDEZVOUS, "wait for the other ranks")
         if self._refused:
             return
         data = {
@@ -206,11 +206,11 @@ class Agent:
             settings=self._settings,
             roster=self._roster,
             deadline=deadline,
-            say=partial(self._say, phase),
+            announce=partial(self._announce, phase),
             alive=alive,
             kept=self._kept,
         )
-        self._say(phase, f"start {phase.label}")
+        self._announce(phase, f"start {phase.label}")
         self._running[phase] = deadline.within(deadline.left + _GRACE_S)
         threading.Thread(target=self._do, args=(phase, context), name=f"doctor-{phase.label}", daemon=True).start()
 
@@ -235,7 +235,7 @@ class Agent:
         if self._running.pop(result.phase, None) is None:
             return  # it was given up before
         self._results[result.phase] = result
-        self._say(result.phase, f"wait for the other ranks after {result.phase.label}")
+        self._announce(result.phase, f"wait for the other ranks after {result.phase.label}")
         if self._uplink.joined and not self._refused:
             self._uplink.send({"kind": "result", "result": result})
 
@@ -246,7 +246,7 @@ class Agent:
             error = f"not done within {seconds:.1f} s" + (f": {doing}" if doing else "")
             self._finish(PhaseResult(phase, self._identity.rank, "timeout", seconds=seconds, doing=doing, error=error))
 
-    def _say(self, phase: Phase, what: str) -> None:
+    def _announce(self, phase: Phase, what: str) -> None:
         # While facts are gathered and the hub is looked for at the same time, only the rendezvous is reported.
         if phase >= self._doing[0] or phase > Phase.RENDEZVOUS:
             self._doing = (phase, what, time.monotonic())

@@ -163,7 +163,7 @@ class Course:
         self._results[result.phase, result.rank] = result
 
     def _obstacle(self, phase: Phase, rank: int) -> str:
-        """Why a rank can't run a phase; "" if it can."""
+        """Returns the reason why a rank can't run a phase; "" if it can."""
         for needed in phase.needs:
             result = self._results.get((needed, rank))
             if result is not None and result.status != "ok":

@@ -38,7 +38,7 @@ def finding(
     remedy: Iterable[str] = (),
     **words: object,
 ) -> Finding:
-    """A finding as the table has it, unless otherwise said; ``id`` may name a case, ``words`` are what stands in braces there.
+    """A finding as the table has it, with what is given here; ``id`` may name a case, ``words`` fill the braces there.
 
     Unknown ranks (-1) and hosts ("") are left out. ``remedy`` comes after the table's.
     """
@@ -69,7 +69,7 @@ def finding(
 
 
 def gravity(finding: Finding) -> tuple[int, int]:
-    """By which findings are sorted: the gravest first, then the most certain."""
+    """The sort key of findings: the gravest first, then the most certain."""
     return get_args(Severity).index(finding.severity), get_args(Confidence).index(finding.confidence)
 
 
@@ -103,5 +103,5 @@ def without(host: str = "") -> str:
 
 
 def pasted(host: str) -> str:
-    """A host's name in a shell's line: its real name, without the number that tells two hosts of one name apart, and quoted."""
+    """A host's name in a shell's line: its real name, without the number that distinguishes hosts of the same name, and quoted."""
     return shlex.quote(escape(re.sub(r"#\d+$", "", host)))

@@ -119,7 +119,7 @@ def run_node(settings: Settings, num_nodes: int, nproc: int, environ: Mapping[st
 def _to_paste(meeting: Meeting, settings: Settings, num_nodes: int, nproc: int) -> list[str]:
     """The command for the other nodes, with the secret that was made here."""
     host, port = split_endpoint(settings.endpoint)
-    host = socket.gethostname() if host in ("0.0.0.0", "::") else host  # which mean another host elsewhere
+    host = socket.gethostname() if host in ("0.0.0.0", "::") else host  # these mean another host elsewhere
     options: dict[str, object] = {"--nnodes": num_nodes, "--nproc": nproc, "--endpoint": replace(meeting, host=host, ports=(port,)).name}
     options |= {f"--{name}": value for name in ("quick", "redact", "ifname") if (value := getattr(settings, name))}
     options |= {"--settings": settings.file} if settings.file else {}
@@ -132,7 +132,7 @@ def _to_paste(meeting: Meeting, settings: Settings, num_nodes: int, nproc: int) 
 
 
 def num_gpus(environ: Mapping[str, str]) -> int:
-    """How many GPUs this node offers, read from files only: asking a driver can hang."""
+    """The number of GPUs on this node, read from files only: asking a driver can hang."""
     visible = environ.get("CUDA_VISIBLE_DEVICES", environ.get("HIP_VISIBLE_DEVICES"))
     if visible is not None:
         return len([word for word in visible.split(",") if word.strip() and word.strip() != "-1"])

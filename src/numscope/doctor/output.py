@@ -1,4 +1,4 @@
-"""What the doctor judges, prints and writes, with a hub or without one."""
+"""Judges, prints and writes the outcome, with a hub or without one."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ INCOMPLETE = 5
 
 @dataclass(frozen=True, slots=True)
 class Output:
-    """Where the report goes besides the terminal."""
+    """The report's destinations besides the terminal."""
 
     json: str = ""  # path of a file; "-" for standard output; "" for none
     baseline: Mapping[str, Any] = field(default_factory=dict)  # JSON values of an earlier report, to compare with
@@ -69,7 +69,7 @@ def write_json(values: Mapping[str, Any], path: str, command: str) -> bool:
 def alone(
     identity: Identity, settings: Settings, hub: Mapping[str, Any], results: Sequence[PhaseResult] = (), refused: Sequence[Any] = ()
 ) -> tuple[Verdict, Examined]:
-    """The verdict of a rank that has no hub; ``hub`` says why, as in ``Examined.hub``."""
+    """The verdict of a rank that has no hub; ``hub`` holds the reason, as in ``Examined.hub``."""
     examined = Examined(settings, identity.world_size, {}, results, refused, {"here": identity.hostname, **hub})
     return judge(examined), examined
 

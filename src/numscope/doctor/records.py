@@ -16,7 +16,7 @@ Severity = Literal["fault", "degraded", "note"]
 Confidence = Literal["certain", "likely", "possible"]
 Word = Literal[
     "ok", "refused", "dropped", "unreachable", "reset", "silent", "stranger", "denied", "stalled", "skipped", "failed"
-]  # of a link, see ``Cell``
+]  # status of a link, see ``Cell``
 
 # What a record and a message may have in such a field.
 Text = Annotated[str, Field(max_length=64 << 10)]
@@ -84,7 +84,7 @@ def from_json(kind: type[_T], values: Mapping[str, Any]) -> _T:
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """Who a rank is, according to its launcher."""
+    """A rank's identity, according to its launcher."""
 
     rank: Rank
     world_size: Count
@@ -93,12 +93,12 @@ class Identity:
     node: Rank = 0  # number of its host, from the launcher; numbered by host name where the launcher gives no number
     num_nodes: Count = 1
     hostname: Name = ""
-    launcher: Launcher = "local"  # whose environment variables these are
+    launcher: Launcher = "local"  # the one that set these environment variables
 
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """What the user asked for."""
+    """The user's options."""
 
     quick: bool = False  # use the smallest sizes and skip the compute phase
     phases: tuple[Phase, ...] = tuple(Phase)  # those to run; the phases they depend on run too
@@ -110,7 +110,7 @@ class Settings:
     endpoint: str = ""  # host:port of the hub; "" derives it from the launcher
     token: str = ""  # the job's secret, which every connection must prove to hold; "" derives it from the launcher
     node_rank: int = -1  # this node's number among those of ``--nnodes``; -1: the hub assigns it
-    file: str = ""  # of ``--settings``
+    file: str = ""  # path given with ``--settings``
     strict: bool = False
     redact: bool = False
 
@@ -202,12 +202,12 @@ class Finding:
     id: Text  # stable, from a catalog
     severity: Severity
     summary: Text  # one sentence
-    ranks: tuple[Rank, ...] = ()  # whom it concerns
-    hosts: tuple[Text, ...] = ()  # whom it concerns
+    ranks: tuple[Rank, ...] = ()  # those it concerns
+    hosts: tuple[Text, ...] = ()  # those it concerns
     links: tuple[tuple[Text, Text], ...] = ()  # (from, to) pairs of host names
-    evidence: tuple[Text, ...] = ()  # what was observed, one line each
+    evidence: tuple[Text, ...] = ()  # observations, one line each
     confidence: Confidence = "likely"
-    remedy: tuple[Text, ...] = ()  # what to do, one line to paste each
+    remedy: tuple[Text, ...] = ()  # lines to paste
 
 
 @dataclass(frozen=True, slots=True)
@@ -234,7 +234,7 @@ class Examined:
     expected: int  # world size
     # ranks that joined, with what the hub knows about them: identity, address, clock offset
     roster: Mapping[int, Mapping[str, Any]] = field(default_factory=dict)
-    results: Sequence[PhaseResult] = ()  # of all ranks and phases
+    results: Sequence[PhaseResult] = ()  # all ranks and phases
     # connections that the hub rejected: address and reason (garbage, token, duplicate, world size)
     refused: Sequence[Mapping[str, Any]] = ()
     hub: Mapping[str, Any] = field(default_factory=dict)  # whether the hub was reached, and if not, why

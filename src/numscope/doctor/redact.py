@@ -34,10 +34,10 @@ def redacted(verdict: Verdict, examined: Examined) -> tuple[Verdict, Examined]:
     redaction = Redaction(_words(examined), user=_user())
 
     def entry(values: Mapping[str, Any]) -> dict[str, Any]:
-        told: dict[str, Any] = redaction.value(values)
-        if told.get("identity", {}).get("hostname"):  # two nodes may have the same name, but each has a number
-            told["identity"] = {**told["identity"], "hostname": node_word(told["identity"].get("node", 0))}
-        return told
+        entry_without: dict[str, Any] = redaction.value(values)
+        if entry_without.get("identity", {}).get("hostname"):  # two nodes may have the same name, but each has a number
+            entry_without["identity"] = {**entry_without["identity"], "hostname": node_word(entry_without["identity"].get("node", 0))}
+        return entry_without
 
     return replace(verdict, findings=tuple(map(redaction.finding, verdict.findings))), replace(
         examined,
@@ -114,7 +114,7 @@ def _words(examined: Examined) -> dict[str, str]:
         host, node = str(identity.get("hostname", "")), identity.get("node", 0)
         if _is_name(host):
             know(host, node_word(node))
-            words[f"{host}#{node}"] = node_word(node)  # how findings tell apart hosts of the same name
+            words[f"{host}#{node}"] = node_word(node)  # as findings distinguish hosts of the same name
     others: list[str] = []
     for result in examined.results:
         others.append(str(result.data.get("hostname", "")))

@@ -23,9 +23,9 @@ from numscope.doctor.redact import redacted
 from numscope.records.words import count, escape
 from numscope.version import __version__
 
-SCHEMA = 2  # of the JSON; increases when a key changes its meaning or is removed
+SCHEMA = 2  # version of the JSON; increases when a key changes its meaning or is removed
 MOST_ROWS = 32  # with more ranks a row stands for a host, and few healthy ones are shown
-MOST_NODES = 12  # in the matrix of links
+MOST_NODES = 12  # rows of the matrix of links
 _EVIDENCE_LINES = 6
 _HEADERS = {phase: phase.label for phase in Phase}
 _BROKEN_HEADERS = {**_HEADERS, Phase.RENDEZVOUS: "rendez-\nvous", Phase.COLLECTIVES: "collec-\ntives"}
@@ -38,7 +38,7 @@ _EXIT = {
     5: "incomplete: not everything was examined",
     70: "the doctor itself failed",
 }
-_STYLES = {"ok": "green", "skipped": "dim"}  # of phases; failures are red
+_STYLES = {"ok": "green", "skipped": "dim"}  # phases; failures are red
 _SEVERITY = {"fault": "bold red", "degraded": "bold yellow", "note": "cyan"}
 _MARKS = {  # by status of a link or a pair: its mark in a matrix, and what that means
     "ok": (".", "works"),

@@ -48,7 +48,7 @@ def _each(read: Callable[[object], Any]) -> BeforeValidator:
 
 @with_config(extra="forbid", strict=True)
 class FileSettings(TypedDict, total=False):
-    """What the file may have; the names are those of ``Settings``."""
+    """The keys that the file may have, named as in ``Settings``."""
 
     phases: Annotated[tuple[Phase, ...], _each(_phase)]
     deadline_s: Annotated[float, Field(ge=10)]
@@ -61,7 +61,7 @@ class FileSettings(TypedDict, total=False):
 
 
 def read_settings(path: str) -> dict[str, Any]:
-    """What a file asks for, by fields of ``Settings``. Raises: OSError; ValueError with the place and what is expected."""
+    """Reads a file's settings, by fields of ``Settings``. Raises: OSError; ValueError with the place and what is expected."""
     try:
         asked = yaml.safe_load(Path(path).read_text(encoding="utf-8"))
         values: dict[str, Any] = adapter(FileSettings).validate_python({} if asked is None else asked)

@@ -23,7 +23,7 @@ from numscope.doctor.child.reporting import StepTimeout
 from numscope.doctor.child.session import ChildSession, Failed, RollCall, StoreLost, Wire, sentence, text_of
 from numscope.doctor.phases.children import LISTEN_FD
 
-_STORE_SHARE = 0.45  # of the phase, to reach a store whose host may still be importing torch
+_STORE_SHARE = 0.45  # share of the phase, to reach a store whose host may still be importing torch
 _ROLL_SHARE = 0.5  # until all have registered
 _NOTHING = "nothing"
 _MEANS = {"gpu": "GPU of its own", "nccl": "NCCL in its torch"}
@@ -54,8 +54,8 @@ def run(session: ChildSession, arguments: Mapping[str, Any]) -> None:
     _start_group(session, "gloo", groups, lambda: _first_group(session, store), torch.device("cpu"))
     asked = arguments["backend"]
     if "nccl" in asked or not asked:
-        told = {rank: store.get(f"device/{rank}").decode() for rank in members}
-        lacking = {str(rank): what for rank, what in told.items() if what != _NOTHING}
+        lacks = {rank: store.get(f"device/{rank}").decode() for rank in members}
+        lacking = {str(rank): what for rank, what in lacks.items() if what != _NOTHING}
         if lacking:
             of = {what: [rank for rank in lacking if lacking[rank] == what] for what in _MEANS}
             why = "; ".join(f"rank {', '.join(ranks)} has no {_MEANS[what]}" for what, ranks in of.items() if ranks)
@@ -70,7 +70,7 @@ def run(session: ChildSession, arguments: Mapping[str, Any]) -> None:
 
 
 def _lacks_for_nccl(arguments: Mapping[str, Any], num_gpus: int) -> str:
-    """What NCCL needs and this rank lacks, a key of ``_MEANS``; "" if nothing."""
+    """Returns what NCCL needs and this rank lacks, a key of ``_MEANS``; "" if nothing."""
     if not dist.is_nccl_available():
         return "nccl"
     return "" if arguments["local_rank"] < num_gpus else "gpu"

@@ -22,9 +22,9 @@ from numscope.doctor.child.reporting import StepTimeout
 from numscope.doctor.child.session import ChildSession, Failed, StoreLost, Wire, sentence, text_of
 from numscope.records.words import few, in_bytes
 
-_LIMIT_SHARE = 0.3  # of the time that is left, for one collective with its repetitions
-_SIZE_SHARE = 0.04  # of the phase: a size that would take longer, as extrapolated from the previous one, is skipped
-_ABSENT_SHARE = 0.4  # of the time that is left, to wait for a rank that failed elsewhere
+_LIMIT_SHARE = 0.3  # share of the time that is left, for one collective with its repetitions
+_SIZE_SHARE = 0.04  # share of the phase: a size that would take longer, as extrapolated from the previous one, is skipped
+_ABSENT_SHARE = 0.4  # share of the time that is left, to wait for a rank that failed elsewhere
 _REPEATS = 5
 _REPEATS_LARGE = 2  # above 1 MiB
 _CPU_BYTES = 8 << 20

@@ -29,9 +29,9 @@ from numscope.records.words import few, in_bytes
 _FOREVER = timedelta(hours=1)  # the time limit is ours: when gloo's own wait times out, it closes the connections to all ranks
 _NUM_PINGS = 5
 _TIMES = 3  # repetitions of payloads up to 1 MiB: a single transfer meets a busy host too often
-_ROUND_SHARE = 0.25  # of the time that is left, for a pair
-_SIZE_SHARE = 0.2  # of a pair's time, for one size in one direction
-_STOP_SHARE = 0.12  # of the phase: no round starts with less time left
+_ROUND_SHARE = 0.25  # share of the time that is left, for a pair
+_SIZE_SHARE = 0.2  # share of a pair's time, for one size in one direction
+_STOP_SHARE = 0.12  # share of the phase: no round starts with less time left
 
 
 def run(session: ChildSession, arguments: Mapping[str, Any]) -> None:
@@ -147,8 +147,8 @@ class _Match:
                 _, theirs = self._receive_header()
                 mine = self._receive_payload(size)
             else:
-                told, theirs = self._receive_header()
-                if not told:
+                size_sent, theirs = self._receive_header()
+                if not size_sent:
                     return self._skip(number, max(mine, theirs) * size / self._sizes[number - 1])
                 mine = self._receive_payload(size)
                 self._send_header(size, mine)

@@ -24,7 +24,7 @@ _T = TypeVar("_T")
 
 
 class Failed(Exception):
-    """A phase found that something does not work; the message says what."""
+    """A phase found that something does not work; the message describes it."""
 
 
 @dataclass(slots=True)
@@ -82,13 +82,13 @@ class RollCall:
             if not self._wait([f"{name}/{rank}" for rank in ranks], seconds):
                 missing = tuple(self._not_shown(name, ranks))
             here = tuple(rank for rank in ranks if rank not in missing)
-            spoken = word(missing)
-            self._call(self.answer_s, lambda: self._store.set(f"{name}/list", json.dumps([here, spoken])))
-            return Present(here, missing, spoken)
+            announced = word(missing)
+            self._call(self.answer_s, lambda: self._store.set(f"{name}/list", json.dumps([here, announced])))
+            return Present(here, missing, announced)
         if not self._wait([f"{name}/list"], seconds + slack):
             raise StoreLost(f"rank {min(ranks)}, which calls the roll, did not respond within {seconds + slack:.1f} s", min(ranks))
-        here, spoken = json.loads(self._call(self.answer_s, lambda: self._store.get(f"{name}/list")))
-        return Present(tuple(here), tuple(rank for rank in ranks if rank not in here), spoken)
+        here, announced = json.loads(self._call(self.answer_s, lambda: self._store.get(f"{name}/list")))
+        return Present(tuple(here), tuple(rank for rank in ranks if rank not in here), announced)
 
     def show(self, name: str) -> None:
         """Registers this rank, without waiting for others. Raises: StoreLost."""

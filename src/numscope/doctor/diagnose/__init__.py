@@ -1,4 +1,4 @@
-"""From observations to what is wrong, whose fault it is, and how certain that is. A pure function: no clock, no file, no network."""
+"""Derives from observations what is wrong, whose fault it is, and how certain that is. A pure function: no clock, no file, no network."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ from numscope.doctor.records import Confidence, Examined, Finding, Phase, PhaseR
 _CULPRITS = tuple(
     "name-resolves-to-loopback wrong-interface name-unresolved environment-differs shm-too-small mtu-differs address-translated".split()
 )
-_TOGETHER = (Phase.BACKEND, Phase.PAIRS, Phase.COLLECTIVES)  # in which each rank needs all others
-_ALONE = (Phase.FACTS, Phase.COMPARE, Phase.LINKS, Phase.COMPUTE)  # in which a rank waits for no other for longer than its own timeouts
+_TOGETHER = (Phase.BACKEND, Phase.PAIRS, Phase.COLLECTIVES)  # each rank needs all others
+_ALONE = (Phase.FACTS, Phase.COMPARE, Phase.LINKS, Phase.COMPUTE)  # a rank waits for no other for longer than its own timeouts
 
 __all__ = ["diagnose"]
 
@@ -90,29 +90,29 @@ def _for_launcher(found: list[Finding], examined: Examined) -> tuple[Finding, ..
 def _with_evidence(present: list[Finding], about_lost: Mapping[int, list[str]], examined: Examined) -> list[Finding]:
     """Adds to the findings about lost ranks what others observed of their node."""
     nodes = node_of(examined)
-    told = []
+    kept = []
     for each in present:
         lines = [line for node in {nodes.get(rank, -1) for rank in each.ranks} for line in about_lost.get(node, ())]
-        told.append(replace(each, evidence=(*each.evidence, *lines)) if lines and each.id in ("rank-died", "rank-silent") else each)
-    return told
+        kept.append(replace(each, evidence=(*each.evidence, *lines)) if lines and each.id in ("rank-died", "rank-silent") else each)
+    return kept
 
 
 def _silenced_by_links(present: list[Finding], links: list[Finding], blame: Blame) -> tuple[list[Finding], list[Finding]]:
     """Treats a rank whose heartbeat stopped because the link to the hub's host broke as a victim of that link."""
     hub = blame.host(0)
-    told = []
+    kept = []
     for each in present:
         by = next(
             (at for at, link in enumerate(links) if each.id == "rank-silent" and link.links and {hub, *each.hosts} <= set(link.hosts)), None
         )
         if by is None:
-            told.append(each)
+            kept.append(each)
             continue
         line = f"therefore the hub lost {named(each.ranks)}: {listed(each.evidence, 2)}"
         links[by] = replace(links[by], evidence=(*links[by].evidence, line))
         blame.ranks -= set(each.ranks)
         blame.faults.remove(each)
-    return told, links
+    return kept, links
 
 
 def _promote(local: list[Finding], found: list[Finding], examined: Examined, blame: Blame) -> tuple[list[Finding], list[Finding]]:

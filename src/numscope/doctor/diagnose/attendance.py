@@ -23,7 +23,7 @@ _CONTRADICTIONS = {"duplicate": "rank-duplicate", "world_size": "world-size-diff
 
 
 def attendance(examined: Examined) -> list[Finding]:
-    """What is wrong with joining, staying and reaching the hub, the gravest first."""
+    """Findings about joining, staying and reaching the hub, the gravest first."""
     hub = examined.hub
     if not hub.get("reached", True):
         return [_unreached(examined)]
@@ -33,7 +33,7 @@ def attendance(examined: Examined) -> list[Finding]:
 
 
 def exit_code(examined: Examined, findings: Sequence[Finding]) -> int:
-    """What findings and results amount to.
+    """The exit code for findings and results.
 
     A fault that is at least likely counts as attributed (1); a failure without one does not (3); if something requested did not run, the
     examination is incomplete (5), never healthy.

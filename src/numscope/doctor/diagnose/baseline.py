@@ -43,7 +43,7 @@ def measured(examined: Examined) -> dict[str, float]:
 
 
 def slower(examined: Examined, baseline: Mapping[str, Any], blame: Blame) -> Iterator[Finding]:
-    """What is more than 1.3 × slower than in the baseline: one finding per kind of measurement."""
+    """Finds what is more than 1.3 × slower than in the baseline: one finding per kind of measurement."""
     now, then = measured(examined), baseline.get("measured", {})
     lines: dict[str, list[tuple[float, str]]] = defaultdict(list)
     for name, value in now.items():
@@ -54,19 +54,19 @@ def slower(examined: Examined, baseline: Mapping[str, Any], blame: Blame) -> Ite
         ratio = before / value if more_is_better else value / before
         if ratio > SLOWER and (more_is_better or value - before > _LEAST_S):
             lines[name.partition(".")[0]].append((ratio, f"{name}: {value:.4g}, was {before:.4g} ({ratio:.1f} × slower)"))
-    for kind, told in sorted(lines.items()):
-        told.sort(reverse=True)
+    for kind, slow in sorted(lines.items()):
+        slow.sort(reverse=True)
         compared = sum(name.startswith(f"{kind}.") and name in then for name in now)
-        ranks = sorted({int(line.split(".")[1]) for _, line in told if kind in ("gemm", "copy")})
+        ranks = sorted({int(line.split(".")[1]) for _, line in slow if kind in ("gemm", "copy")})
         yield blame.finding(
             "slower-than-baseline",
             ranks=ranks,
-            evidence=[line for _, line in told],
-            confidence="likely" if len(told) > 1 else "possible",
-            count=len(told),
+            evidence=[line for _, line in slow],
+            confidence="likely" if len(slow) > 1 else "possible",
+            count=len(slow),
             compared=compared,
             kind=kind,
             times=SLOWER,
-            worst=f"{told[0][0]:.1f}",
+            worst=f"{slow[0][0]:.1f}",
             whose=f": {listed(f'rank {rank}' for rank in ranks)}" if ranks else "",
         )

@@ -1,4 +1,4 @@
-"""What is already known to be broken, so that a rank that fails only because of it counts as a victim and gets no finding of its own."""
+"""Keeps what is already known to be broken, so that a rank that fails only because of it is a victim and gets no finding."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 from numscope.doctor.findings import finding
 from numscope.doctor.records import Examined, Finding
 
-MOST_TEXT = 300  # of an error's characters in a line of evidence
+MOST_TEXT = 300  # characters of an error in a line of evidence
 
 
 @dataclass(slots=True)
@@ -32,9 +32,9 @@ class Blame:
 
     def taken(self, findings: Iterable[Finding]) -> list[Finding]:
         """The findings, of which the faults are now remembered."""
-        told = list(findings)
-        self.take(told)
-        return told
+        kept = list(findings)
+        self.take(kept)
+        return kept
 
     def host(self, rank: int) -> str:
         """Name of a rank's host; "" if it is not known."""

@@ -28,10 +28,10 @@ _MINOR = ("transformers version", "accelerate version", "triton version", "numsc
 class Difference:
     """A value that differs between ranks."""
 
-    id: str  # of its finding
-    subject: str  # what it is a value of: ``torch version``, ``NCCL_ALGO``
+    id: str  # its finding's
+    subject: str  # name of the value: ``torch version``, ``NCCL_ALGO``
     majority: str  # the value of more than half of the ranks; "" for a tie
-    others: Mapping[str, tuple[int, ...]]  # by each other value the ranks that have it; for a tie, all values
+    others: Mapping[str, tuple[int, ...]]  # by other value, the ranks that have it; for a tie, all values
 
     @property
     def tie(self) -> bool:
@@ -102,7 +102,7 @@ def split(values: Mapping[int, str], id: str, subject: str) -> Difference | None
 
 
 def clocks(examined: Examined) -> dict[int, float]:
-    """By rank, seconds by which its clock is ahead of (positive) or behind the median, where that exceeds ``CLOCK_S`` and the error."""
+    """Seconds by which a rank's clock is ahead of (positive) or behind the median, where that exceeds ``CLOCK_S`` and the error."""
     offsets = {rank: float(entry.get("offset_s", 0.0)) for rank, entry in examined.roster.items()}
     if len(offsets) < 2:
         return {}

@@ -1,4 +1,4 @@
-"""What phase 3 measured, as a matrix over the nodes."""
+"""The measurements of phase 3 as a matrix over the nodes."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class LinkMatrix:
 
     cells: Mapping[Pair, Cell]  # by (from node, to node)
     hosts: Mapping[int, str]  # name of each node
-    ranks: Mapping[int, tuple[int, ...]]  # of each node
+    ranks: Mapping[int, tuple[int, ...]]  # ranks of each node
     heard: frozenset[Pair]  # pairs of which datagrams arrived; the absence of a pair proves nothing
     listened: frozenset[int]  # nodes that reported which datagrams they received
     interface: str = ""  # by which most ranks are reached; "" if that is not known
@@ -32,13 +32,13 @@ class LinkMatrix:
         return tuple((self.hosts[one], self.hosts[other]) for one, other in sorted(pairs))
 
     def lines(self, pairs: Iterable[Pair]) -> list[str]:
-        """What was observed between these pairs, one line each."""
-        told = []
+        """The observations between these pairs, one line each."""
+        lines = []
         for pair in sorted(pairs):
             cell = self.cells[pair]
             known = f"; the hub's port number there: {cell.known}" if cell.known else ""
-            told.append(f"{self.hosts[pair[0]]} to {self.hosts[pair[1]]} ({cell.address}): {cell.status}, {cell.error}{known}")
-        return told
+            lines.append(f"{self.hosts[pair[0]]} to {self.hosts[pair[1]]} ({cell.address}): {cell.status}, {cell.error}{known}")
+        return lines
 
 
 def links_of(examined: Examined, blame: Blame) -> LinkMatrix:

@@ -1,4 +1,4 @@
-"""What the facts about a host mean by themselves, without comparison (phase 0)."""
+"""Findings about the facts of a host by themselves, without comparison (phase 0)."""
 
 from __future__ import annotations
 
@@ -98,16 +98,16 @@ def _wrong_interface(data: Facts, examined: Examined, rank: int) -> str:
     if not used or not _several_hosts(examined):
         return ""
     reason = f"but other hosts reach it at {address} on {used[0]}"
-    told = []
+    reasons = []
     for name in _INTERFACE_NAMES:
         wanted = data["environment"].get(name, "")
         matching = _matching(wanted, data["interfaces"]) if wanted else used
         if matching and used[0] not in matching:
-            told.append(f"{name}={wanted}, {reason}")
+            reasons.append(f"{name}={wanted}, {reason}")
     addresses = data["name"]["addresses"]
     if "GLOO_SOCKET_IFNAME" not in data["environment"] and addresses and not data["name"]["loopback"] and address not in addresses:
-        told.append(f"its name {data['name']['name']} resolves to {listed(addresses)}, {reason}")
-    return "; ".join(told)
+        reasons.append(f"its name {data['name']['name']} resolves to {listed(addresses)}, {reason}")
+    return "; ".join(reasons)
 
 
 def _matching(wanted: str, interfaces: Mapping[str, Any]) -> list[str]:

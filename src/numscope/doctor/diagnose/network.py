@@ -33,13 +33,13 @@ def broken_links(examined: Examined, blame: Blame) -> tuple[list[Finding], dict[
     found = []
     about_lost: dict[int, list[str]] = {}
     lost = {node for node, ranks in links.ranks.items() if set(ranks) & blame.ranks}
-    # Who waits for a lost rank is late for the next one: that a process between others did not answer in time says nothing then.
+    # Who waits for a lost rank is late for the next one: that a process between others did not answer in time means nothing then.
     late = {pair for pair, cell in links.examined.items() if lost and cell.status == "silent" and not lost & set(pair)}
     reached = {pair: cell for pair, cell in links.examined.items() if pair not in late}
     dead = {rank for fault in blame.faults if fault.id == "rank-died" for rank in fault.ranks}
     died = {node for node, ranks in links.ranks.items() if set(ranks) & dead}
-    told = attribute({pair: cell.status == "ok" for pair, cell in reached.items()})
-    for cause in told.causes:
+    attribution = attribute({pair: cell.status == "ok" for pair, cell in reached.items()})
+    for cause in attribution.causes:
         if all(lost & set(pair) for pair in cause.cells):
             if cause.kind == "everything":
                 continue
@@ -49,7 +49,7 @@ def broken_links(examined: Examined, blame: Blame) -> tuple[list[Finding], dict[
                     about_lost.setdefault(node, []).extend(links.lines(cause.cells)[:4])
                 continue
         found.append(_explain(cause, links, len(reached)))
-    rest = {pair for pair in told.unexplained if not lost & set(pair)}
+    rest = {pair for pair in attribution.unexplained if not lost & set(pair)}
     if rest:
         found.append(
             finding(
@@ -84,11 +84,11 @@ class ObservedCause:
     cause: Cause
     links: LinkMatrix
     cells: list[Cell]
-    kind: Kind  # of the cause, refined by datagrams
+    kind: Kind  # the cause's, refined by datagrams
     nodes: tuple[int, ...]  # the node; the ends of the link; from and to of the direction
-    status: Word  # of most of its cells
+    status: Word  # status of most of its cells
     where: str  # in words
-    ranks: tuple[int, ...]  # that it concerns
+    ranks: tuple[int, ...]  # those it concerns
     hosts: tuple[str, ...]  # likewise
     pairs: tuple[tuple[str, ...], ...]  # likewise, of host names
     evidence: tuple[str, ...]
@@ -143,7 +143,7 @@ def _case(cause: Cause, links: LinkMatrix, kind: Kind, nodes: tuple[int, ...]) -
 
 
 def _refined(case: ObservedCause) -> ObservedCause:
-    """Uses datagrams to tell which direction fails, where TCP, which needs both, fails in both."""
+    """Uses datagrams to find which direction fails, where TCP, which needs both, fails in both."""
     links, nodes, kind = case.links, case.nodes, case.kind
     line = ""
     if kind == "node":
@@ -218,11 +218,11 @@ def _by_kind(case: ObservedCause) -> Finding:
 
 def _fresh_ports(links: LinkMatrix) -> Iterator[Finding]:
     """Links that work at one port but not at a freshly opened one."""
-    told = attribute({pair: cell.works for pair, cell in links.cells.items() if cell.status == "ok" and cell.ephemeral})
-    yield from (_blocked_ports(_case(cause, links, cause.kind, cause.nodes)) for cause in told.causes)
-    if told.unexplained:
-        pairs = links.names(told.unexplained)
-        case = _case(Cause("everything", (), told.unexplained), links, "everything", ())
+    attribution = attribute({pair: cell.works for pair, cell in links.cells.items() if cell.status == "ok" and cell.ephemeral})
+    yield from (_blocked_ports(_case(cause, links, cause.kind, cause.nodes)) for cause in attribution.causes)
+    if attribution.unexplained:
+        pairs = links.names(attribution.unexplained)
+        case = _case(Cause("everything", (), attribution.unexplained), links, "everything", ())
         yield _blocked_ports(replace(case, where="several links", pairs=pairs, hosts=tuple({host for pair in pairs for host in pair})))
 
 

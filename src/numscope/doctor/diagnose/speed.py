@@ -19,7 +19,7 @@ from numscope.doctor.findings import finding, without
 from numscope.doctor.records import Cell, Confidence, Examined, Finding, Phase
 
 # (seconds, ratio): a link is slow if it is slower than the fastest quarter by the ratio and took at least those seconds to measure. Shorter
-# measurements say more about the hosts' schedulers, or a single lost packet (0.2 s), than about the link.
+# measurements depend more on the hosts' schedulers, or a single lost packet (0.2 s), than on the link.
 SLOW_LINK = ((0.4, 2.5), (0.25, 8.0))
 SLOW_PAIR = 4.0  # messages are smaller, and neighbors share cores
 SLOW_RANK = 1.5

@@ -1,4 +1,4 @@
-"""Why torch's process group did not start (phase 4), and whose child process died or hung (phases 4 to 7)."""
+"""Findings about torch's process group that did not start (phase 4), and child processes that died or hung (phases 4 to 7)."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def children_gone(examined: Examined, blame: Blame) -> Iterator[Finding]:
 
 
 def backend(examined: Examined, blame: Blame) -> Iterator[Finding]:
-    """Why the process group did not start, if no rank, link or child is known to be broken."""
+    """Explains why the process group did not start, if no rank, link or child is known to be broken."""
     results = examined.of(Phase.BACKEND)
     failed = {rank: result for rank, result in results.items() if result.status in ("failed", "timeout")}
     if not failed or blame.faults:
@@ -95,13 +95,13 @@ def backend(examined: Examined, blame: Blame) -> Iterator[Finding]:
             continue
         blamed = Counter(rank for result in broken.values() for rank in result.data["groups"][name].get("not_ready", ()))
         only = [rank for rank, count in blamed.items() if count == max(blamed.values())] if blamed else list(broken)
-        told = len(only) < len(results)
+        attributed = len(only) < len(results)
         yield blame.finding(
             f"{name}-start-failed",
-            ranks=only if told else (),
+            ranks=only if attributed else (),
             evidence=[f"rank {rank}: {result.data['groups'][name]['error'][:MOST_TEXT]}" for rank, result in sorted(broken.items())],
-            confidence="likely" if told else "possible",
-            why=f": {named(only)} {'is' if len(only) == 1 else 'are'} not ready." if told else " on any rank.",
+            confidence="likely" if attributed else "possible",
+            why=f": {named(only)} {'is' if len(only) == 1 else 'are'} not ready." if attributed else " on any rank.",
         )
 
 
@@ -144,7 +144,7 @@ def _died(rank: int, result: PhaseResult, blame: Blame) -> Finding:
 
 
 def _accused(examined: Examined, phase: Phase) -> Counter[int]:
-    """By rank, how many other ranks report that it did not join."""
+    """Counts, for each rank, how many other ranks report that it did not join."""
     counts: Counter[int] = Counter()
     for rank, result in examined.of(phase).items():
         missing: set[int] = set(result.data.get("missing", ()))
@@ -166,8 +166,8 @@ def _stderr(result: PhaseResult) -> list[str]:
 
 
 def _errors(results: dict[int, PhaseResult]) -> list[str]:
-    told: dict[str, list[int]] = {}
+    ranks_of: dict[str, list[int]] = {}
     for rank, result in sorted(results.items()):
         store = result.data.get("store", {})
-        told.setdefault(str(store.get("error") or result.error)[:MOST_TEXT], []).append(rank)
-    return [f"{named(ranks)}: {text}" for text, ranks in told.items()]
+        ranks_of.setdefault(str(store.get("error") or result.error)[:MOST_TEXT], []).append(rank)
+    return [f"{named(ranks)}: {text}" for text, ranks in ranks_of.items()]

@@ -14,7 +14,7 @@ from numscope.doctor.records import Examined, Finding, Phase
 
 
 def pair_cells(examined: Examined) -> dict[str, dict[Pair, Mapping[str, Any]]]:
-    """By backend and (sender, receiver), what the receiver reports."""
+    """The receivers' reports, by backend and (sender, receiver)."""
     cells: dict[str, dict[Pair, Mapping[str, Any]]] = defaultdict(dict)
     for rank, pair in examined.each(Phase.PAIRS, "pairs"):
         cells[str(pair.get("backend", "gloo"))][int(pair["peer"]), rank] = pair
@@ -106,20 +106,20 @@ def _failing(backend: str, works: Mapping[Pair, bool], cells: Mapping[Pair, Mapp
         and all(len(oks) == 1 for oks in between.values())
     )
     if whole:
-        told = attribute({pair: True in oks for pair, oks in between.items()})
-        spans = {cause: [pair for cell in cause.cells for pair in by_host[cell]] for cause in told.causes}
-        rest = [pair for cell in told.unexplained for pair in by_host[cell]]
+        attribution = attribute({pair: True in oks for pair, oks in between.items()})
+        spans = {cause: [pair for cell in cause.cells for pair in by_host[cell]] for cause in attribution.causes}
+        rest = [pair for cell in attribution.unexplained for pair in by_host[cell]]
     else:
-        told = attribute(works)
-        spans = {cause: list(cause.cells) for cause in told.causes}
-        rest = list(told.unexplained)
+        attribution = attribute(works)
+        spans = {cause: list(cause.cells) for cause in attribution.causes}
+        rest = list(attribution.unexplained)
     yield from (_failed(backend, cause, _lines(backend, pairs, cells), blame) for cause, pairs in spans.items())
     if rest:
         yield finding("pairs-failing", evidence=_lines(backend, rest, cells), backend=backend)
 
 
 def _failed(backend: str, cause: Cause, lines: list[str], blame: Blame) -> Finding:
-    """What a cause means, whose nodes are ranks or names of hosts."""
+    """The finding for a cause, whose nodes are ranks or names of hosts."""
 
     def host_of(node: Any) -> str:
         return blame.host(node) if isinstance(node, int) else str(node)
@@ -178,8 +178,8 @@ def _nondeterministic(examined: Examined) -> Iterator[Finding]:
     for name, by_rank in digests.items():
         values = sorted(set(by_rank.values()))
         if len(values) > 1:
-            told = (f"{named([rank for rank, own in by_rank.items() if own == value])}: {listed(value)}" for value in values)
-            lines.append(f"{name}: {'; '.join(told)}")
+            values_of = (f"{named([rank for rank, own in by_rank.items() if own == value])}: {listed(value)}" for value in values)
+            lines.append(f"{name}: {'; '.join(values_of)}")
     if lines:
         yield finding("collective-nondeterministic", evidence=lines)
 
@@ -191,15 +191,15 @@ def _broken(broken: Mapping[tuple[str, str], Mapping[int, Mapping[str, Any]]], n
         for rank in each.get("missing", ()):
             accused[int(rank)] += 1
     worst = [rank for rank, count in accused.items() if count == max(accused.values())]
-    told = 0 < len(worst) < num_ranks
+    attributed = 0 < len(worst) < num_ranks
     lines = [
         f"rank {rank}: {backend} {name}, {each['status']}: {str(each.get('error', ''))[:MOST_TEXT]}" for rank, each in sorted(first.items())
     ]
     return blame.finding(
         "collective-failed",
-        ranks=worst if told else (),
+        ranks=worst if attributed else (),
         evidence=lines,
-        confidence="likely" if told else "possible",
+        confidence="likely" if attributed else "possible",
         what=f"{backend} {name}",
-        why=f": {named(worst)} did not enter it." if told else "; the cause is unknown.",
+        why=f": {named(worst)} did not enter it." if attributed else "; the cause is unknown.",
     )

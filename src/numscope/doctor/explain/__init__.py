@@ -69,8 +69,8 @@ def examine(paths: Sequence[Path], *, redact: bool = False) -> Explanation:
     ]
     findings, files = sorted(_joined(found), key=_order), list(reader.files)
     if redact:
-        told = {host for one in findings for names in (one.hosts, *one.links) for host in names}
-        redaction = of_hosts(hosts | hosts_sought(messages) | told)
+        named = {host for one in findings for names in (one.hosts, *one.links) for host in names}
+        redaction = of_hosts(hosts | hosts_sought(messages) | named)
         findings = [redaction.finding(one) for one in findings]
         files = [replace(file, name=redaction.text(file.name), problem=redaction.text(file.problem)) for file in files]
     return Explanation(tuple(findings), tuple(files))

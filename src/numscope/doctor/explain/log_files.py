@@ -18,7 +18,7 @@ from numscope.doctor.explain import plain_pickle
 from numscope.doctor.explain.masking import shown, visible
 
 MAX_FILES = 20_000
-MAX_TEXT_BYTES = 256 << 20  # of one file, uncompressed; the rest is ignored, which is reported
+MAX_TEXT_BYTES = 256 << 20  # per file, uncompressed; the rest is ignored, which is reported
 MAX_DUMP_BYTES = 32 << 20  # a dump of 20,000 calls with 20 frames each has 10 MB
 MAX_DUMP_DEPTH = 16
 MAX_DUMP_VALUES = 1 << 24  # with shared parts counted wherever they occur; a long string counts as several
@@ -45,7 +45,7 @@ class LogLine:
 
     @property
     def rank(self) -> int:
-        """By the prefix that torch and torchrun put before a rank's lines; -1 without one."""
+        """The rank in the prefix that torch and torchrun put before a rank's lines; -1 without one."""
         prefix = _SPEAKER.search(self.text)
         return int(prefix[1]) if prefix is not None else -1
 
@@ -66,7 +66,7 @@ class Dump:
 
 @dataclass(slots=True)
 class FileRead:
-    """What was recognized in a file, and why it could not be read, or not completely."""
+    """A file's record: what was recognized in it, and why it could not be read, or not completely."""
 
     name: str
     kinds: set[str] = field(default_factory=set)
@@ -178,7 +178,7 @@ class LogReader:
 
 
 def _is_bounded(values: Any) -> bool:
-    """Whether a value is small, with all that it shares written out: a few bytes can nest tuples that have no end."""
+    """Whether a value is small when all shared parts are counted: a few bytes can describe endless nested tuples."""
     level, num_values = [values], 0
     for _ in range(MAX_DUMP_DEPTH):
         inner: list[Any] = []

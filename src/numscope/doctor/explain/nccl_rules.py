@@ -1,4 +1,4 @@
-"""What NCCL's log means: its warnings, by the patterns in findings.yaml; versions, interfaces, network and missing ranks, by its facts."""
+"""Findings from NCCL's log: its warnings, by the patterns in findings.yaml; versions, interfaces, network and missing ranks, by facts."""
 
 from __future__ import annotations
 
@@ -32,10 +32,10 @@ def explain_warnings(log: NcclLog) -> list[Finding]:
     taken: dict[str, list[Warned]] = {}
     unknown: list[Warned] = []
     for one in log.warned:
-        id = next((id for id, pattern in _RULES if pattern.search(one.said) is not None), "")
+        id = next((id for id, pattern in _RULES if pattern.search(one.text) is not None), "")
         if id:
             taken.setdefault(id, []).append(one)
-        elif one.warning and not PATTERNS["echo of another warning"].search(one.said):
+        elif one.warning and not PATTERNS["echo of another warning"].search(one.text):
             unknown.append(one)
     unfinished = any(set(c.started) - set(c.complete) for c in log.communicators.values())
     found: dict[str, Finding] = {}
@@ -44,18 +44,18 @@ def explain_warnings(log: NcclLog) -> list[Finding]:
         if id == "nccl-connect-failed" and not unfinished and not any(line.warning for line in lines):
             continue  # it tried again and succeeded
         if lines and id.partition("/")[0] not in found:
-            match = pattern.search(lines[0].said)
+            match = pattern.search(lines[0].text)
             assert match is not None
             found[id.partition("/")[0]] = _explain(id, log, lines, match)
     if unknown:
-        often = Counter(re.sub(r"0x[0-9a-f]+|\d+", "#", line.said) for line in unknown).most_common(1)[0][0]
+        often = Counter(re.sub(r"0x[0-9a-f]+|\d+", "#", line.text) for line in unknown).most_common(1)[0][0]
         found["nccl-warning"] = finding("nccl-warning", **_about(log, unknown), count=len(unknown), often=shown(often)[:160])
     return list(found.values())
 
 
 def _about(log: NcclLog, lines: list[Warned]) -> dict[str, Any]:
     """The ranks and hosts that logged these lines, and the lines."""
-    ranks, hosts = log.speaking(lines)
+    ranks, hosts = log.speakers_of(lines)
     return {"ranks": ranks, "hosts": hosts, "evidence": [line.line.quoted for line in lines[:SHOWN]]}
 
 
@@ -73,7 +73,7 @@ def _explain(id: str, log: NcclLog, lines: list[Warned], match: re.Match[str]) -
 def _version(log: NcclLog, lines: list[Warned]) -> tuple[str, dict[str, Any]]:
     versions: dict[str, set[int]] = {}
     for line in lines:
-        for m in re.finditer(r"rank (\d{1,7}) version (\d{1,9})", line.said):
+        for m in re.finditer(r"rank (\d{1,7}) version (\d{1,9})", line.text):
             versions.setdefault(_spelled(int(m[2])), set()).add(int(m[1]))
     fewest = min((len(ranks) for ranks in versions.values()), default=0)
     odd = {rank for ranks in versions.values() if len(ranks) == fewest for rank in ranks}
@@ -92,7 +92,7 @@ def _connect(log: NcclLog, lines: list[Warned]) -> tuple[str, dict[str, Any]]:
     links, addresses, reasons = set(), set(), set()
     host_of = log.host_of()
     for line in lines:
-        if (m := connect.search(line.said)) is None:
+        if (m := connect.search(line.text)) is None:
             continue
         reasons.add(m["why"].strip().lower())
         if m["to"]:
@@ -111,18 +111,18 @@ def _connect(log: NcclLog, lines: list[Warned]) -> tuple[str, dict[str, Any]]:
 
 
 def _closed(log: NcclLog, lines: list[Warned]) -> tuple[str, dict[str, Any]]:
-    ranks, _ = log.speaking(lines)
-    named_in = ((line, re.search(r"(?:remote peer|recv from|send to) ([\w.:\-]+)<\d+>", line.said)) for line in lines)
+    ranks, _ = log.speakers_of(lines)
+    named_in = ((line, re.search(r"(?:remote peer|recv from|send to) ([\w.:\-]+)<\d+>", line.text)) for line in lines)
     pairs = [(log.speakers[line.speaker].host, m[1]) for line, m in named_in if m is not None]
     peers, host_of = {peer for _, peer in pairs}, log.host_of()
     links = {(host, host_of(peer)) for host, peer in pairs if host}
-    told = ", ".join(sorted(peers)[:4]) or "another rank"
-    return "nccl-peer-closed", {"peers": told, "noticed": named(ranks) if ranks else "this rank", "links": links}
+    named_peers = ", ".join(sorted(peers)[:4]) or "another rank"
+    return "nccl-peer-closed", {"peers": named_peers, "noticed": named(ranks) if ranks else "this rank", "links": links}
 
 
 def _interface(log: NcclLog, lines: list[Warned]) -> tuple[str, dict[str, Any]]:
     name = "NCCL_SOCKET_IFNAME"
-    _, hosts = log.speaking(lines)
+    _, hosts = log.speakers_of(lines)
     speakers = [log.speakers[key] for key in dict.fromkeys(line.speaker for line in lines)]
     asked = sorted({speaker.environment[name] for speaker in speakers if name in speaker.environment})
     others = sorted({s.interface for s in log.speakers.values()} - {"", "lo"})
@@ -136,7 +136,7 @@ def _interface(log: NcclLog, lines: list[Warned]) -> tuple[str, dict[str, Any]]:
 
 
 def _duplicate(log: NcclLog, lines: list[Warned]) -> tuple[str, dict[str, Any]]:
-    pairs = [re.search(r"rank (\d{1,7}) and rank (\d{1,7})", line.said) for line in lines]
+    pairs = [re.search(r"rank (\d{1,7}) and rank (\d{1,7})", line.text) for line in lines]
     return "nccl-duplicate-gpu", {"ranks": {int(number) for m in pairs if m is not None for number in m.groups()}}
 
 
@@ -154,33 +154,33 @@ def _evidence(*lines: LogLine | None) -> list[str]:
 
 
 def _versions(log: NcclLog) -> Iterator[Finding]:
-    if any("Mismatched NCCL version" in one.said for one in log.warned):
+    if any("Mismatched NCCL version" in one.text for one in log.warned):
         return
-    speaking: dict[str, list[tuple[Speaker, LogLine]]] = {}
+    by_version: dict[str, list[tuple[Speaker, LogLine]]] = {}
     for speaker in log.speakers.values():
         if speaker.version:
-            speaking.setdefault(speaker.version, []).append((speaker, speaker.lines["version"]))
+            by_version.setdefault(speaker.version, []).append((speaker, speaker.lines["version"]))
     alone: dict[str, list[LogLine]] = {}
     for version, line in log.versions_alone:
         alone.setdefault(version, []).append(line)
-    if len(speaking) > 1:
-        fewest = min(len(pairs) for pairs in speaking.values())
-        odd = [speaker for pairs in speaking.values() if len(pairs) == fewest for speaker, _ in pairs]
-        said = "; ".join(f"{version} on {_whom([s for s, _ in pairs])}" for version, pairs in sorted(speaking.items()))
-        together = any({log.speakers[key].version for key in c.speakers} >= set(speaking) for c in log.communicators.values())
+    if len(by_version) > 1:
+        fewest = min(len(pairs) for pairs in by_version.values())
+        odd = [speaker for pairs in by_version.values() if len(pairs) == fewest for speaker, _ in pairs]
+        versions_of = "; ".join(f"{version} on {_whom([s for s, _ in pairs])}" for version, pairs in sorted(by_version.items()))
+        together = any({log.speakers[key].version for key in c.speakers} >= set(by_version) for c in log.communicators.values())
         yield finding(
             "version-mismatch/log",
             ranks=[speaker.rank for speaker in odd],
             hosts=[speaker.host for speaker in odd],
-            evidence=_evidence(*(pairs[0][1] for pairs in speaking.values())),
+            evidence=_evidence(*(pairs[0][1] for pairs in by_version.values())),
             confidence="certain" if together else "likely",
-            versions=said,
+            versions=versions_of,
         )
-    versions = set(alone) | set(speaking)
+    versions = set(alone) | set(by_version)
     if (
-        len(versions) > 1 and len(speaking) < 2
+        len(versions) > 1 and len(by_version) < 2
     ):  # only rank 0 prints this line, once per communicator: two of them may come from two jobs, or from a restart
-        lines = [lines[0] for _, lines in sorted(alone.items())] + [pairs[0][1] for pairs in speaking.values()]
+        lines = [lines[0] for _, lines in sorted(alone.items())] + [pairs[0][1] for pairs in by_version.values()]
         files = {line.file for line in lines}
         severity: Severity = "degraded" if len(files) > 1 else "note"
         yield finding("version-mismatch/logs", evidence=_evidence(*lines), severity=severity, versions=", ".join(sorted(versions)))
@@ -212,7 +212,7 @@ def _interfaces(log: NcclLog) -> Iterator[Finding]:
     asked = next((s.environment["NCCL_SOCKET_IFNAME"] for s in wrong if "NCCL_SOCKET_IFNAME" in s.environment), "")
     because = f", as set by NCCL_SOCKET_IFNAME={asked}" if asked else ""
     wish = right.most_common(1)[0][0] if right else "^lo,docker,virbr,veth,br-"
-    failed = any("onnect" in one.said and one.warning for one in log.warned)
+    failed = any("onnect" in one.text and one.warning for one in log.warned)
     yield finding(
         "nccl-wrong-interface",
         ranks=[s.rank for s in wrong],

@@ -22,7 +22,7 @@ _NAMING = (pickle.GLOBAL, pickle.STACK_GLOBAL, pickle.INST, pickle.PERSID, pickl
 
 
 class PickleRefused(ValueError):
-    """The file is not a pickle of plain values; the message says why."""
+    """The file is not a pickle of plain values; the message is the reason."""
 
 
 def loads(data: bytes) -> Any:

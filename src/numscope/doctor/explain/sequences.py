@@ -48,7 +48,7 @@ class CollectiveCall:
 
 @dataclass(slots=True)
 class CallHistory:
-    """What is known about one rank in one group."""
+    """One rank's calls in one group, as far as known."""
 
     calls: dict[int, CollectiveCall] = field(default_factory=dict)  # by number in the sequence
     last_enqueued: int = -1  # number in the sequence; -1 if unknown
@@ -76,7 +76,7 @@ class Group:
 
 
 def compare(group: Group) -> list[Finding]:
-    """What is wrong in a group: the first call that differs; else which ranks are behind; else that all are stuck."""
+    """Finds what is wrong in a group: the first call that differs; else which ranks are behind; else that all are stuck."""
     found = _mismatch(group) or _behind(group) or _stuck(group)
     return [found] if found is not None else []
 
@@ -104,8 +104,8 @@ def _mismatch(group: Group) -> Finding | None:
         others = [call for call in calls if call not in odd]
         sizes_only = len({essence[0] for essence in kinds}) == 1
         sure: Confidence = "likely" if sizes_only and calls[0].kind in _USUALLY_EVEN else "certain"
-        said = "; ".join(_said(same) for same in _alike(odd)) if odd is not calls else " but ".join(_said(same) for same in _alike(calls))
-        against = f" while {_said(others)}" if others else ""
+        calls_made = (" but " if odd is calls else "; ").join(map(_called, _alike(odd)))
+        against = f" while {_called(others)}" if others else ""
         return finding(
             "collective-mismatch",
             ranks=[call.rank for call in odd],
@@ -113,7 +113,7 @@ def _mismatch(group: Group) -> Finding | None:
             confidence=sure,
             seq=seq,
             where=group.where,
-            said=f"{said}{against}",
+            calls=f"{calls_made}{against}",
             site=next((call.site for call in odd if call.site), "that point"),
         )
     return None
@@ -126,7 +126,7 @@ def _alike(calls: Sequence[CollectiveCall]) -> list[list[CollectiveCall]]:
     return list(groups.values())
 
 
-def _said(calls: Sequence[CollectiveCall]) -> str:
+def _called(calls: Sequence[CollectiveCall]) -> str:
     site = next((f" at {call.site}" for call in calls if call.site), "")
     return f"{named(call.rank for call in calls)} called {calls[0].what()}{site}"
 

@@ -90,7 +90,7 @@ class Torchrun:
         return {failure.rank for failure in self.failures if failure.code == -signal.SIGTERM and failure.rank >= 0}
 
     def findings(self, tracebacks: Tracebacks, watchdog_ranks: set[int]) -> list[Finding]:
-        """What is wrong; ``watchdog_ranks`` are those with messages of NCCL's watchdog."""
+        """Findings; ``watchdog_ranks`` are those with messages of NCCL's watchdog."""
         return [*self._kernel(), *self._failed(tracebacks, watchdog_ranks)]
 
     def _failed(self, tracebacks: Tracebacks, watchdog_ranks: set[int]) -> Iterator[Finding]:
@@ -143,13 +143,13 @@ class Torchrun:
         own = raised is not None and not raised.echo
         if row.code == -signal.SIGABRT and not (own and not watchdog):  # after an exception gloo's threads abort the process as it ends
             why = "NCCL's watchdog ended it after a timeout" if watchdog else "a C++ exception or assertion, or NCCL's watchdog"
-            evidence = [raised.said] if raised is not None else ()
+            evidence = [raised.text] if raised is not None else ()
             return found("rank-aborted", evidence=evidence, confidence="likely" if watchdog else "possible", why=why)
         if raised is not None and own:
             return _raised(raised, row, after, at)
         what = "its exception is not in these files."
         if raised is not None:
-            what = f"its exception is a consequence of another fault: {raised.said[:120]}"
+            what = f"its exception is a consequence of another fault: {raised.text[:120]}"
         return found("cause-unknown/exit", evidence=[raised.line.quoted] if raised is not None else (), code=row.code, what=what)
 
     def _kernel(self) -> Iterator[Finding]:
@@ -165,9 +165,9 @@ class Torchrun:
         if xids:
             worst = [x for x in xids if x[1] not in _PROGRAM_XIDS] or xids
             kinds = sorted({(xid, bus) for _, xid, bus in worst})
-            said = "; ".join(f"{xid} on {bus} ({TABLE['gpu-xid']['xids'].get(xid, 'see the list of Xids')})" for xid, bus in kinds[:4])
+            listed = "; ".join(f"{xid} on {bus} ({TABLE['gpu-xid']['xids'].get(xid, 'see the list of Xids')})" for xid, bus in kinds[:4])
             confidence: Confidence = "possible" if worst[0][1] in _PROGRAM_XIDS else "certain"
-            yield finding("gpu-xid", evidence=[line.quoted for line, _, _ in worst[:SHOWN]], confidence=confidence, kinds=said)
+            yield finding("gpu-xid", evidence=[line.quoted for line, _, _ in worst[:SHOWN]], confidence=confidence, kinds=listed)
 
 
 def _pid(seen: MatchedLine) -> int:
@@ -190,6 +190,6 @@ def _raised(raised: Raised, row: Failure | None, after: str = "", at: str = "") 
         confidence="certain" if row is not None else "likely",
         site=f" at {raised.site}" if raised.site else "",
         at=at,
-        said=raised.said,
+        exception=raised.text,
         after=after,
     )

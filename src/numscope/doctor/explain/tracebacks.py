@@ -14,7 +14,7 @@ MAX_RANKS = 1 << 20
 
 _FRAME = re.compile(r"File \"(?P<file>[^\"]{1,400})\", line (?P<line>\d{1,9})(?:, in (?P<name>[^\n]{1,120}))?")
 _RAISED = re.compile(
-    r"(?:^|[\s:>|])(?P<type>(?:[A-Za-z_][\w]*\.)*[A-Z]\w*(?:Error|Exception|Interrupt|Exit|Timeout|Warning|Refused)): (?P<said>.*)$"
+    r"(?:^|[\s:>|])(?P<type>(?:[A-Za-z_][\w]*\.)*[A-Z]\w*(?:Error|Exception|Interrupt|Exit|Timeout|Warning|Refused)): (?P<text>.*)$"
 )
 _INSIDE = ("/torch/", "\\torch\\", "<frozen", "/lib/python", "/bin/torchrun", "/bin/accelerate", "site-packages")
 
@@ -25,7 +25,7 @@ class Raised:
 
     line: LogLine
     rank: int  # -1 if the line has no prefix
-    said: str
+    text: str
     site: str  # file:line (function) of the innermost frame in the user's code
     echo: bool  # an exception of the kind that another rank's fault causes
 
@@ -52,9 +52,9 @@ class Tracebacks:
             if not any(part in frame["file"] for part in _INSIDE):
                 self._sites[key] = shown(f"{frame['file']}:{frame['line']}" + (f" ({frame['name'].strip()})" if frame["name"] else ""))
         elif (m := _RAISED.search(text)) is not None and len(self.raised) < MAX_RAISED:
-            said = shown(f"{m['type']}: {m['said']}")
+            text = shown(f"{m['type']}: {m['text']}")
             self.raised.append(
-                Raised(line, rank, said, self._sites.get(key, ""), PATTERNS["echo of another rank"].search(said) is not None)
+                Raised(line, rank, text, self._sites.get(key, ""), PATTERNS["echo of another rank"].search(text) is not None)
             )
         return self._sites.get(key, "")
 

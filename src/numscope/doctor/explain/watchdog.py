@@ -63,7 +63,7 @@ class Watchdog:
         return True
 
     def findings(self, members: set[int]) -> list[Finding]:
-        """What the messages of all ranks reveal together; ``members`` are all ranks of the job, as far as known."""
+        """Findings from the messages of all ranks together; ``members`` are all ranks of the job, as far as known."""
         found = self._differing()
         groups: dict[str, Group] = {}
         for rank, calls in self.timeouts.items():
@@ -99,8 +99,8 @@ class Watchdog:
             behind = min(call.seq for call in seen.values())
             late = [call for call in seen.values() if call.seq == behind]
             evidence = [*(call.line() for call in seen.values()), *(line.quoted for line in lines[:2])]
-            said = "; ".join(f"rank {call.rank} at #{call.seq} {call.what()}" for call in seen.values())
-            return [finding("collective-mismatch/points", ranks=[call.rank for call in late], evidence=evidence, said=said)]
+            calls_made = "; ".join(f"rank {call.rank} at #{call.seq} {call.what()}" for call in seen.values())
+            return [finding("collective-mismatch/points", ranks=[call.rank for call in late], evidence=evidence, calls=calls_made)]
         group = Group("")
         for call in seen.values():
             group.of(call.rank).calls[call.seq] = call

@@ -54,7 +54,7 @@ class HubTaken(Exception):
 
 
 class Hub:
-    """Where ``world_size`` ranks meet. Runs until ``close``; all methods may be called from any thread. Raises: HubTaken.
+    """The meeting point of ``world_size`` ranks. Runs until ``close``; all methods may be called from any thread. Raises: HubTaken.
 
     Args:
         meeting: provides the ports to try, and the token.
@@ -75,7 +75,7 @@ class Hub:
         self._numbers = numbers
         self._token = meeting.token
         self._scale = settings.timeout_scale
-        self._own_address = ""  # by which ranks of other hosts reach this one
+        self._own_address = ""  # ranks of other hosts reach this one there
         self._guests: list[Guest] = []  # authenticated connections
         self._strangers: list[Guest] = []  # in the handshake, the oldest first
         _allow_files(world_size + _SPARE_FILES)
@@ -194,7 +194,7 @@ class Hub:
             detail = "its connection was closed" if isinstance(error, EOFError) else f"its connection broke: {error.strerror or error}"
             if guest.member is not None and not guest.member.said_bye:
                 self._update(guest.member.lose, "died", detail)
-            elif guest.spoken and guest in self._strangers:
+            elif guest.has_sent and guest in self._strangers:
                 self._update(self._reject, guest, "closed", f"{detail} during the handshake")
         except asyncio.CancelledError:
             pass  # the hub ends; asyncio would print the traceback

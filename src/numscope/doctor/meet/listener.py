@@ -60,7 +60,7 @@ class PeerListener:
             self._datagrams.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)
         with contextlib.suppress(OSError):  # if another socket has this number, no datagrams arrive here
             self._datagrams.bind((host, self.port))
-        for loop, kind in ((self._accept, "accept"), (self._hear, "hear")):
+        for loop, kind in ((self._accept, "accept"), (self._count_datagrams, "datagrams")):
             threading.Thread(target=loop, name=f"doctor-{kind}", daemon=True).start()
 
     def close(self) -> None:
@@ -71,7 +71,7 @@ class PeerListener:
                 each.shutdown(socket.SHUT_RDWR)  # wakes the waiting thread, which close() does not
             each.close()
 
-    def _hear(self) -> None:
+    def _count_datagrams(self) -> None:
         while not self._closed.is_set():
             try:
                 data = self._datagrams.recv(_DATAGRAM.size + 1)
@@ -149,6 +149,6 @@ class PeerListener:
 
 
 def datagram(token: str, rank: int) -> bytes:
-    """What a rank sends to show that this direction works; it proves possession of the token without containing it."""
+    """A datagram, which shows that this direction works; it proves possession of the token without containing it."""
     proof = hmac.new(token.encode(), b"datagram/%d" % rank, hashlib.sha256).digest()[:16]
     return _DATAGRAM.pack(PING, proof, rank)

@@ -25,8 +25,8 @@ class Member:
     admitted: bool  # whether it takes part; the others (a second rank 1, for example) only wait for the verdict
     how: How = "here"  # here; silent: its heartbeat stopped; died: its connection ended; left: it announced that a signal ends it
     detail: str = ""
-    phase: Phase = Phase.FACTS  # of the step it announced last
-    doing: str = ""  # that step
+    phase: Phase = Phase.FACTS  # the one it announced last
+    doing: str = ""  # the step it announced last
     since: float = field(default_factory=time.monotonic)  # on the hub's monotonic clock
     last_beat: float = field(default_factory=time.monotonic)
     said_bye: bool = False
@@ -67,7 +67,7 @@ class Guest:
             str((writer.get_extra_info(name) or [""])[0]).removeprefix("::ffff:") for name in ("peername", "sockname")
         )
         self.member: Member | None = None  # the rank that it belongs to, once that is known
-        self.spoken = False  # it has sent anything
+        self.has_sent = False  # anything at all
         self._reader = reader
         self._writer = writer
 
@@ -86,7 +86,7 @@ class Guest:
             piece = await self._reader.read(size - len(data))
             if not piece:
                 raise EOFError
-            self.spoken = True
+            self.has_sent = True
             data += piece
             check_marks(data, marks)
         return data

@@ -24,7 +24,7 @@ RANDOM = "$(openssl rand -hex 32)"
 
 _OPEN_MPI = "OMPI_MCA_orte_precondition_transports"  # 128 random bits, made by mpirun for each job
 _STORE_S = 5.0
-_SECRET_BYTES = 4096  # of a store's answer, or of a file
+_SECRET_BYTES = 4096  # limit for a store's answer or a file
 _VALIDATE = struct.pack("=BI", 0, 0x3C85F7CE)
 _COMPARE_SET, _ADD, _DELETE = b"\x02", b"\x04", b"\x08"
 
@@ -57,7 +57,7 @@ def secret_of(identity: Identity, settings: Settings, environ: Mapping[str, str]
 
 
 def given_secret(settings: Settings, environ: Mapping[str, str]) -> str:
-    """What the user set; "" for nothing."""
+    """The secret that the user set; "" if none."""
     return settings.token or environ.get(TOKEN, "").strip()
 
 

@@ -97,7 +97,7 @@ def take(connection: socket.socket, size: int, deadline: Deadline) -> bytes:
 
 
 def kind_of(error: OSError) -> str:
-    """Why a connection failed: refused, dropped (no answer), reset, unreachable, or failed for any other reason."""
+    """Classifies a failed connection: refused, dropped (no answer), reset, unreachable, or failed for any other reason."""
     if isinstance(error, ConnectionRefusedError):
         return "refused"
     if isinstance(error, TimeoutError):  # includes ETIMEDOUT, the kernel's own

@@ -24,7 +24,7 @@ from numscope.doctor.meet.messages import Clock, Refused, ToRank, Welcome
 from numscope.doctor.meet.road import Road, Unreached
 from numscope.doctor.records import Phase, Settings, to_json
 
-_EXCHANGES = 5  # of clocks; the fastest counts
+_EXCHANGES = 5  # comparisons of clocks; the fastest counts
 
 Event = tuple[str, Any]
 
@@ -76,9 +76,9 @@ class Uplink:
             return
         patience = Deadline(self._patience_s)
         try:
-            self.road.say("compare clocks with the hub")
+            self.road.announce("compare clocks with the hub")
             self.clock = exchange_clocks(found, patience)
-            self.road.say("join the others at the hub")
+            self.road.announce("join the others at the hub")
             wire.send(found, self.introduce(), patience)
             answer = wire.receive(found, patience, Welcome | Refused)
         except wire.WireError as error:

@@ -1,1 +1,1 @@
-"""What each rank examines, one file per phase."""
+"""The phases that a rank runs without torch, one file each."""

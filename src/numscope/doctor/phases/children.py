@@ -1,4 +1,4 @@
-"""A rank's child process, which holds torch: started early, told what to do, killed with its process group at the deadline.
+"""A rank's child process, which holds torch: started early, given its tasks, killed with its process group at the deadline.
 
 Torch, gloo and NCCL can hang where nothing in their process can end them. So they run in a child that announces every step before and
 after it, and sends measurements as they are made, as JSON lines. Whoever kills it knows its current step and keeps the measurements.
@@ -74,14 +74,14 @@ class Child:
         """The id of its process group; 0 before it has one."""
         return self._process.pid if self._process is not None else 0
 
-    def run(self, phase: Phase, arguments: Mapping[str, Any], deadline: Deadline, say: Callable[[str], None]) -> dict[str, Any]:
+    def run(self, phase: Phase, arguments: Mapping[str, Any], deadline: Deadline, announce: Callable[[str], None]) -> dict[str, Any]:
         """Has the child run a phase; returns the phase's data.
 
         Args:
             arguments: JSON values, as documented in the phase's file in child/. ``limit_s`` and ``end`` (on the host's monotonic clock,
                 since the child may still be importing torch) are added: when it must give up by itself.
             deadline: for the phase; the child is killed before, with its process group.
-            say: called with each step before it is taken.
+            announce: called with each step before it is taken.
 
         Raises: PhaseFailed with what was measured until then.
         """
@@ -108,7 +108,7 @@ class Child:
             kind = line["event"]
             if kind == "doing":
                 self._doing, self._since = line["what"], time.monotonic()
-                say(self._doing)
+                announce(self._doing)
             elif kind == "set":
                 data.update(line["values"])
             elif kind == "add":
@@ -187,7 +187,7 @@ class Child:
         complaints = threading.Thread(target=self._keep, args=(process.stderr,), name="doctor-child-stderr", daemon=True)
         complaints.start()
         for line in iter(lambda: process.stdout.readline(_LINE_BYTES), b""):  # type: ignore[union-attr]
-            self._hear(line)
+            self._take_in(line)
         os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)  # leaves it unreaped, so that the id of its group is not reused
         with self._lock:
             with contextlib.suppress(ProcessLookupError, PermissionError):
@@ -198,7 +198,7 @@ class Child:
             self._ended.set()
         self._lines.put(None)
 
-    def _hear(self, line: bytes) -> None:
+    def _take_in(self, line: bytes) -> None:
         try:
             message = json.loads(line)
             if message["event"] in ("doing", "done", "set", "add", "end"):
@@ -208,7 +208,7 @@ class Child:
 
     def _keep(self, stream: IO[bytes]) -> None:
         for line in iter(lambda: stream.readline(4096), b""):
-            if line.strip() and not line.startswith(b"frame #"):  # of a C++ stack trace, which does not help a user
+            if line.strip() and not line.startswith(b"frame #"):  # a C++ stack trace does not help a user
                 self._stderr.append(line.decode(errors="replace").rstrip()[:500])
 
 
@@ -237,7 +237,7 @@ def run_in_child(phase: Phase, context: Context) -> dict[str, Any]:
         if child is not None:
             child.close()
         child = context.kept["child"] = Child(identity, settings, store=child is None)
-    return child.run(phase, arguments, context.deadline, context.say)
+    return child.run(phase, arguments, context.deadline, context.announce)
 
 
 def _store_socket(host: str) -> socket.socket | None:

@@ -27,6 +27,6 @@ def run(context: Context) -> dict[str, Any]:
     except OSError as error:
         data["interface"]["error"] = str(error)
     if name:
-        context.say(f"look up {name}")
+        context.announce(f"look up {name}")
         data["master"] = resolve(name, context.deadline.within(NAME_S * context.settings.timeout_scale))
     return data

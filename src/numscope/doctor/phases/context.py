@@ -1,4 +1,4 @@
-"""What a phase receives, and how it reports a failure."""
+"""The input of a phase, and its failure."""
 
 from __future__ import annotations
 
@@ -21,16 +21,16 @@ class PhaseFailed(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Context:
-    """What a phase knows about its surroundings."""
+    """A phase's surroundings."""
 
-    identity: Identity  # who this rank is
-    settings: Settings  # what was asked for; ``settings.token`` is always the job's token
+    identity: Identity  # this rank's
+    settings: Settings  # ``settings.token`` is always the job's token
     # by rank: ``identity`` (JSON values), ``address`` (at which others reach it), ``seen`` (its address as the hub saw it), ``listen``
     # (``address`` and ``port`` of its listener for phase 3), ``offset_s`` (its clock minus the hub's), ``round_trip_s``. Empty in phase 0.
     roster: Mapping[int, Mapping[str, Any]]
     deadline: Deadline  # for this phase, which is given up then
-    # announces the step that this rank is about to take, so that silence has a name: ``say("connect to node3:4711")``
-    say: Callable[[str], None]
+    # announces the step that this rank is about to take, so that silence has a name: ``announce("connect to node3:4711")``
+    announce: Callable[[str], None]
     alive: tuple[int, ...] = ()  # the ranks that take part in this phase, including this one, ascending
-    # what outlives a phase (phase 3's listener, the child of phases 4 to 7); everything with ``close()`` is closed at the end
+    # objects that outlive a phase (phase 3's listener, the child of phases 4 to 7); everything with ``close()`` is closed at the end
     kept: dict[str, Any] = field(default_factory=dict)

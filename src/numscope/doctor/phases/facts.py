@@ -1,6 +1,6 @@
 """Phase 0: facts about this rank's host, from the standard library alone, without importing torch.
 
-A fact that can't be obtained is absent or has an ``error``; the others are reported all the same. ``meet/messages.py`` says what they hold.
+A fact that can't be obtained is absent or has an ``error``; the others are reported all the same. ``meet/messages.py`` describes them.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ _ERROR_CHARACTERS = 300
 
 def run(context: Context) -> dict[str, Any]:
     """All facts of this rank's host. *Cost:* about 20 ms without GPUs; with them as long as nvidia-smi takes, at most 8 s."""
-    context.say("gather facts about this host")
+    context.announce("gather facts about this host")
     return gather(os.environ, context.deadline, context.settings.timeout_scale)
 
 
@@ -56,8 +56,8 @@ def gather(environ: Mapping[str, str], deadline: Deadline, scale: float = 1.0) -
     gpus = GpuQuery(environ)  # takes longest, so it runs in parallel
     errors: dict[str, str] = {}
     data: dict[str, Any] = {"errors": errors, "wall_s": time.time(), "pid": os.getpid()}
-    told, left_out = environment(environ)
-    data["environment"], data["left_out"] = told, left_out
+    values, left_out = environment(environ)
+    data["environment"], data["left_out"] = values, left_out
     facts: dict[str, Callable[[], Any]] = {
         "hostname": socket.gethostname,
         "system": platform.system,
@@ -86,17 +86,17 @@ def environment(environ: Mapping[str, str]) -> tuple[dict[str, str], list[str]]:
     """The variables that matter for collectives, and the names of those whose values are secret."""
     wanted = sorted(name for name in environ if name.startswith(PREFIXES) or name in NAMES)
     left_out = [name for name in wanted if _SECRET.search(name)]
-    told = {}
+    values = {}
     for name in wanted:
         if name not in left_out:
             value = _LOGIN.sub("***", environ[name].encode("utf-8", "replace").decode())
             more = f"… ({len(value):,} characters)"
-            told[name] = value if len(value) <= _VALUE_CHARACTERS else value[:_VALUE_CHARACTERS] + more
-    return told, left_out
+            values[name] = value if len(value) <= _VALUE_CHARACTERS else value[:_VALUE_CHARACTERS] + more
+    return values, left_out
 
 
 def resolve(name: str, deadline: Deadline) -> dict[str, Any]:
-    """How a host name resolves.
+    """Resolves a host name.
 
     Returns: ``name``, ``addresses``, ``loopback`` (there are addresses, and all are loopback), ``error``, ``seconds``.
     """

@@ -32,11 +32,11 @@ CONNECT_AGAIN_S = 1.5  # after two dropped connections, which would otherwise us
 PAYLOAD_S = 2.5  # a lost segment is sent again after 0.2, 0.6 and 1.4 s
 PAYLOAD_BYTES = 64 << 10
 PINGS = 20
-BURST_BYTES = {True: 1 << 20, False: 4 << 20}  # by quick, at most
+BURST_BYTES = {True: 1 << 20, False: 4 << 20}  # largest burst, by quick
 BURSTS_S = {True: 0.5, False: 1.0}
 FEWEST_BURSTS, MOST_BURSTS = 8, 64  # the first ones only open TCP's window
 DATAGRAMS = 3
-_RESERVED_S = 1.0  # of the phase's time, to end in order
+_RESERVED_S = 1.0  # kept of the phase's time, to end in order
 _MESSAGE_BYTES = 4096
 
 
@@ -74,7 +74,7 @@ def run(context: Context) -> dict[str, Any]:
 
 
 def representatives(context: Context) -> dict[int, int]:
-    """By node, the rank that examines its links: the lowest that is alive."""
+    """Chooses, for each node, the rank that examines its links: the lowest that is alive."""
     chosen: dict[int, int] = {}
     for rank in sorted(set(context.alive or context.roster) & set(context.roster) | {context.identity.rank}):
         node = context.identity.node if rank == context.identity.rank else int(context.roster[rank]["identity"]["node"])
@@ -83,7 +83,7 @@ def representatives(context: Context) -> dict[int, int]:
 
 
 def partners(index: int, count: int, quick: bool) -> list[int | None]:
-    """Whom a node, by its index, meets in each round; None if it pauses. Two nodes that meet do so in the same round.
+    """The partner of a node, by its index, in each round; None if it pauses. Two nodes that meet do so in the same round.
 
     If ``quick``, only those of many nodes meet whose numbers differ in one bit; so all are connected through others.
     """
@@ -99,7 +99,7 @@ def num_rounds(num: int) -> int:
 
 
 def opponent(index: int, round_: int, num: int) -> int | None:
-    """Whom number ``index`` of ``num`` meets in a round; None if it pauses, as one does in each round of an odd number."""
+    """The opponent of number ``index`` of ``num`` in a round; None if it pauses, as one does in each round of an odd number."""
     circle = num - 1 + num % 2  # all but the one in the center, which is absent for an odd number
     center = circle if num % 2 == 0 else None
     if index == center:
@@ -153,13 +153,13 @@ class Examiner:
 
     def _examine(self, cell: Cell, only_reach: bool) -> None:
         name = f"{cell.to_host} ({cell.address}:{cell.port})"
-        self._context.say(f"connect to {name}")
+        self._context.announce(f"connect to {name}")
         self._send_datagrams(cell)
         started = time.monotonic()
         connection, cell.status, cell.error = self._connect(cell.address, cell.port)
         if connection is None:
             if self._known_port and cell.status in ("dropped", "refused", "unreachable"):
-                self._context.say(f"connect to {cell.to_host} ({cell.address}:{self._known_port})")
+                self._context.announce(f"connect to {cell.to_host} ({cell.address}:{self._known_port})")
                 cell.known = self._status(cell.address, self._known_port)
             self._send_datagrams(cell)
             if cell.to_host != cell.from_host and is_own(cell.address):
@@ -179,18 +179,18 @@ class Examiner:
             cell.loss = cell.retransmitted / max(cell.segments, 1)
 
     def _measure(self, cell: Cell, connection: socket.socket, name: str, only_reach: bool) -> None:
-        say = self._context.say
+        announce = self._context.announce
         wire.authenticate(connection, self._context.settings.token, self._within(PATIENCE_S))
         hello = wire.receive(connection, self._within(PATIENCE_S), Here, _MESSAGE_BYTES)
         if hello["rank"] not in (cell.to_rank, -1):
             cell.status = "stranger"
             cell.error = f"rank {hello['rank']} answers at {name} instead of rank {cell.to_rank}: several nodes have this address"
             return
-        say(f"ping {name}")
+        announce(f"ping {name}")
         self._ping(cell, connection)
         if only_reach:
             return
-        say(f"send {PAYLOAD_BYTES:,} bytes to {name}")
+        announce(f"send {PAYLOAD_BYTES:,} bytes to {name}")
         with self._noticing_stalls(cell):
             started = time.monotonic()
             deadline = self._within(PAYLOAD_S)
@@ -200,12 +200,12 @@ class Examiner:
             cell.payload_s = time.monotonic() - started
         if cell.status != "ok":
             return
-        say(f"measure throughput to {name}")
+        announce(f"measure throughput to {name}")
         self._bulk(cell, connection)
         # Last, as the other side then waits for a connection that may never come.
         wire.send(connection, {"kind": "ephemeral"}, self._within(PATIENCE_S))
         fresh = wire.receive(connection, self._within(PATIENCE_S), Opened, _MESSAGE_BYTES)["port"]
-        say(f"connect to {cell.to_host} ({cell.address}:{fresh}), a fresh port")
+        announce(f"connect to {cell.to_host} ({cell.address}:{fresh}), a fresh port")
         cell.ephemeral = self._status(cell.address, fresh)
         if cell.ephemeral != "ok":
             cell.error = f"port {cell.port} works, but port {fresh}, opened there just now, is {cell.ephemeral}"
@@ -314,13 +314,13 @@ class Examiner:
 
 def _classified(error: OSError, seconds: float) -> tuple[Word, str]:
     """The status and the sentence of an error."""
-    said: dict[str, tuple[Word, str]] = {
+    known: dict[str, tuple[Word, str]] = {
         "refused": ("refused", "connection refused: nothing listens there, or a firewall rejects it"),
         "dropped": ("dropped", f"no answer within {seconds:.1f} s"),
         "reset": ("reset", "the connection was reset"),
         "unreachable": ("unreachable", f"{error.strerror}"),
     }
-    return said.get(kind_of(error), ("failed", f"the test failed: {error}"))
+    return known.get(kind_of(error), ("failed", f"the test failed: {error}"))
 
 
 def tcp_info(connection: socket.socket) -> tuple[int, int, int, int]:
