@@ -6,6 +6,7 @@ threads of their own, so that nothing they hang in blocks the rank.
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import os
 import queue
@@ -17,7 +18,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
-from numscope.doctor.budget import BEAT_S, Deadline, chosen, share
+from numscope.doctor.budget import BEAT_S, Deadline, chosen, limited, share
 from numscope.doctor.meet.listener import PeerListener
 from numscope.doctor.meet.meeting import Meeting
 from numscope.doctor.meet.road import Road
@@ -128,9 +129,8 @@ class Agent:
     def close(self) -> None:
         """Closes what phases kept, for two seconds at most each."""
         for each in list(self._kept.values()):
-            closing = threading.Thread(target=getattr(each, "close", lambda: None), daemon=True)
-            closing.start()
-            closing.join(2.0)
+            with contextlib.suppress(Exception):
+                limited(2.0, getattr(each, "close", lambda: None))
         self._uplink.close()
 
     def _send_beat(self) -> None:
@@ -155,15 +155,7 @@ class Agent:
             "port": listener.port if listener else 0,
             "store_port": child.store_port if child else 0,
         }
-        offset_s, round_trip_s = self._uplink.clock
-        return {
-            "kind": "join",
-            "identity": self._identity,
-            "pid": os.getpid(),
-            "listen": listen,
-            "offset_s": offset_s,
-            "round_trip_s": round_trip_s,
-        }
+        return {"kind": "join", "identity": self._identity, "pid": os.getpid(), "listen": listen, **self._uplink.clock}
 
     def _finish_arrival(self) -> None:
         assert self._road.address is not None
@@ -180,8 +172,7 @@ class Agent:
             "attempts": dict(self._road.attempts),
             "ifname": self._settings.ifname,
             "ifname_address": address_of(self._settings.ifname),
-            "offset_s": self._uplink.clock[0],
-            "round_trip_s": self._uplink.clock[1],
+            **self._uplink.clock,
         }
         seconds = self._deadline.seconds - self._deadline.left
         self._results[Phase.RENDEZVOUS] = PhaseResult(Phase.RENDEZVOUS, self._identity.rank, "ok", seconds=seconds, data=data)

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import threading
 import time
+from collections.abc import Callable
+from typing import TypeVar
 
 from numscope.doctor.records import Phase, Settings
 
@@ -21,6 +24,41 @@ _DEFAULT_DEADLINE_S = 180.0
 VERDICT_S = 5.0  # reserved for delivering the verdict
 BEAT_S = 1.0
 SILENT_S = 5.0  # without a heartbeat a rank counts as silent; times the timeout scale
+
+
+_T = TypeVar("_T")
+
+
+class Overdue(Exception):
+    """A call did not end within its time limit; its thread is abandoned."""
+
+    def __init__(self, seconds: float, thread: threading.Thread) -> None:
+        super().__init__(f"not done within {seconds:.1f} s")
+        self.thread = thread
+
+
+def limited(seconds: float, function: Callable[[], _T]) -> _T:
+    """The function's result, from a thread of its own, since no timeout can interrupt what hangs in C.
+
+    Raises: Overdue; whatever the function raises.
+    """
+    result: list[_T] = []
+    raised: list[BaseException] = []
+
+    def call() -> None:
+        try:
+            result.append(function())
+        except BaseException as error:
+            raised.append(error)
+
+    thread = threading.Thread(target=call, daemon=True)
+    thread.start()
+    thread.join(max(0.0, seconds))
+    if raised:
+        raise raised[0]
+    if result:
+        return result[0]
+    raise Overdue(max(0.0, seconds), thread)
 
 
 class Deadline:

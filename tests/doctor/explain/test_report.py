@@ -11,9 +11,8 @@ from pathlib import Path
 import pytest
 
 from numscope import doctor
-from numscope.doctor.explain import Explanation, examine
+from numscope.doctor.explain import Explanation, examine, exit_code, headline, print_explanation, to_json_values
 from numscope.doctor.explain.log_files import FileRead
-from numscope.doctor.explain.presentation import exit_code, headline, print_explanation, to_json_values
 from numscope.doctor.findings import CATALOG, TABLE, named
 from numscope.doctor.records import Finding, from_json
 from tests.doctor.explain.nccl_samples import rank_lines

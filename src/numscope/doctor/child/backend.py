@@ -19,7 +19,7 @@ import torch.distributed as dist
 from torch._C._distributed_c10d import PrefixStore, TCPStore
 from torch.distributed import ProcessGroup
 
-from numscope.doctor.child.reporting import StepTimeout
+from numscope.doctor.budget import Overdue
 from numscope.doctor.child.session import ChildSession, Failed, RollCall, StoreLost, Wire, sentence, text_of
 from numscope.doctor.phases.children import LISTEN_FD
 
@@ -102,7 +102,7 @@ def _open_stores(session: ChildSession, where: Mapping[str, Any]) -> TCPStore:
                 second = session.report.limited(seconds, lambda: connect(False))
                 session.roll = RollCall(second, session.rank, where["rank"], session.report)
                 session.roll.answer_s = session.answer_s
-            except (StepTimeout, RuntimeError, OSError) as failure:
+            except (Overdue, RuntimeError, OSError) as failure:
                 error, short = text_of(failure), sentence(failure)
     session.report.set(store={**where, "address": address, "connect_s": time.perf_counter() - began, "error": error})
     if error:
@@ -121,7 +121,7 @@ def _start_group(
         try:
             group = session.report.limited(session.left - (1 - _START_SHARE) * session.limit_s, make)
             session.wires.append(Wire(backend, group, device))
-        except (StepTimeout, RuntimeError, ValueError, OSError) as error:
+        except (Overdue, RuntimeError, ValueError, OSError) as error:
             entry["error"], short = text_of(error), sentence(error)
     entry["seconds"] = time.perf_counter() - began
     session.report.set(groups=groups)

@@ -17,8 +17,8 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
+from numscope.doctor.budget import Overdue
 from numscope.doctor.child.exercises import EXERCISES, Exercise, Party, digest
-from numscope.doctor.child.reporting import StepTimeout
 from numscope.doctor.child.session import ChildSession, Failed, StoreLost, Wire, sentence, text_of
 from numscope.records.words import few, in_bytes
 
@@ -165,8 +165,8 @@ class _Course:
         slowest = 0.0
         try:
             slowest = session.report.limited(limit, work)
-        except (StepTimeout, RuntimeError, ValueError, OSError) as error:
-            entry["status"] = "timeout" if isinstance(error, StepTimeout) else "error"
+        except (Overdue, RuntimeError, ValueError, OSError) as error:
+            entry["status"] = "timeout" if isinstance(error, Overdue) else "error"
             entry["error"] = text_of(error)
             with session.report.step(f"check which ranks are left after {what} failed"):
                 entry["missing"] = roll.absent(call, party.ranks, _ABSENT_SHARE * session.left)

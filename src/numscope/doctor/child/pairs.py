@@ -20,8 +20,8 @@ from typing import Any, Literal
 import torch
 import torch.distributed as dist
 
+from numscope.doctor.budget import Overdue
 from numscope.doctor.child.exercises import difference, pattern
-from numscope.doctor.child.reporting import StepTimeout
 from numscope.doctor.child.session import ChildSession, Failed, Present, StoreLost, Wire, sentence
 from numscope.doctor.phases.links import opponent, rounds_to_play
 from numscope.records.words import few, in_bytes
@@ -99,7 +99,7 @@ def _meet(session: ChildSession, peer: int, round_: int, sizes: Sequence[int], l
             match = _Match(session, wire, peer, round_, sizes, limit_s)
             try:
                 session.report.limited(limit_s, match.play)
-            except StepTimeout as error:
+            except Overdue as error:
                 pair |= {"status": "timeout", "doing": match.doing, "error": str(error)}
                 yield f"{match.doing} was not done within {limit_s:.1f} s"
             except Exception as error:

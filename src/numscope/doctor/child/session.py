@@ -18,7 +18,8 @@ import torch
 from torch._C._distributed_c10d import Store
 from torch.distributed import ProcessGroup
 
-from numscope.doctor.child.reporting import Report, StepTimeout
+from numscope.doctor.budget import Overdue
+from numscope.doctor.child.reporting import Report
 
 _T = TypeVar("_T")
 
@@ -130,7 +131,7 @@ class RollCall:
             raise StoreLost(self._lost, self._host)
         try:
             return self._report.limited(seconds, function)
-        except StepTimeout:
+        except Overdue:
             self._lost = f"the store, hosted by rank {self._host}, does not answer"  # the abandoned thread still blocks the connection
             raise StoreLost(self._lost, self._host) from None
         except RuntimeError as error:  # includes torch's DistError

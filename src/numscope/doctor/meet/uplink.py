@@ -15,7 +15,7 @@ import socket
 import threading
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from numscope.doctor.budget import SILENT_S, Deadline, share
@@ -38,7 +38,7 @@ class Uplink:
     deadline: Deadline  # for the whole examination
     events: queue.SimpleQueue[Event]  # where events go
     introduce: Callable[[], Mapping[str, Any]]  # makes the message with which this rank joins, once clocks are compared
-    clock: tuple[float, float] = (0.0, 0.0)  # this host's clock minus the hub's, and the round trip of that measurement, in seconds
+    clock: dict[str, float] = field(default_factory=dict)  # as ``exchange_clocks`` returns it
     _connection: socket.socket | None = None
 
     def start(self) -> None:
@@ -106,20 +106,20 @@ class Uplink:
         self.events.put(("lost", {"reached": True, "lost": how, "sentence": f"{where}: {error}"}))
 
 
-def exchange_clocks(connection: socket.socket, deadline: Deadline) -> tuple[float, float]:
-    """This host's clock minus the hub's, and the round trip of that measurement, in seconds.
+def exchange_clocks(connection: socket.socket, deadline: Deadline) -> dict[str, float]:
+    """``offset_s``, this host's clock minus the hub's, and ``round_trip_s`` of that measurement.
 
     The error of the offset is at most half the round trip.
     *Source:* RFC 5905, section 8, with the server's two times taken as one.
 
     Raises: WireError.
     """
-    best = (0.0, float("inf"))
+    best = {"offset_s": 0.0, "round_trip_s": float("inf")}
     for _ in range(_EXCHANGES):
         before, sent = time.monotonic(), time.time()
         wire.send(connection, {"kind": "time", "t": sent}, deadline)
         answer = wire.receive(connection, deadline, Clock)
         trip = time.monotonic() - before
-        if trip < best[1]:
-            best = (sent + trip / 2 - answer["hub"], trip)
+        if trip < best["round_trip_s"]:
+            best = {"offset_s": sent + trip / 2 - answer["hub"], "round_trip_s": trip}
     return best
