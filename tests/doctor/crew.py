@@ -15,8 +15,8 @@ from typing import Any
 from unittest import mock
 
 from numscope.doctor.budget import Deadline
+from numscope.doctor.phases import Context, PhaseFailed
 from numscope.doctor.phases.children import Child, run_in_child
-from numscope.doctor.phases.context import Context, PhaseFailed
 from numscope.doctor.records import Identity, Phase, Settings
 from tests.doctor.planted import sitecustomize
 from tests.doctor.planted.sitecustomize import FAULT

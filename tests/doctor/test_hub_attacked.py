@@ -7,7 +7,6 @@ import copy
 import io
 import json
 import math
-import queue
 import secrets
 import socket
 import struct
@@ -25,14 +24,13 @@ from hypothesis import strategies as st
 from pydantic_core import to_jsonable_python
 from typing_extensions import NotRequired, Required, get_type_hints, is_typeddict
 
+from numscope.doctor.agent import Agent
 from numscope.doctor.budget import Deadline
 from numscope.doctor.meet import messages, wire
 from numscope.doctor.meet.hub import Hub
 from numscope.doctor.meet.meeting import Meeting
 from numscope.doctor.meet.members import Member
 from numscope.doctor.meet.messages import Clock, Refused, ToHub, ToRank
-from numscope.doctor.meet.road import Road
-from numscope.doctor.meet.uplink import Uplink
 from numscope.doctor.output import judge
 from numscope.doctor.records import Identity, Phase, PhaseResult, Status, to_json
 from numscope.doctor.rendering import print_verdict
@@ -349,21 +347,20 @@ def test_hub_that_waits_for_another_rank_is_not_silent_whatever_this_rank_sends(
     monkeypatch.setattr(socket, "create_connection", connect)
     settings = replace(BRISK, timeout_scale=0.1)  # so half a second is patience
     hub = Hub(Meeting("127.0.0.1", (0,), "secret", True, "a test", True), BRISK, 2)
-    events: queue.SimpleQueue[Any] = queue.SimpleQueue()
-    road = Road(Meeting("127.0.0.1", (hub.port,), "secret", False, "a test", True), elsewhere=False, scale=1.0)
-    uplink = Uplink(road, settings, Deadline(30), events, lambda: MESSAGES[0])
+    meeting = Meeting("127.0.0.1", (hub.port,), "secret", False, "a test", True)
+    agent = Agent(Identity(1, 2, hostname="here"), settings, meeting, Deadline(30), elsewhere=False)
     try:
-        uplink.start()
-        assert events.get(timeout=10) == ("arrived", "")
+        threading.Thread(target=agent._arrive, name="doctor-arrive", daemon=True).start()
+        assert agent._events.get(timeout=10) == ("arrived", "")
         result = {"kind": "result", "result": to_json(PhaseResult(Phase.FACTS, 1, "ok"))}
         for _ in range(30):
-            uplink.send(result)
+            agent._send(result)
             time.sleep(0.01)
         for _ in range(15):
-            uplink.send({"kind": "beat", "t": 0.0, "phase": Phase.LINKS, "doing": "", "for_s": 0.0})  # which the hub answers
+            agent._send({"kind": "beat", "t": 0.0, "phase": Phase.LINKS, "doing": "", "for_s": 0.0})  # which the hub answers
             time.sleep(0.1)
-        assert events.empty(), events.get()
+        assert agent._events.empty(), agent._events.get()
         assert isinstance(hub.members[1], Member) and hub.is_here(1)
     finally:
-        uplink.close()
+        agent.close()
         hub.close()

@@ -11,7 +11,7 @@ import pytest
 
 from numscope.doctor.budget import Deadline
 from numscope.doctor.meet.listener import PeerListener, datagram
-from numscope.doctor.phases.context import Context
+from numscope.doctor.phases import Context
 from numscope.doctor.phases.links import QUICK_NODES, partners, representatives
 from numscope.doctor.records import Identity, Settings
 from tests.doctor import netns
@@ -24,7 +24,7 @@ RANK = """
 import json, sys, time
 from pathlib import Path
 from numscope.doctor.budget import Deadline
-from numscope.doctor.phases.context import Context, PhaseFailed
+from numscope.doctor.phases import Context, PhaseFailed
 from numscope.doctor.records import Identity, Settings
 from numscope.doctor.meet.listener import PeerListener
 from numscope.doctor.phases import links

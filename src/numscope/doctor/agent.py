@@ -1,7 +1,13 @@
 """A rank's part in an examination: reach the hub, run the phases as it announces them, receive the verdict.
 
-The main thread only waits for events, each wait with a deadline, and sends heartbeats meanwhile. Connections are read and phases run in
-threads of their own, so that nothing they hang in blocks the rank.
+The main thread only waits for events, each wait with a deadline, and sends heartbeats meanwhile. One more thread finds and joins the hub,
+and reads its messages; phases run in threads of their own. So nothing that they hang in blocks the rank. Events are (kind, value) pairs:
+
+    arrived    the hub accepted the introduction; value: why this rank is not admitted, or ""
+    message    from the hub
+    lost       the hub was never reached, or the connection ended; value: why, as in ``Examined.hub``
+    done       a phase ended; value: its result
+    signal     a signal ends this rank; value: its name
 """
 
 from __future__ import annotations
@@ -10,6 +16,7 @@ import contextlib
 import importlib
 import os
 import queue
+import socket
 import threading
 import time
 import traceback
@@ -18,18 +25,20 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
-from numscope.doctor.budget import BEAT_S, Deadline, chosen, limited, share
+from numscope.doctor.budget import BEAT_S, SILENT_S, Deadline, chosen, limited, share
+from numscope.doctor.meet import wire
 from numscope.doctor.meet.listener import PeerListener
 from numscope.doctor.meet.meeting import Meeting
-from numscope.doctor.meet.road import Road
+from numscope.doctor.meet.messages import Clock, Refused, ToRank, Welcome
+from numscope.doctor.meet.road import Road, Unreached
 from numscope.doctor.meet.sockets import address_of
-from numscope.doctor.meet.uplink import Event, Uplink
+from numscope.doctor.phases import Context, PhaseFailed
 from numscope.doctor.phases.children import Child, run_in_child
-from numscope.doctor.phases.context import Context, PhaseFailed
 from numscope.doctor.records import Identity, Phase, PhaseResult, Settings, Verdict, to_json
 
 _GRACE_S = 0.4  # after a phase's time limit, before the phase is given up
 _AFTER_SIGNAL_S = 2.0  # to wait for a verdict although a signal ends this rank
+_EXCHANGES = 5  # comparisons of clocks; the fastest counts
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,11 +61,13 @@ class Agent:
         self._meeting = meeting
         self._host = meeting.own_address if meeting.local else ""  # where this rank's ports are open
         self._deadline = deadline
-        self._events: queue.SimpleQueue[Event] = queue.SimpleQueue()  # its put is safe in a signal handler
+        self._events: queue.SimpleQueue[tuple[str, Any]] = queue.SimpleQueue()  # its put is safe in a signal handler
         self._doing = (Phase.FACTS, "start", time.monotonic())
         announce = partial(self._announce, Phase.RENDEZVOUS)
         self._road = Road(meeting, elsewhere=elsewhere, scale=settings.timeout_scale, announce=announce)
-        self._uplink = Uplink(self._road, self._settings, deadline, self._events, self._introduction)
+        self._connection: socket.socket | None = None  # to the hub, once it knows this rank; the main thread sends there
+        self._patience_s = max(SILENT_S * settings.timeout_scale, 0.5)  # for the hub
+        self._clock: dict[str, float] = {}  # as ``exchange_clocks`` returns it
         self._kept: dict[str, Any] = {}
         self._roster: dict[int, Mapping[str, Any]] = {}
         self._running: dict[Phase, Deadline] = {}
@@ -77,14 +88,14 @@ class Agent:
         """Runs until the verdict; the connection stays open for ``bye``."""
         self._open_early()
         self._start(Phase.FACTS, share(self._settings, Phase.FACTS), ())
-        self._uplink.start()
+        threading.Thread(target=self._arrive, name="doctor-arrive", daemon=True).start()
         patience, beat = self._deadline, Deadline(0.0)
         interrupted = ""
         while not patience.over:
-            if beat.over and self._uplink.joined:
+            if beat.over and self._connection is not None:
                 self._send_beat()
                 beat = Deadline(BEAT_S * min(1.0, self._settings.timeout_scale))
-            limits = [patience, *self._running.values(), *([beat] if self._uplink.joined else [])]
+            limits = [patience, *self._running.values(), *([beat] if self._connection is not None else [])]
             try:
                 kind, value = self._events.get(timeout=max(min(limit.left for limit in limits), 1e-3))
             except queue.Empty:
@@ -97,9 +108,9 @@ class Agent:
                 if interrupted:
                     break
                 interrupted, patience = value, self._deadline.within(_AFTER_SIGNAL_S)
-                if not self._uplink.joined:
+                if self._connection is None:
                     break
-                self._uplink.send({"kind": "leave", "signal": value})
+                self._send({"kind": "leave", "signal": value})
             elif kind == "done":
                 self._finish(value)
             elif kind == "arrived":
@@ -114,9 +125,9 @@ class Agent:
 
     def bye(self, *, wait: bool = True) -> None:
         """Reports that this rank has printed its line, and waits until the hub releases it: some launchers end all ranks with the first."""
-        if self._uplink.joined:
+        if self._connection is not None:
             limit = self._deadline.within(3.0)
-            self._uplink.send({"kind": "bye"})
+            self._send({"kind": "bye"})
             while wait and not limit.over:
                 try:
                     kind, value = self._events.get(timeout=max(limit.left, 1e-3))
@@ -131,13 +142,61 @@ class Agent:
         for each in list(self._kept.values()):
             with contextlib.suppress(Exception):
                 limited(2.0, getattr(each, "close", lambda: None))
-        self._uplink.close()
+        if self._connection is not None:
+            with contextlib.suppress(OSError):
+                self._connection.shutdown(socket.SHUT_RDWR)  # for the reader's socket too
+            self._connection.close()
+
+    def _arrive(self) -> None:
+        """Connects, compares clocks and joins; afterwards reads the connection."""
+        found = self._road.open(self._deadline.within(share(self._settings, Phase.RENDEZVOUS)))
+        if isinstance(found, Unreached):
+            self._events.put(("lost", {"reached": False, **to_json(found)}))
+            return
+        patience = Deadline(self._patience_s)
+        try:
+            self._road.announce("compare clocks with the hub")
+            self._clock = exchange_clocks(found, patience)
+            self._road.announce("join the others at the hub")
+            wire.send(found, self._introduction(), patience)
+            answer = wire.receive(found, patience, Welcome | Refused)
+        except wire.WireError as error:
+            self._lose(error, "the hub accepted this rank's connection, but joining failed")
+            return
+        refused = answer.get("reason", "")
+        if refused and not answer["stay"]:
+            self._events.put(("lost", {"reached": False, "kind": "garbage", "sentence": f"it does not understand this rank: {refused}"}))
+            return
+        # A socket's timeout is one for all threads: the sender's, set just before the reader waits, would end the reader's wait early, and
+        # a hub that waits for another rank would count as silent. So the sender has a socket of its own, for the same connection.
+        self._connection = found.dup()
+        self._events.put(("arrived", refused))
+        try:
+            while True:
+                message = wire.receive(found, Deadline(self._patience_s), ToRank)
+                if message["kind"] != "clock":
+                    self._events.put(("message", message))
+        except wire.WireError as error:
+            self._lose(error)
+
+    def _lose(self, error: wire.WireError, where: str = "the connection to the hub") -> None:
+        """Reports the end of the connection: the hub's process is silent, or it has ended."""
+        how = "silent" if error.kind == "silent" else "closed"
+        self._events.put(("lost", {"reached": True, "lost": how, "sentence": f"{where}: {error}"}))
+
+    def _send(self, message: Mapping[str, Any]) -> None:
+        """Sends a message to the hub, which knows this rank; a failure becomes a ``lost`` event."""
+        assert self._connection is not None
+        try:
+            wire.send(self._connection, message, self._deadline.within(self._patience_s))
+        except wire.WireError as error:
+            self._lose(error)
 
     def _send_beat(self) -> None:
         """Reports what this rank is about to do; the answer shows that the hub is alive."""
         phase, doing, since = self._doing
         for_s = round(time.monotonic() - since, 3)
-        self._uplink.send({"kind": "beat", "t": time.time(), "phase": phase, "doing": doing, "for_s": for_s})
+        self._send({"kind": "beat", "t": time.time(), "phase": phase, "doing": doing, "for_s": for_s})
 
     def _open_early(self) -> None:
         """Opens ports that other ranks must know, and starts what takes long to start."""
@@ -155,7 +214,7 @@ class Agent:
             "port": listener.port if listener else 0,
             "store_port": child.store_port if child else 0,
         }
-        return {"kind": "join", "identity": self._identity, "pid": os.getpid(), "listen": listen, **self._uplink.clock}
+        return {"kind": "join", "identity": self._identity, "pid": os.getpid(), "listen": listen, **self._clock}
 
     def _finish_arrival(self) -> None:
         assert self._road.address is not None
@@ -172,12 +231,12 @@ class Agent:
             "attempts": dict(self._road.attempts),
             "ifname": self._settings.ifname,
             "ifname_address": address_of(self._settings.ifname),
-            **self._uplink.clock,
+            **self._clock,
         }
         seconds = self._deadline.seconds - self._deadline.left
         self._results[Phase.RENDEZVOUS] = PhaseResult(Phase.RENDEZVOUS, self._identity.rank, "ok", seconds=seconds, data=data)
         for result in self._results.values():
-            self._uplink.send({"kind": "result", "result": result})
+            self._send({"kind": "result", "result": result})
 
     def _obey(self, message: Mapping[str, Any]) -> None:
         if message["kind"] == "roster":
@@ -227,8 +286,8 @@ class Agent:
             return  # it was given up before
         self._results[result.phase] = result
         self._announce(result.phase, f"wait for the other ranks after {result.phase.label}")
-        if self._uplink.joined and not self._refused:
-            self._uplink.send({"kind": "result", "result": result})
+        if self._connection is not None and not self._refused:
+            self._send({"kind": "result", "result": result})
 
     def _give_up_late_phases(self) -> None:
         for phase in [phase for phase, limit in self._running.items() if limit.over]:
@@ -248,3 +307,22 @@ class Agent:
 
     def _outcome(self, **how: Any) -> Outcome:
         return Outcome(refused=self._refused, results=tuple(self._results.values()), **how)
+
+
+def exchange_clocks(connection: socket.socket, deadline: Deadline) -> dict[str, float]:
+    """``offset_s``, this host's clock minus the hub's, and ``round_trip_s`` of that measurement.
+
+    The error of the offset is at most half the round trip.
+    *Source:* RFC 5905, section 8, with the server's two times taken as one.
+
+    Raises: WireError.
+    """
+    best = {"offset_s": 0.0, "round_trip_s": float("inf")}
+    for _ in range(_EXCHANGES):
+        before, sent = time.monotonic(), time.time()
+        wire.send(connection, {"kind": "time", "t": sent}, deadline)
+        answer = wire.receive(connection, deadline, Clock)
+        trip = time.monotonic() - before
+        if trip < best["round_trip_s"]:
+            best = {"offset_s": sent + trip / 2 - answer["hub"], "round_trip_s": trip}
+    return best

@@ -25,7 +25,7 @@ from typing import IO, Any
 
 from numscope.doctor.budget import Deadline
 from numscope.doctor.meet.sockets import listen
-from numscope.doctor.phases.context import Context, PhaseFailed
+from numscope.doctor.phases import Context, PhaseFailed
 from numscope.doctor.records import Identity, Phase, Settings
 
 LISTEN_FD = "NUMSCOPE_DOCTOR_LISTEN_FD"  # the store's socket, for the child

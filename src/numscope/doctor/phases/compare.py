@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from typing import Any
 
-from numscope.doctor.phases.context import Context
+from numscope.doctor.phases import Context
 from numscope.doctor.phases.facts import NAME_S, interfaces, resolve
 
 

@@ -23,7 +23,7 @@ from typing import Any
 
 from numscope.doctor.budget import Deadline
 from numscope.doctor.meet import sockets
-from numscope.doctor.phases.context import Context
+from numscope.doctor.phases import Context
 
 PREFIXES = ("NCCL_", "RCCL_", "TORCH_", "TORCHELASTIC_", "PYTORCH_", "GLOO_", "CUDA_", "HIP_", "ROCR_", "UCX_", "FI_", "OMP_", "MKL_")
 NAMES = ("MASTER_ADDR", "MASTER_PORT", "LD_PRELOAD")

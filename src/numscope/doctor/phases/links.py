@@ -22,7 +22,7 @@ from numscope.doctor.meet import wire
 from numscope.doctor.meet.listener import BURST, PATIENCE_S, PING, PeerListener, datagram
 from numscope.doctor.meet.messages import Acknowledged, Go, Here, Opened
 from numscope.doctor.meet.sockets import family_of, is_own, kind_of, take
-from numscope.doctor.phases.context import Context, PhaseFailed
+from numscope.doctor.phases import Context, PhaseFailed
 from numscope.doctor.records import Cell, Word, to_json
 from numscope.records.words import few
 
