@@ -64,14 +64,8 @@ class Redaction:
 
     def finding(self, finding: Finding) -> Finding:
         """A finding without names."""
-        return replace(
-            finding,
-            summary=self.text(finding.summary),
-            hosts=self.value(finding.hosts),
-            links=self.value(finding.links),
-            evidence=self.value(finding.evidence),
-            remedy=self.value(finding.remedy),
-        )
+        names = ("summary", "hosts", "links", "evidence", "remedy")
+        return replace(finding, **{name: self.value(getattr(finding, name)) for name in names})
 
     def value(self, value: Any) -> Any:
         """JSON values without names, in keys too."""

@@ -20,7 +20,7 @@ from torch._C._distributed_c10d import PrefixStore, TCPStore
 from torch.distributed import ProcessGroup
 
 from numscope.doctor.budget import Overdue
-from numscope.doctor.child.session import ChildSession, Failed, RollCall, StoreLost, Wire, sentence, text_of
+from numscope.doctor.child.session import ChildSession, Failed, StoreLost, Wire, sentence, text_of
 from numscope.doctor.phases.children import LISTEN_FD
 
 _STORE_SHARE = 0.45  # share of the phase, to reach a store whose host may still be importing torch
@@ -40,10 +40,9 @@ def run(session: ChildSession, arguments: Mapping[str, Any]) -> None:
     with report.step("wait for the other ranks at the store"):
         wish = _lacks_for_nccl(arguments, num_gpus) or _NOTHING
         try:
-            assert session.roll is not None
             store.set(f"device/{session.rank}", wish)
             seconds = max(session.left - (1 - _ROLL_SHARE) * session.limit_s, 0.3 * session.left)
-            present = session.roll.gather("arrived", members, seconds, 0.1 * session.limit_s)
+            present = session.gather("arrived", members, seconds, 0.1 * session.limit_s)
         except StoreLost as error:
             raise Failed(f"rank {session.rank} waited for the other ranks at the store: {error}") from error
     report.set(members=list(present.here), missing=list(present.missing))
@@ -99,9 +98,7 @@ def _open_stores(session: ChildSession, where: Mapping[str, Any]) -> TCPStore:
                     # The store has listened since before the rendezvous: a refusal is final, but torch would keep trying.
                     socket.create_connection((address, where["port"]), seconds / 2).close()
                 store = session.report.limited(seconds, lambda: connect(hosts))
-                second = session.report.limited(seconds, lambda: connect(False))
-                session.roll = RollCall(second, session.rank, where["rank"], session.report)
-                session.roll.answer_s = session.answer_s
+                session.store, session.store_host = session.report.limited(seconds, lambda: connect(False)), where["rank"]
             except (Overdue, RuntimeError, OSError) as failure:
                 error, short = text_of(failure), sentence(failure)
     session.report.set(store={**where, "address": address, "connect_s": time.perf_counter() - began, "error": error})
@@ -117,7 +114,6 @@ def _start_group(
     short = ""
     entry = groups[backend] = {"seconds": 0.0, "error": "", "skipped": "", "not_ready": [], "lacking": {}}
     with session.report.step(f"start {backend} between {len(session.members)} ranks"):
-        assert session.roll is not None
         try:
             group = session.report.limited(session.left - (1 - _START_SHARE) * session.limit_s, make)
             session.wires.append(Wire(backend, group, device))
@@ -127,10 +123,10 @@ def _start_group(
     session.report.set(groups=groups)
     if entry["error"]:
         with session.report.step(f"check which other ranks have no {backend}"):
-            entry["not_ready"] = [rank for rank in session.roll.absent(f"ready/{backend}", session.members, 0.0) if rank != session.rank]
+            entry["not_ready"] = [rank for rank in session.absent(f"ready/{backend}", session.members, 0.0) if rank != session.rank]
         session.report.set(groups=groups)
         raise Failed(f"{backend} did not start on rank {session.rank}: {short}")
-    session.roll.show(f"ready/{backend}")
+    session.show(f"ready/{backend}")
 
 
 def _first_group(session: ChildSession, store: TCPStore) -> ProcessGroup:

@@ -34,13 +34,14 @@ _GPU_BYTES = 1 << 30
 def run(session: ChildSession, arguments: Mapping[str, Any]) -> None:
     """Allocates memory, and runs the collectives between ``members`` with ``sizes``."""
     torch.set_num_threads(1)
-    report, roll = session.report, session.need_group()
+    session.need_group()
+    report = session.report
     ranks = tuple(rank for rank in session.members if rank in arguments["members"])
     report.set(members=list(ranks), missing=[], collectives=[], stopped="")
     bad = [wrong for wire in session.wires[-1:] if (wrong := _allocate(session, wire))]
     try:
         with report.step("wait for the other ranks: collectives"):
-            present = roll.gather("collectives/start", ranks, session.limit_s * 0.3, session.limit_s * 0.2)
+            present = session.gather("collectives/start", ranks, session.limit_s * 0.3, session.limit_s * 0.2)
         report.set(missing=list(present.missing))
         if session.rank not in present.here:
             raise Failed(f"rank {session.rank} joined too late for the collectives")
@@ -137,7 +138,7 @@ class _Course:
 
     def _one(self, exercise: Exercise, party: Party, entry: dict[str, Any], what: str) -> float:
         """Fills in the entry; returns the slowest rank's seconds, the same on all ranks."""
-        session, roll = self._session, self._session.need_group()
+        session = self._session
         self._number += 1
         call = f"collectives/{entry['group']}/{party.ranks[0]}/{self._number}/failed"
         repeats = _REPEATS if entry["bytes"] <= 1 << 20 else _REPEATS_LARGE
@@ -169,7 +170,7 @@ class _Course:
             entry["status"] = "timeout" if isinstance(error, Overdue) else "error"
             entry["error"] = text_of(error)
             with session.report.step(f"check which ranks are left after {what} failed"):
-                entry["missing"] = roll.absent(call, party.ranks, _ABSENT_SHARE * session.left)
+                entry["missing"] = session.absent(call, party.ranks, _ABSENT_SHARE * session.left)
             lost = f"; rank {', '.join(map(str, entry['missing']))} is gone" if entry["missing"] else ""
             self._bad.append(f"{what}: {sentence(error)}{lost}")
         if seconds:

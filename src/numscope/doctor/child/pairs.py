@@ -77,14 +77,13 @@ def run(session: ChildSession, arguments: Mapping[str, Any]) -> None:
 
 def _agree(session: ChildSession, name: str, ranks: Sequence[int], seconds: float, more: bool, gone: tuple[int, ...] = ()) -> Present:
     """Agrees on the end of a round: which ranks are left, whether to go on, and for how long; the lowest rank decides."""
-    roll = session.need_group()
     seconds = min(seconds, 0.4 * session.left)  # the others wait twice as long as the collecting rank
 
     def word(missing: tuple[int, ...]) -> dict[str, Any]:
         return {"go_on": more and session.left > _STOP_SHARE * session.limit_s, "limit_s": max(0.5, _ROUND_SHARE * session.left)}
 
     with session.report.step(f"wait for the other ranks: {name}"):
-        present = roll.gather(f"pairs/{name}", ranks, seconds, seconds, word)
+        present = session.gather(f"pairs/{name}", ranks, seconds, seconds, word)
     return Present(present.here, (*gone, *present.missing), present.word)
 
 

@@ -12,6 +12,7 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
+from functools import partial
 from typing import Any, TypeVar
 
 import torch
@@ -54,16 +55,39 @@ class Present:
     word: Any = None
 
 
-class RollCall:
-    """Calls the roll over its own connection to the store of the rank ``host``, since torch blocks a connection while it waits."""
+@dataclass(slots=True)
+class ChildSession:
+    """A child's state."""
 
-    def __init__(self, store: Store, rank: int, host: int, report: Report) -> None:
-        self._store = store
-        self._rank = rank
-        self._host = host
-        self._report = report
-        self.answer_s = 1.0  # after which a store that should answer at once counts as lost; set for each phase
-        self._lost = ""
+    report: Report
+    rank: int
+    import_s: float
+    members: tuple[int, ...] = ()  # ranks of the process group, ascending; each one's rank in torch is its index
+    wires: list[Wire] = field(default_factory=list)  # one per backend
+    store: Store | None = None  # for roll calls; a connection of their own, since torch blocks a connection while it waits
+    store_host: int = -1  # rank
+    limit_s: float = 0.0  # the phase's time limit in seconds
+    _end: float = 0.0
+    _store_hangs: bool = False
+
+    def begin(self, limit_s: float, end: float) -> None:
+        """Starts a phase's clock."""
+        self.limit_s, self._end = limit_s, end
+
+    @property
+    def answer_s(self) -> float:
+        """Seconds that a store may take for an immediate answer; then it counts as lost."""
+        return max(0.5, 0.1 * self.limit_s)
+
+    @property
+    def left(self) -> float:
+        """Seconds left of the phase's time."""
+        return max(0.0, self._end - time.monotonic())
+
+    def need_group(self) -> None:
+        """Raises: Failed if there is no process group."""
+        if not self.wires:
+            raise Failed(f"rank {self.rank} has no process group: its backend did not start")
 
     def gather(
         self, name: str, ranks: Sequence[int], seconds: float, slack: float, word: Callable[[tuple[int, ...]], Any] = lambda missing: None
@@ -78,22 +102,22 @@ class RollCall:
         Raises: StoreLost.
         """
         self.show(name)
-        if self._rank == min(ranks):
+        if self.rank == min(ranks):
             missing: tuple[int, ...] = ()
             if not self._wait([f"{name}/{rank}" for rank in ranks], seconds):
                 missing = tuple(self._not_shown(name, ranks))
             here = tuple(rank for rank in ranks if rank not in missing)
             announced = word(missing)
-            self._call(self.answer_s, lambda: self._store.set(f"{name}/list", json.dumps([here, announced])))
+            self._call(lambda store: store.set(f"{name}/list", json.dumps([here, announced])))
             return Present(here, missing, announced)
         if not self._wait([f"{name}/list"], seconds + slack):
             raise StoreLost(f"rank {min(ranks)}, which calls the roll, did not respond within {seconds + slack:.1f} s", min(ranks))
-        here, announced = json.loads(self._call(self.answer_s, lambda: self._store.get(f"{name}/list")))
+        here, announced = json.loads(self._call(lambda store: store.get(f"{name}/list")))
         return Present(tuple(here), tuple(rank for rank in ranks if rank not in here), announced)
 
     def show(self, name: str) -> None:
         """Registers this rank, without waiting for others. Raises: StoreLost."""
-        self._call(self.answer_s, lambda: self._store.set(f"{name}/{self._rank}", "1"))
+        self._call(lambda store: store.set(f"{name}/{self.rank}", "1"))
 
     def absent(self, name: str, ranks: Sequence[int], seconds: float) -> list[int]:
         """Registers this rank and waits for the others, without a collecting rank; returns the ranks that did not register.
@@ -110,68 +134,34 @@ class RollCall:
                     return left
                 time.sleep(0.05)
         except StoreLost:
-            return [self._host]
+            return [self.store_host]
 
     def _not_shown(self, name: str, ranks: Sequence[int]) -> list[int]:
-        return self._call(self.answer_s, lambda: [rank for rank in ranks if not self._store.check([f"{name}/{rank}"])])
+        return self._call(lambda store: [rank for rank in ranks if not store.check([f"{name}/{rank}"])])
 
     def _wait(self, keys: list[str], seconds: float) -> bool:
         began = time.monotonic()
         try:
             # A connection serves one wait at a time; a timeout of the store itself leaves it usable.
-            self._call(seconds + self.answer_s, lambda: self._store.wait(keys, timedelta(seconds=max(0.01, seconds))))
+            self._call(lambda store: store.wait(keys, timedelta(seconds=max(0.01, seconds))), seconds)
         except StoreLost:
-            if self._lost or time.monotonic() - began < seconds * 0.9:
+            if self._store_hangs or time.monotonic() - began < seconds * 0.9:
                 raise
             return False
         return True
 
-    def _call(self, seconds: float, function: Callable[[], _T]) -> _T:
-        if self._lost:
-            raise StoreLost(self._lost, self._host)
-        try:
-            return self._report.limited(seconds, function)
-        except Overdue:
-            self._lost = f"the store, hosted by rank {self._host}, does not answer"  # the abandoned thread still blocks the connection
-            raise StoreLost(self._lost, self._host) from None
-        except RuntimeError as error:  # includes torch's DistError
-            raise StoreLost(f"the store, hosted by rank {self._host}: {str(error).splitlines()[0]}", self._host) from error
-
-
-@dataclass(slots=True)
-class ChildSession:
-    """A child's state."""
-
-    report: Report
-    rank: int
-    import_s: float
-    members: tuple[int, ...] = ()  # ranks of the process group, ascending; each one's rank in torch is its index
-    wires: list[Wire] = field(default_factory=list)  # one per backend
-    roll: RollCall | None = None
-    limit_s: float = 0.0  # the phase's time limit in seconds
-    _end: float = 0.0
-
-    def begin(self, limit_s: float, end: float) -> None:
-        """Starts a phase's clock."""
-        self.limit_s, self._end = limit_s, end
-        if self.roll is not None:
-            self.roll.answer_s = self.answer_s
-
-    @property
-    def answer_s(self) -> float:
-        """Seconds that a store may take for an immediate answer."""
-        return max(0.5, 0.1 * self.limit_s)
-
-    @property
-    def left(self) -> float:
-        """Seconds left of the phase's time."""
-        return max(0.0, self._end - time.monotonic())
-
-    def need_group(self) -> RollCall:
-        """The roll call of the process group. Raises: Failed."""
-        if self.roll is None or not self.wires:
-            raise Failed(f"rank {self.rank} has no process group: its backend did not start")
-        return self.roll
+    def _call(self, function: Callable[[Store], _T], seconds: float = 0.0) -> _T:
+        """Asks the store something that takes some seconds and its answer's time. Raises: StoreLost."""
+        assert self.store is not None
+        whose = f"the store, hosted by rank {self.store_host}"
+        if not self._store_hangs:
+            try:
+                return self.report.limited(seconds + self.answer_s, partial(function, self.store))
+            except Overdue:
+                self._store_hangs = True  # the abandoned thread still blocks the connection
+            except RuntimeError as error:  # includes torch's DistError
+                raise StoreLost(f"{whose}: {str(error).splitlines()[0]}", self.store_host) from error
+        raise StoreLost(f"{whose}, does not answer", self.store_host)
 
 
 def sentence(error: BaseException) -> str:

@@ -57,6 +57,11 @@ class Blame:
         return one in self.ranks or other in self.ranks or frozenset((self.host(one), self.host(other))) in self.links
 
 
+def most_accused(accusations: Mapping[int, int]) -> list[int]:
+    """The ranks that most others accuse."""
+    return [rank for rank, count in accusations.items() if count == max(accusations.values())]
+
+
 def node_of(examined: Examined) -> dict[int, int]:
     """The number of each joined rank's node."""
     return {rank: int(entry.get("identity", {}).get("node", 0)) for rank, entry in examined.roster.items()}

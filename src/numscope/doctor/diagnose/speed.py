@@ -127,20 +127,14 @@ def stragglers(examined: Examined, blame: Blame) -> Iterator[Finding]:
         busy: dict[int, list[str]] = defaultdict(list)
         for probe, what in (("gemm", "a matrix product"), ("copy", "a memory copy")):
             # A slow rank may have used a smaller size, so seconds per unit of work are compared.
-            best = {rank: _unit_s(each[probe], "min_s") for rank, each in data.items()}
-            middle = {rank: _unit_s(each[probe], "median_s") for rank, each in data.items()}
-            for rank in data:
-                others = [seconds for other, seconds in best.items() if other != rank]
-                other_middles = [seconds for other, seconds in middle.items() if other != rank]
-                if not others:
-                    continue
-                usual, usual_middle = statistics.median(others), statistics.median(other_middles)
-                at_best, typically = best[rank] / usual, middle[rank] / usual_middle
+            best, typical = (_compared({rank: _unit_s(each[probe], key) for rank, each in data.items()}) for key in ("min_s", "median_s"))
+            fewest = SLOW_RANK if len(data) > 2 else 2 * SLOW_RANK  # with a single other rank, that one may be the exception
+            for rank in best:
+                (at_best, apart), (typically, usually_apart) = best[rank], typical[rank]
                 line = f"{what} takes {at_best:.1f} × as long as on the others at best, {typically:.1f} × typically"
-                fewest = SLOW_RANK if len(others) > 1 else 2 * SLOW_RANK  # with a single other rank, that one may be the exception
-                if best[rank] > fewest * usual and best[rank] > 1.2 * max(others):
+                if at_best > fewest and apart:
                     slow[rank].append(line)
-                elif middle[rank] > 2 * SLOW_RANK * usual_middle and middle[rank] > 1.2 * max(other_middles):
+                elif typically > 2 * SLOW_RANK and usually_apart:
                     busy[rank].append(line)
         for rank, lines in (busy | slow).items():
             own = data[rank]
@@ -153,6 +147,12 @@ def stragglers(examined: Examined, blame: Blame) -> Iterator[Finding]:
                 device=device,
                 line=lines[0].partition(" at best")[0],
             )
+
+
+def _compared(seconds: Mapping[int, float]) -> dict[int, tuple[float, bool]]:
+    """By rank, if there are others, the ratio to their median, and whether it is clearly longer than the longest of them."""
+    others = {rank: [each for other, each in seconds.items() if other != rank] for rank in seconds}
+    return {rank: (seconds[rank] / statistics.median(own), seconds[rank] > 1.2 * max(own)) for rank, own in others.items() if own}
 
 
 def _unit_s(probe: Mapping[str, Any], key: str) -> float:

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import Any
 
-from numscope.doctor.diagnose.blame import MOST_TEXT, Blame
+from numscope.doctor.diagnose.blame import MOST_TEXT, Blame, most_accused
 from numscope.doctor.findings import capital, finding, named, pasted
 from numscope.doctor.records import Examined, Finding, Phase, PhaseResult
 
@@ -58,8 +58,7 @@ def backend(examined: Examined, blame: Blame) -> Iterator[Finding]:
         return
     missing = _accused(examined, Phase.BACKEND)
     if missing:
-        worst = max(missing.values())
-        ranks = [rank for rank, count in missing.items() if count == worst]
+        ranks, worst = most_accused(missing), max(missing.values())
         everybody = len(ranks) >= len(results)
         yield finding(
             "backend-rank-missing",
@@ -94,7 +93,7 @@ def backend(examined: Examined, blame: Blame) -> Iterator[Finding]:
         if not broken:
             continue
         blamed = Counter(rank for result in broken.values() for rank in result.data["groups"][name].get("not_ready", ()))
-        only = [rank for rank, count in blamed.items() if count == max(blamed.values())] if blamed else list(broken)
+        only = most_accused(blamed) or list(broken)
         attributed = len(only) < len(results)
         yield blame.finding(
             f"{name}-start-failed",

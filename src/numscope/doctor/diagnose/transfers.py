@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from numscope.doctor.diagnose.blame import MOST_TEXT, Blame
+from numscope.doctor.diagnose.blame import MOST_TEXT, Blame, most_accused
 from numscope.doctor.diagnose.link_matrix import Pair
 from numscope.doctor.diagnose.matrix import Cause, attribute
 from numscope.doctor.findings import finding, listed, named, without
@@ -186,11 +186,7 @@ def _nondeterministic(examined: Examined) -> Iterator[Finding]:
 
 def _broken(broken: Mapping[tuple[str, str], Mapping[int, Mapping[str, Any]]], num_ranks: int, blame: Blame) -> Finding:
     (name, backend), first = next(iter(broken.items()))
-    accused: dict[int, int] = defaultdict(int)
-    for each in first.values():
-        for rank in each.get("missing", ()):
-            accused[int(rank)] += 1
-    worst = [rank for rank, count in accused.items() if count == max(accused.values())]
+    worst = most_accused(Counter(int(rank) for each in first.values() for rank in each.get("missing", ())))
     attributed = 0 < len(worst) < num_ranks
     lines = [
         f"rank {rank}: {backend} {name}, {each['status']}: {str(each.get('error', ''))[:MOST_TEXT]}" for rank, each in sorted(first.items())

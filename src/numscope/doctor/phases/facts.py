@@ -189,15 +189,9 @@ def _shm() -> dict[str, int]:
 def _limits() -> dict[str, int]:
     import resource
 
-    def limit(kind: int) -> int:
-        soft = resource.getrlimit(kind)[0]
-        return -1 if soft == resource.RLIM_INFINITY else soft
-
-    return {
-        "memlock_bytes": limit(resource.RLIMIT_MEMLOCK),
-        "nofile": limit(resource.RLIMIT_NOFILE),
-        "nproc": limit(resource.RLIMIT_NPROC),
-    }
+    kinds = {"memlock_bytes": resource.RLIMIT_MEMLOCK, "nofile": resource.RLIMIT_NOFILE, "nproc": resource.RLIMIT_NPROC}
+    soft = {name: resource.getrlimit(kind)[0] for name, kind in kinds.items()}
+    return {name: -1 if limit == resource.RLIM_INFINITY else limit for name, limit in soft.items()}
 
 
 def _cpus() -> dict[str, Any]:
