@@ -16,7 +16,7 @@ import pytest
 from numscope.doctor import redact, rendering
 from numscope.doctor.diagnose import diagnose
 from numscope.doctor.findings import CATALOG
-from numscope.doctor.records import Examined, Finding, Settings, Verdict
+from numscope.doctor.records import DoctorFinding, Examined, Settings, Verdict
 from tests.doctor.examples import examination, failed, without_rank
 
 GOLDEN = Path(__file__).parent / "golden"
@@ -102,7 +102,7 @@ def test_names_and_texts_are_neither_markup_nor_control_characters() -> None:
     examined = examination(2)
     for entry in examined.roster.values():
         entry["identity"]["hostname"] = "[red]evil\x1b[2J\u202e"  # type: ignore[index]
-    finding = Finding("cause-unknown", "fault", "[bold]x[/]\x07", evidence=("a\nb\x1b]0;t\x07",), remedy=("[link=x]y",))
+    finding = DoctorFinding("cause-unknown", "fault", "[bold]x[/]\x07", evidence=("a\nb\x1b]0;t\x07",), remedy=("[link=x]y",))
     text = printed(examined, 160, Verdict(1, (finding,)))
     assert "[red]evil\\x1b[2J\\u202e" in text
     assert "[bold]x[/]\\x07" in text
@@ -169,6 +169,6 @@ def test_redacted_hosts_of_one_name_stay_apart_and_other_names_get_words_of_thei
         examined.roster[rank]["identity"]["hostname"] = "gpu"  # type: ignore[index]
     rows = [line.split()[:2] for line in printed(examined).splitlines() if " ok 0.1s" in line]
     assert rows == [["0", "node0"], ["1", "node1"]]
-    finding = Finding("cause-unknown", "fault", "gpu#1 sends nothing to gpu#0, login.cluster.org or login")
+    finding = DoctorFinding("cause-unknown", "fault", "gpu#1 sends nothing to gpu#0, login.cluster.org or login")
     verdict, _ = redact.redacted(Verdict(1, (finding,)), examined)
     assert verdict.findings[0].summary == "node1 sends nothing to node0, host-3 or host-3"  # 1 and 2: their facts

@@ -34,7 +34,7 @@ from numscope.doctor.meet.road import Road, Unreached
 from numscope.doctor.meet.sockets import address_of
 from numscope.doctor.phases import Context, PhaseFailed
 from numscope.doctor.phases.children import Child, run_in_child
-from numscope.doctor.records import Identity, Phase, PhaseResult, Settings, Verdict, to_json
+from numscope.doctor.records import ExamPhase, Identity, PhaseResult, Settings, Verdict, to_json
 
 _GRACE_S = 0.4  # after a phase's time limit, before the phase is given up
 _AFTER_SIGNAL_S = 2.0  # to wait for a verdict although a signal ends this rank
@@ -62,17 +62,17 @@ class Agent:
         self._host = meeting.own_address if meeting.local else ""  # where this rank's ports are open
         self._deadline = deadline
         self._events: queue.SimpleQueue[tuple[str, Any]] = queue.SimpleQueue()  # its put is safe in a signal handler
-        self._doing = (Phase.FACTS, "start", time.monotonic())
-        announce = partial(self._announce, Phase.RENDEZVOUS)
+        self._doing = (ExamPhase.FACTS, "start", time.monotonic())
+        announce = partial(self._announce, ExamPhase.RENDEZVOUS)
         self._road = Road(meeting, elsewhere=elsewhere, scale=settings.timeout_scale, announce=announce)
         self._connection: socket.socket | None = None  # to the hub, once it knows this rank; the main thread sends there
         self._patience_s = max(SILENT_S * settings.timeout_scale, 0.5)  # for the hub
         self._clock: dict[str, float] = {}  # as ``exchange_clocks`` returns it
         self._kept: dict[str, Any] = {}
         self._roster: dict[int, Mapping[str, Any]] = {}
-        self._running: dict[Phase, Deadline] = {}
-        self._results: dict[Phase, PhaseResult] = {}
-        self._announced = Phase.FACTS
+        self._running: dict[ExamPhase, Deadline] = {}
+        self._results: dict[ExamPhase, PhaseResult] = {}
+        self._announced = ExamPhase.FACTS
         self._refused = ""
 
     def interrupt(self, signal_name: str) -> None:
@@ -87,7 +87,7 @@ class Agent:
     def run(self) -> Outcome:
         """Runs until the verdict; the connection stays open for ``bye``."""
         self._open_early()
-        self._start(Phase.FACTS, share(self._settings, Phase.FACTS), ())
+        self._start(ExamPhase.FACTS, share(self._settings, ExamPhase.FACTS), ())
         threading.Thread(target=self._arrive, name="doctor-arrive", daemon=True).start()
         patience, beat = self._deadline, Deadline(0.0)
         interrupted = ""
@@ -102,7 +102,7 @@ class Agent:
                 self._give_up_late_phases()
                 continue
             if kind == "lost":
-                lost = {"phase": self._announced or Phase.RENDEZVOUS, **value}
+                lost = {"phase": self._announced or ExamPhase.RENDEZVOUS, **value}
                 return self._outcome(lost=None if interrupted else lost, interrupted=interrupted)
             if kind == "signal":
                 if interrupted:
@@ -149,7 +149,7 @@ class Agent:
 
     def _arrive(self) -> None:
         """Connects, compares clocks and joins; afterwards reads the connection."""
-        found = self._road.open(self._deadline.within(share(self._settings, Phase.RENDEZVOUS)))
+        found = self._road.open(self._deadline.within(share(self._settings, ExamPhase.RENDEZVOUS)))
         if isinstance(found, Unreached):
             self._events.put(("lost", {"reached": False, **to_json(found)}))
             return
@@ -203,7 +203,7 @@ class Agent:
         try:
             self._kept["listener"] = PeerListener(self._settings, self._identity.rank, self._host)
         except OSError as error:
-            self._announce(Phase.FACTS, f"open a listening port: {error}")
+            self._announce(ExamPhase.FACTS, f"open a listening port: {error}")
         if any(phase.in_child for phase in chosen(self._settings)):
             self._kept["child"] = Child(self._identity, self._settings, host=self._host)  # imports torch while the ranks meet
 
@@ -220,7 +220,7 @@ class Agent:
         assert self._road.address is not None
         address, port = self._road.address
         self._settings = replace(self._settings, endpoint=f"{address}:{port}")
-        self._announce(Phase.RENDEZVOUS, "wait for the other ranks")
+        self._announce(ExamPhase.RENDEZVOUS, "wait for the other ranks")
         if self._refused:
             return
         data = {
@@ -234,7 +234,7 @@ class Agent:
             **self._clock,
         }
         seconds = self._deadline.seconds - self._deadline.left
-        self._results[Phase.RENDEZVOUS] = PhaseResult(Phase.RENDEZVOUS, self._identity.rank, "ok", seconds=seconds, data=data)
+        self._results[ExamPhase.RENDEZVOUS] = PhaseResult(ExamPhase.RENDEZVOUS, self._identity.rank, "ok", seconds=seconds, data=data)
         for result in self._results.values():
             self._send({"kind": "result", "result": result})
 
@@ -249,7 +249,7 @@ class Agent:
             if self._identity.rank in message["alive"]:
                 self._start(self._announced, message["budget_s"], tuple(message["alive"]))
 
-    def _start(self, phase: Phase, budget_s: float, alive: tuple[int, ...]) -> None:
+    def _start(self, phase: ExamPhase, budget_s: float, alive: tuple[int, ...]) -> None:
         deadline = self._deadline.within(budget_s)
         context = Context(
             identity=self._identity,
@@ -264,7 +264,7 @@ class Agent:
         self._running[phase] = deadline.within(deadline.left + _GRACE_S)
         threading.Thread(target=self._do, args=(phase, context), name=f"doctor-{phase.label}", daemon=True).start()
 
-    def _do(self, phase: Phase, context: Context) -> None:
+    def _do(self, phase: ExamPhase, context: Context) -> None:
         """Runs one phase, in a thread of its own."""
         started = time.monotonic()
         rank = context.identity.rank
@@ -296,12 +296,12 @@ class Agent:
             error = f"not done within {seconds:.1f} s" + (f": {doing}" if doing else "")
             self._finish(PhaseResult(phase, self._identity.rank, "timeout", seconds=seconds, doing=doing, error=error))
 
-    def _announce(self, phase: Phase, what: str) -> None:
+    def _announce(self, phase: ExamPhase, what: str) -> None:
         # While facts are gathered and the hub is looked for at the same time, only the rendezvous is reported.
-        if phase >= self._doing[0] or phase > Phase.RENDEZVOUS:
+        if phase >= self._doing[0] or phase > ExamPhase.RENDEZVOUS:
             self._doing = (phase, what, time.monotonic())
 
-    def _doing_in(self, phase: Phase) -> str:
+    def _doing_in(self, phase: ExamPhase) -> str:
         current, what, _ = self._doing
         return what if current == phase else ""
 

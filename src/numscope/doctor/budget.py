@@ -7,18 +7,18 @@ import time
 from collections.abc import Callable
 from typing import TypeVar
 
-from numscope.doctor.records import Phase, Settings
+from numscope.doctor.records import ExamPhase, Settings
 
 # Seconds at the default deadline of 180 s; a shorter deadline shortens all of them. The rendezvous includes waiting for late ranks.
 _BUDGETS_S = {
-    Phase.FACTS: 10.0,
-    Phase.RENDEZVOUS: 45.0,
-    Phase.COMPARE: 5.0,
-    Phase.LINKS: 25.0,
-    Phase.BACKEND: 30.0,
-    Phase.PAIRS: 25.0,
-    Phase.COLLECTIVES: 25.0,
-    Phase.COMPUTE: 10.0,
+    ExamPhase.FACTS: 10.0,
+    ExamPhase.RENDEZVOUS: 45.0,
+    ExamPhase.COMPARE: 5.0,
+    ExamPhase.LINKS: 25.0,
+    ExamPhase.BACKEND: 30.0,
+    ExamPhase.PAIRS: 25.0,
+    ExamPhase.COLLECTIVES: 25.0,
+    ExamPhase.COMPUTE: 10.0,
 }
 _DEFAULT_DEADLINE_S = 180.0
 VERDICT_S = 5.0  # reserved for delivering the verdict
@@ -82,12 +82,12 @@ class Deadline:
         return Deadline(min(seconds, self.left))
 
 
-def share(settings: Settings, phase: Phase) -> float:
+def share(settings: Settings, phase: ExamPhase) -> float:
     """Seconds that a phase may take."""
     return _BUDGETS_S[phase] * min(1.0, (settings.deadline_s - VERDICT_S) / (_DEFAULT_DEADLINE_S - VERDICT_S)) * settings.timeout_scale
 
 
-def chosen(settings: Settings) -> tuple[Phase, ...]:
+def chosen(settings: Settings) -> tuple[ExamPhase, ...]:
     """The phases to run: those asked for, and those they need."""
-    wanted = {Phase.FACTS, Phase.RENDEZVOUS, *settings.phases} - ({Phase.COMPUTE} if settings.quick else set())
+    wanted = {ExamPhase.FACTS, ExamPhase.RENDEZVOUS, *settings.phases} - ({ExamPhase.COMPUTE} if settings.quick else set())
     return tuple(sorted(wanted.union(*(phase.needs for phase in wanted))))

@@ -13,7 +13,7 @@ from typing import Any, get_args
 
 import yaml
 
-from numscope.doctor.records import Confidence, Finding, Severity
+from numscope.doctor.records import Confidence, DoctorFinding, Severity
 from numscope.records.words import escape, spans
 
 _MOST_EVIDENCE = 12
@@ -37,7 +37,7 @@ def finding(
     severity: Severity | None = None,
     remedy: Iterable[str] = (),
     **words: object,
-) -> Finding:
+) -> DoctorFinding:
     """A finding as the table has it, with what is given here; ``id`` may name a case, ``words`` fill the braces there.
 
     Unknown ranks (-1) and hosts ("") are left out. ``remedy`` comes after the table's.
@@ -55,7 +55,7 @@ def finding(
         **words,
     }
     lines = [line.format_map(about) for line in row.get("remedy", "").splitlines()]
-    return Finding(
+    return DoctorFinding(
         id=id.partition("/")[0],
         severity=severity or row["severity"],
         summary=row["summary"].format_map(about),
@@ -68,7 +68,7 @@ def finding(
     )
 
 
-def gravity(finding: Finding) -> tuple[int, int]:
+def gravity(finding: DoctorFinding) -> tuple[int, int]:
     """The sort key of findings: the gravest first, then the most certain."""
     return get_args(Severity).index(finding.severity), get_args(Confidence).index(finding.confidence)
 

@@ -37,7 +37,7 @@ from numscope.doctor.meet.secret import TOKEN, NoSecret, given_secret
 from numscope.doctor.output import INCOMPLETE, Output, alone, show, write_lines
 from numscope.doctor.phases.children import python_environ
 from numscope.doctor.rank import SETTINGS, guard, on_signals, taken_about
-from numscope.doctor.records import Identity, Launcher, Phase, Settings, to_json
+from numscope.doctor.records import ExamPhase, Identity, Launcher, Settings, to_json
 
 _AFTER_END_S = 3.0  # for ranks to end once they are released
 _AFTER_TERM_S = 0.7  # for a rank to end after SIGTERM
@@ -91,7 +91,7 @@ def run_node(settings: Settings, num_nodes: int, nproc: int, environ: Mapping[st
     elsewhere = settings.node_rank > 0 or not is_here(meeting.host)
     road = Road(meeting, elsewhere=elsewhere, scale=settings.timeout_scale)
     with on_signals(_end_at_once):  # no rank is running yet
-        found = road.open(deadline.within(share(settings, Phase.RENDEZVOUS)))
+        found = road.open(deadline.within(share(settings, ExamPhase.RENDEZVOUS)))
         if isinstance(found, Unreached):
             return show(*alone(node, settings, {"reached": False, **to_json(found)}), output)
         with found:

@@ -31,7 +31,7 @@ Address = Annotated[str, Field(pattern=r"^[0-9A-Za-z.:%_-]{0,100}$")]
 _T = TypeVar("_T")
 
 
-class Phase(IntEnum):
+class ExamPhase(IntEnum):
     """The phases of an examination, in order. Each is a module in ``phases/`` or ``child/``, except the rendezvous, which is ``meet/``."""
 
     FACTS = 0
@@ -54,16 +54,16 @@ class Phase(IntEnum):
         return f"phase {self.value} ({self.label})"
 
     @property
-    def needs(self) -> tuple[Phase, ...]:
+    def needs(self) -> tuple[ExamPhase, ...]:
         """Phases that must have succeeded on a rank before it runs this one."""
-        if self in (Phase.COMPARE, Phase.LINKS, Phase.BACKEND):
-            return (Phase.RENDEZVOUS,)
-        return (Phase.BACKEND,) if self in (Phase.PAIRS, Phase.COLLECTIVES) else ()
+        if self in (ExamPhase.COMPARE, ExamPhase.LINKS, ExamPhase.BACKEND):
+            return (ExamPhase.RENDEZVOUS,)
+        return (ExamPhase.BACKEND,) if self in (ExamPhase.PAIRS, ExamPhase.COLLECTIVES) else ()
 
     @property
     def in_child(self) -> bool:
         """Whether the phase needs torch, and so runs in the rank's child process."""
-        return self >= Phase.BACKEND
+        return self >= ExamPhase.BACKEND
 
 
 def to_json(record: Any) -> dict[str, Any]:
@@ -101,7 +101,7 @@ class Settings:
     """The user's options."""
 
     quick: bool = False  # use the smallest sizes and skip the compute phase
-    phases: tuple[Phase, ...] = tuple(Phase)  # those to run; the phases they depend on run too
+    phases: tuple[ExamPhase, ...] = tuple(ExamPhase)  # those to run; the phases they depend on run too
     deadline_s: float = 180.0  # for the whole examination; every rank has ended by then
     timeout_scale: float = 1.0  # factor on every time limit
     ifname: str = ""  # network interface whose address is given to other ranks; "" uses the route to the hub
@@ -119,7 +119,7 @@ class Settings:
 class PhaseResult:
     """The result of one phase on one rank."""
 
-    phase: Phase
+    phase: ExamPhase
     rank: Rank
     status: Status
     started: Number = 0.0  # seconds on the hub's clock since the hub started
@@ -196,7 +196,7 @@ def cells_of(result: PhaseResult) -> list[Cell]:
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
+class DoctorFinding:
     """Something that is wrong or worth knowing."""
 
     id: Text  # stable, from a catalog
@@ -221,7 +221,7 @@ class Verdict:
     """
 
     exit_code: Annotated[int, Field(ge=0, lt=256)]
-    findings: tuple[Finding, ...] = ()
+    findings: tuple[DoctorFinding, ...] = ()
     ok: tuple[Rank, ...] = ()
     seconds: Number = 0.0
 
@@ -239,12 +239,12 @@ class Examined:
     refused: Sequence[Mapping[str, Any]] = ()
     hub: Mapping[str, Any] = field(default_factory=dict)  # whether the hub was reached, and if not, why
 
-    def each(self, phase: Phase, key: str) -> Iterator[tuple[int, Any]]:
+    def each(self, phase: ExamPhase, key: str) -> Iterator[tuple[int, Any]]:
         """The entries of a list in one phase's data, each with its rank."""
         for rank, result in sorted(self.of(phase).items()):
             for entry in result.data.get(key, ()):
                 yield rank, entry
 
-    def of(self, phase: Phase) -> dict[int, PhaseResult]:
+    def of(self, phase: ExamPhase) -> dict[int, PhaseResult]:
         """One phase's results by rank."""
         return {result.rank: result for result in self.results if result.phase == phase}

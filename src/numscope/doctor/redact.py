@@ -10,7 +10,7 @@ from dataclasses import replace
 from typing import Any
 
 from numscope.doctor.meet.sockets import is_loopback
-from numscope.doctor.records import Examined, Finding, Verdict
+from numscope.doctor.records import DoctorFinding, Examined, Verdict
 
 _IPV4 = re.compile(r"(?<![\w.])(?:\d{1,3}\.){3}\d{1,3}(?![\w]|\.\d)")
 _IPV6 = re.compile(r"(?<![\w:.\-])[0-9A-Fa-f:]*:[0-9A-Fa-f:]*:[0-9A-Fa-f:.]*")  # candidates; ipaddress decides
@@ -62,7 +62,7 @@ class Redaction:
         self._names = re.compile(rf"(?<![A-Za-z0-9])({names}){_DOMAIN if domains else ''}(?![A-Za-z0-9])") if words else None
         self._user = re.compile(rf"(?<![\w-]){re.escape(user)}(?![\w-])") if len(user) > 2 and user != "root" else None
 
-    def finding(self, finding: Finding) -> Finding:
+    def finding(self, finding: DoctorFinding) -> DoctorFinding:
         """A finding without names."""
         names = ("summary", "hosts", "links", "evidence", "remedy")
         return replace(finding, **{name: self.value(getattr(finding, name)) for name in names})

@@ -12,17 +12,17 @@ from pydantic import BeforeValidator, Field, ValidationError, with_config
 from typing_extensions import TypedDict
 
 from numscope.doctor.meet.secret import read_secret
-from numscope.doctor.records import Phase, adapter
+from numscope.doctor.records import ExamPhase, adapter
 from numscope.records.words import nearest
 
 _UNITS = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30}
 
 
-def _phase(word: object) -> Phase:
-    labels = [phase.label for phase in Phase]
-    if word not in labels and word not in [*Phase]:
+def _phase(word: object) -> ExamPhase:
+    labels = [phase.label for phase in ExamPhase]
+    if word not in labels and word not in [*ExamPhase]:
         raise ValueError(f"expected one of {', '.join(labels)}, or a number.{nearest(str(word), labels)}")
-    return Phase(word) if isinstance(word, int) else Phase(labels.index(str(word)))
+    return ExamPhase(word) if isinstance(word, int) else ExamPhase(labels.index(str(word)))
 
 
 def _size(word: object) -> int:
@@ -50,7 +50,7 @@ def _each(read: Callable[[object], Any]) -> BeforeValidator:
 class FileSettings(TypedDict, total=False):
     """The keys that the file may have, named as in ``Settings``."""
 
-    phases: Annotated[tuple[Phase, ...], _each(_phase)]
+    phases: Annotated[tuple[ExamPhase, ...], _each(_phase)]
     deadline_s: Annotated[float, Field(ge=10)]
     timeout_scale: Annotated[float, Field(ge=0.01)]
     backend: Literal["gloo", "nccl", "gloo,nccl"]

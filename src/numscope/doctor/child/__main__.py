@@ -15,7 +15,7 @@ import time
 from typing import Any
 
 from numscope.doctor.child.reporting import Report
-from numscope.doctor.records import Phase
+from numscope.doctor.records import ExamPhase
 
 _PR_SET_PDEATHSIG = 1
 
@@ -46,7 +46,7 @@ def main(agent: int) -> None:
         # imported only now, since they need torch
         from numscope.doctor.child.session import ChildSession, Failed
 
-        phase, arguments = Phase(request["phase"]), request["arguments"]
+        phase, arguments = ExamPhase(request["phase"]), request["arguments"]
         try:
             if session is None:
                 session = ChildSession(report, arguments["rank"], import_s)

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from numscope.doctor.findings import finding
-from numscope.doctor.records import Examined, Finding
+from numscope.doctor.records import DoctorFinding, Examined
 
 MOST_TEXT = 300  # characters of an error in a line of evidence
 
@@ -20,9 +20,9 @@ class Blame:
     hosts: Mapping[int, str]  # by rank
     ranks: set[int] = field(default_factory=set)  # lost or at fault
     links: set[frozenset[str]] = field(default_factory=set)  # broken ones between hosts, in either direction, since TCP needs both
-    faults: list[Finding] = field(default_factory=list)  # findings that are faults and at least likely
+    faults: list[DoctorFinding] = field(default_factory=list)  # findings that are faults and at least likely
 
-    def take(self, findings: Iterable[Finding]) -> None:
+    def take(self, findings: Iterable[DoctorFinding]) -> None:
         """Remembers the faults among the findings."""
         for each in findings:
             if each.severity == "fault" and each.confidence != "possible" and each not in self.faults:
@@ -30,7 +30,7 @@ class Blame:
                 self.ranks |= set(each.ranks)
                 self.links |= {frozenset(link) for link in each.links}
 
-    def taken(self, findings: Iterable[Finding]) -> list[Finding]:
+    def taken(self, findings: Iterable[DoctorFinding]) -> list[DoctorFinding]:
         """The findings, of which the faults are now remembered."""
         kept = list(findings)
         self.take(kept)
@@ -48,7 +48,7 @@ class Blame:
         """The ranks of a host."""
         return [rank for rank, name in self.hosts.items() if name == host]
 
-    def finding(self, id: str, *, ranks: Collection[int] = (), **more: Any) -> Finding:
+    def finding(self, id: str, *, ranks: Collection[int] = (), **more: Any) -> DoctorFinding:
         """A finding about these ranks and their hosts."""
         return finding(id, ranks=ranks, hosts=self.hosts_of(ranks), **more)
 

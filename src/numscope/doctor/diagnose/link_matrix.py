@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from numscope.doctor.diagnose.blame import Blame, node_of
-from numscope.doctor.records import Cell, Examined, Phase, cells_of
+from numscope.doctor.records import Cell, Examined, ExamPhase, cells_of
 
 Pair = tuple[int, int]  # from node, to node
 
@@ -51,7 +51,7 @@ def links_of(examined: Examined, blame: Blame) -> LinkMatrix:
         hosts.setdefault(node, blame.hosts[rank])
         ranks[node] = (*ranks.get(node, ()), rank)
     heard, listened = set(), set()
-    for rank, result in examined.of(Phase.LINKS).items():
+    for rank, result in examined.of(ExamPhase.LINKS).items():
         for cell in cells_of(result):
             cells[cell.from_node, cell.to_node] = cell
             hosts.setdefault(cell.from_node, cell.from_host)
@@ -64,6 +64,6 @@ def links_of(examined: Examined, blame: Blame) -> LinkMatrix:
 
 def _interface(examined: Examined) -> str:
     """The interface by which the hub saw most ranks."""
-    names = Counter(str(result.data.get("interface", {}).get("name", "")) for result in examined.of(Phase.COMPARE).values())
+    names = Counter(str(result.data.get("interface", {}).get("name", "")) for result in examined.of(ExamPhase.COMPARE).values())
     del names[""], names["lo"]
     return names.most_common(1)[0][0] if names else ""

@@ -10,7 +10,7 @@ from typing import Any
 from numscope.doctor.diagnose.blame import Blame
 from numscope.doctor.findings import finding, listed, pasted
 from numscope.doctor.meet.sockets import is_loopback
-from numscope.doctor.records import Examined, Finding, Phase
+from numscope.doctor.records import DoctorFinding, Examined, ExamPhase
 
 SHM_BYTES = 64 << 20  # the default of container runtimes
 SHM_PER_RANK_BYTES = 32 << 20  # NCCL's buffers between ranks of a host, plus a DataLoader's tensors
@@ -21,9 +21,9 @@ _INTERFACE_NAMES = ("NCCL_SOCKET_IFNAME", "GLOO_SOCKET_IFNAME")
 Facts = Mapping[str, Any]
 
 
-def local_facts(examined: Examined, blame: Blame) -> Iterator[Finding]:
+def local_facts(examined: Examined, blame: Blame) -> Iterator[DoctorFinding]:
     """Findings about single hosts: one per check, with an evidence line for each group of hosts."""
-    facts = {rank: result.data for rank, result in sorted(examined.of(Phase.FACTS).items()) if result.data}
+    facts = {rank: result.data for rank, result in sorted(examined.of(ExamPhase.FACTS).items()) if result.data}
     for id, look in CHECKS.items():
         ranks_of: dict[str, list[int]] = defaultdict(list)
         for rank, data in facts.items():
@@ -47,7 +47,7 @@ def local_facts(examined: Examined, blame: Blame) -> Iterator[Finding]:
 
 def _ifname(ranks: Sequence[int], examined: Examined) -> str:
     """Selects the interface by which others reach these ranks, if it is the same for all."""
-    compared = examined.of(Phase.COMPARE)
+    compared = examined.of(ExamPhase.COMPARE)
     names = {compared[rank].data.get("interface", {}).get("name", "") for rank in ranks if rank in compared} - {"", "lo"}
     name = names.pop() if len(names) == 1 else ""
     return f"export NCCL_SOCKET_IFNAME={pasted(name)} GLOO_SOCKET_IFNAME={pasted(name)}" if name else ""

@@ -12,7 +12,7 @@ from numscope.doctor.diagnose.link_matrix import LinkMatrix, links_of
 from numscope.doctor.diagnose.matrix import Cause, attribute
 from numscope.doctor.diagnose.matrix import Kind as CauseKind
 from numscope.doctor.findings import finding, listed, named, pasted, without
-from numscope.doctor.records import Cell, Examined, Finding, Phase, Word, from_json
+from numscope.doctor.records import Cell, DoctorFinding, Examined, ExamPhase, Word, from_json
 
 Kind = CauseKind | Literal["packets"]  # packets: of a link, only one direction carries them
 _WHERE: dict[Kind, str] = {
@@ -27,7 +27,7 @@ _WHERE: dict[Kind, str] = {
 }
 
 
-def broken_links(examined: Examined, blame: Blame) -> tuple[list[Finding], dict[int, list[str]]]:
+def broken_links(examined: Examined, blame: Blame) -> tuple[list[DoctorFinding], dict[int, list[str]]]:
     """Findings about links that fail; and, by node, evidence about ranks that are known to be lost."""
     links = links_of(examined, blame)
     found = []
@@ -93,7 +93,7 @@ class ObservedCause:
     pairs: tuple[tuple[str, ...], ...]  # likewise, of host names
     evidence: tuple[str, ...]
 
-    def finding(self, id: str, **other: Any) -> Finding:
+    def finding(self, id: str, **other: Any) -> DoctorFinding:
         """A finding about all that the case concerns."""
         about: dict[str, Any] = {"ranks": self.ranks, "hosts": self.hosts, "links": self.pairs, "evidence": self.evidence}
         about |= {"confidence": self.cause.confidence, "where": self.where, "route": self.route, "without": without(*self.hosts[:1])}
@@ -115,7 +115,7 @@ class ObservedCause:
         return next((f"ip route get {pasted(cell.address)}  # on {pasted(cell.from_host)}" for cell in self.cells[:1] if cell.address), "")
 
 
-def _explain(cause: Cause, links: LinkMatrix, num_cells: int) -> Finding:
+def _explain(cause: Cause, links: LinkMatrix, num_cells: int) -> DoctorFinding:
     """The finding of the first rule that applies."""
     case = _case(cause, links, cause.kind, cause.nodes)
     if num_cells > len(cause.cells):
@@ -168,7 +168,7 @@ def _refined(case: ObservedCause) -> ObservedCause:
     return replace(case, evidence=(*case.evidence, line)) if line else case
 
 
-def _shared_address(case: ObservedCause) -> Finding:
+def _shared_address(case: ObservedCause) -> DoctorFinding:
     address, times = case.shared_address
     name = case.links.interface
     return case.finding(
@@ -183,11 +183,11 @@ def _shared_address(case: ObservedCause) -> Finding:
     )
 
 
-def _blocked_ports(case: ObservedCause) -> Finding:
+def _blocked_ports(case: ObservedCause) -> DoctorFinding:
     return case.finding("ephemeral-ports-blocked", confidence="likely" if case.kind == "everything" else "certain")
 
 
-def _by_kind(case: ObservedCause) -> Finding:
+def _by_kind(case: ObservedCause) -> DoctorFinding:
     names = case.links.hosts
     match case.kind:
         case "everything":
@@ -216,7 +216,7 @@ def _by_kind(case: ObservedCause) -> Finding:
             return case.finding("one-way-link", source=source, target=target, **words)
 
 
-def _fresh_ports(links: LinkMatrix) -> Iterator[Finding]:
+def _fresh_ports(links: LinkMatrix) -> Iterator[DoctorFinding]:
     """Links that work at one port but not at a freshly opened one."""
     attribution = attribute({pair: cell.works for pair, cell in links.cells.items() if cell.status == "ok" and cell.ephemeral})
     yield from (_blocked_ports(_case(cause, links, cause.kind, cause.nodes)) for cause in attribution.causes)
@@ -226,9 +226,9 @@ def _fresh_ports(links: LinkMatrix) -> Iterator[Finding]:
         yield _blocked_ports(replace(case, where="several links", pairs=pairs, hosts=tuple({host for pair in pairs for host in pair})))
 
 
-def _loopbacks(examined: Examined, blame: Blame) -> Iterator[Finding]:
+def _loopbacks(examined: Examined, blame: Blame) -> Iterator[DoctorFinding]:
     """Ranks that do not reach the listener of their own host."""
-    for rank, result in sorted(examined.of(Phase.LINKS).items()):
+    for rank, result in sorted(examined.of(ExamPhase.LINKS).items()):
         cell = from_json(Cell, result.data["loopback"]) if result.data.get("loopback") else None
         if cell is not None and cell.status not in ("ok", "skipped") and not {rank, cell.to_rank} & blame.ranks:
             evidence = (f"{cell.address}:{cell.port}: {cell.status}, {cell.error}",)

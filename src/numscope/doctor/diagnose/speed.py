@@ -16,7 +16,7 @@ from numscope.doctor.diagnose.link_matrix import LinkMatrix, Pair, links_of
 from numscope.doctor.diagnose.matrix import Cause, attribute
 from numscope.doctor.diagnose.transfers import pair_cells
 from numscope.doctor.findings import finding, without
-from numscope.doctor.records import Cell, Confidence, Examined, Finding, Phase
+from numscope.doctor.records import Cell, Confidence, DoctorFinding, Examined, ExamPhase
 
 # (seconds, ratio): a link is slow if it is slower than the fastest quarter by the ratio and took at least those seconds to measure. Shorter
 # measurements depend more on the hosts' schedulers, or a single lost packet (0.2 s), than on the link.
@@ -32,7 +32,7 @@ LATE_RATIO, LATE_S = 5.0, 2e-3
 _PAIR_BYTES = 1 << 20  # smaller payloads measure latency, not bandwidth
 
 
-def slow_links(examined: Examined, blame: Blame) -> Iterator[Finding]:
+def slow_links(examined: Examined, blame: Blame) -> Iterator[DoctorFinding]:
     """Links that are slow, lossy or late, compared with the others."""
     links = links_of(examined, blame)
     cells = {pair: cell for pair, cell in links.examined.items() if cell.status == "ok"}
@@ -86,7 +86,7 @@ def slow_links(examined: Examined, blame: Blame) -> Iterator[Finding]:
         )
 
 
-def slow_pairs(examined: Examined, blame: Blame) -> Iterator[Finding]:
+def slow_pairs(examined: Examined, blame: Blame) -> Iterator[DoctorFinding]:
     """Pairs of ranks whose transfers are slower than others; those within a host and those between hosts are compared separately."""
     named_slow = {rank for rank in blame.hosts for each in blame.faults if rank in each.ranks}
     for backend, cells in sorted(pair_cells(examined).items()):
@@ -116,10 +116,10 @@ def slow_pairs(examined: Examined, blame: Blame) -> Iterator[Finding]:
                 )
 
 
-def stragglers(examined: Examined, blame: Blame) -> Iterator[Finding]:
+def stragglers(examined: Examined, blame: Blame) -> Iterator[DoctorFinding]:
     """Ranks that compute or copy more slowly than others with the same kind of device, by themselves or because of other load."""
     by_device: dict[str, dict[int, Mapping[str, Any]]] = defaultdict(dict)
-    for rank, result in sorted(examined.of(Phase.COMPUTE).items()):
+    for rank, result in sorted(examined.of(ExamPhase.COMPUTE).items()):
         if result.data.get("gemm") and result.data.get("copy"):
             by_device[str(result.data.get("device", "cpu")).partition(":")[0]][rank] = result.data
     for device, data in by_device.items():
@@ -163,7 +163,7 @@ def _unit_s(probe: Mapping[str, Any], key: str) -> float:
 
 def _matrix_findings(
     id: str, word: str, bad: set[Pair], values: Mapping[Pair, float], links: LinkMatrix, line: Callable[[Pair], str], usual: str
-) -> Iterator[Finding]:
+) -> Iterator[DoctorFinding]:
     """A finding for each node or link that explains the bad pairs."""
     if not bad:
         return

@@ -8,17 +8,17 @@ from typing import Any
 
 from numscope.doctor.diagnose.blame import MOST_TEXT, Blame, most_accused
 from numscope.doctor.findings import capital, finding, named, pasted
-from numscope.doctor.records import Examined, Finding, Phase, PhaseResult
+from numscope.doctor.records import DoctorFinding, Examined, ExamPhase, PhaseResult
 
 _MEMORY_WORDS = ("out of memory", "Cannot allocate memory", "MemoryError", "bad_alloc")
 
 
-def children_gone(examined: Examined, blame: Blame) -> Iterator[Finding]:
+def children_gone(examined: Examined, blame: Blame) -> Iterator[DoctorFinding]:
     """Ranks whose torch process died, and those whose torch process hung while others did not.
 
     A child that hangs often only waits for another one: if all hang, or in a step with a peer, hanging is not a cause by itself.
     """
-    for phase in filter(lambda phase: phase.in_child, Phase):
+    for phase in filter(lambda phase: phase.in_child, ExamPhase):
         gone = {rank: result for rank, result in examined.of(phase).items() if result.data.get("child") and rank not in blame.ranks}
         # A child that is gone is still gone in later phases, but reported once.
         gone = {rank: result for rank, result in gone.items() if "was gone before" not in result.error}
@@ -27,7 +27,7 @@ def children_gone(examined: Examined, blame: Blame) -> Iterator[Finding]:
         yield from blame.taken(_died(rank, result, blame) for rank, result in sorted(died.items()))
         others = [rank for rank, result in examined.of(phase).items() if rank not in hung and result.status != "skipped"]
         accused = _accused(examined, phase)
-        stuck = {rank for rank in hung if accused[rank] or phase is Phase.COMPUTE or len(hung) * 2 < len(others) + len(hung)}
+        stuck = {rank for rank in hung if accused[rank] or phase is ExamPhase.COMPUTE or len(hung) * 2 < len(others) + len(hung)}
         if accused and any(accused[rank] for rank in hung):
             stuck = {rank for rank in stuck if accused[rank] * 2 >= max(accused[rank] for rank in hung)}
         yield from blame.taken(
@@ -47,16 +47,16 @@ def children_gone(examined: Examined, blame: Blame) -> Iterator[Finding]:
         )
 
 
-def backend(examined: Examined, blame: Blame) -> Iterator[Finding]:
+def backend(examined: Examined, blame: Blame) -> Iterator[DoctorFinding]:
     """Explains why the process group did not start, if no rank, link or child is known to be broken."""
-    results = examined.of(Phase.BACKEND)
+    results = examined.of(ExamPhase.BACKEND)
     failed = {rank: result for rank, result in results.items() if result.status in ("failed", "timeout")}
     if not failed or blame.faults:
         return
     if unavailable := _unavailable(failed, blame):
         yield unavailable
         return
-    missing = _accused(examined, Phase.BACKEND)
+    missing = _accused(examined, ExamPhase.BACKEND)
     if missing:
         ranks, worst = most_accused(missing), max(missing.values())
         everybody = len(ranks) >= len(results)
@@ -104,7 +104,7 @@ def backend(examined: Examined, blame: Blame) -> Iterator[Finding]:
         )
 
 
-def _unavailable(failed: dict[int, PhaseResult], blame: Blame) -> Finding | None:
+def _unavailable(failed: dict[int, PhaseResult], blame: Blame) -> DoctorFinding | None:
     """NCCL was requested but can't start: each rank reports which ranks prevent that, and what they lack."""
     lacking: dict[int, str] = {}
     for result in failed.values():
@@ -128,7 +128,7 @@ def _unavailable(failed: dict[int, PhaseResult], blame: Blame) -> Finding | None
     )
 
 
-def _died(rank: int, result: PhaseResult, blame: Blame) -> Finding:
+def _died(rank: int, result: PhaseResult, blame: Blame) -> DoctorFinding:
     child = result.data["child"]
     text, how = "\n".join(map(str, child.get("stderr", ()))), str(child.get("how", ""))
     case = why = ""
@@ -142,7 +142,7 @@ def _died(rank: int, result: PhaseResult, blame: Blame) -> Finding:
     return blame.finding(f"child-died{case}", ranks=(rank,), evidence=evidence, phase=result.phase.title, how=how, why=why)
 
 
-def _accused(examined: Examined, phase: Phase) -> Counter[int]:
+def _accused(examined: Examined, phase: ExamPhase) -> Counter[int]:
     """Counts, for each rank, how many other ranks report that it did not join."""
     counts: Counter[int] = Counter()
     for rank, result in examined.of(phase).items():

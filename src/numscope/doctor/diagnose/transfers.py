@@ -10,18 +10,18 @@ from numscope.doctor.diagnose.blame import MOST_TEXT, Blame, most_accused
 from numscope.doctor.diagnose.link_matrix import Pair
 from numscope.doctor.diagnose.matrix import Cause, attribute
 from numscope.doctor.findings import finding, listed, named, without
-from numscope.doctor.records import Examined, Finding, Phase
+from numscope.doctor.records import DoctorFinding, Examined, ExamPhase
 
 
 def pair_cells(examined: Examined) -> dict[str, dict[Pair, Mapping[str, Any]]]:
     """The receivers' reports, by backend and (sender, receiver)."""
     cells: dict[str, dict[Pair, Mapping[str, Any]]] = defaultdict(dict)
-    for rank, pair in examined.each(Phase.PAIRS, "pairs"):
+    for rank, pair in examined.each(ExamPhase.PAIRS, "pairs"):
         cells[str(pair.get("backend", "gloo"))][int(pair["peer"]), rank] = pair
     return dict(cells)
 
 
-def pairs(examined: Examined, blame: Blame) -> Iterator[Finding]:
+def pairs(examined: Examined, blame: Blame) -> Iterator[DoctorFinding]:
     """Corrupt payloads, and pairs that do not work."""
     for backend, cells in sorted(pair_cells(examined).items()):
         done = {pair: cell for pair, cell in cells.items() if cell["status"] != "skipped"}
@@ -31,14 +31,14 @@ def pairs(examined: Examined, blame: Blame) -> Iterator[Finding]:
         yield from blame.taken(_failing(backend, works, done, blame))
 
 
-def collectives(examined: Examined, blame: Blame) -> Iterator[Finding]:
+def collectives(examined: Examined, blame: Blame) -> Iterator[DoctorFinding]:
     """Wrong results, nondeterministic results, memory that could not be allocated, and collectives that failed."""
     yield from _memory(examined, blame)
     yield from _nondeterministic(examined)
     wrong: dict[tuple[str, str], dict[int, Mapping[str, Any]]] = defaultdict(dict)
     broken: dict[tuple[str, str], dict[int, Mapping[str, Any]]] = defaultdict(dict)
-    num_ranks = len(examined.of(Phase.COLLECTIVES))
-    for rank, each in examined.each(Phase.COLLECTIVES, "collectives"):
+    num_ranks = len(examined.of(ExamPhase.COLLECTIVES))
+    for rank, each in examined.each(ExamPhase.COLLECTIVES, "collectives"):
         key = (str(each["name"]), str(each["backend"]))
         if each["status"] == "wrong":
             wrong[key].setdefault(rank, each)
@@ -69,7 +69,7 @@ def collectives(examined: Examined, blame: Blame) -> Iterator[Finding]:
         yield _broken(broken, num_ranks, blame)
 
 
-def _corrupt(backend: str, cause: Cause, cells: Mapping[Pair, Mapping[str, Any]], blame: Blame) -> Finding:
+def _corrupt(backend: str, cause: Cause, cells: Mapping[Pair, Mapping[str, Any]], blame: Blame) -> DoctorFinding:
     lines = []
     for one, other in sorted(cause.cells):
         for received in cells[one, other].get("received", ()):
@@ -91,7 +91,7 @@ def _corrupt(backend: str, cause: Cause, cells: Mapping[Pair, Mapping[str, Any]]
     )
 
 
-def _failing(backend: str, works: Mapping[Pair, bool], cells: Mapping[Pair, Mapping[str, Any]], blame: Blame) -> Iterator[Finding]:
+def _failing(backend: str, works: Mapping[Pair, bool], cells: Mapping[Pair, Mapping[str, Any]], blame: Blame) -> Iterator[DoctorFinding]:
     """Pairs that fail, attributed to hosts if whole hosts fail, else to ranks."""
     if all(works.values()):
         return
@@ -118,7 +118,7 @@ def _failing(backend: str, works: Mapping[Pair, bool], cells: Mapping[Pair, Mapp
         yield finding("pairs-failing", evidence=_lines(backend, rest, cells), backend=backend)
 
 
-def _failed(backend: str, cause: Cause, lines: list[str], blame: Blame) -> Finding:
+def _failed(backend: str, cause: Cause, lines: list[str], blame: Blame) -> DoctorFinding:
     """The finding for a cause, whose nodes are ranks or names of hosts."""
 
     def host_of(node: Any) -> str:
@@ -157,19 +157,19 @@ def _lines(backend: str, failed: Iterable[Pair], cells: Mapping[Pair, Mapping[st
     ]
 
 
-def _memory(examined: Examined, blame: Blame) -> Iterator[Finding]:
-    for rank, result in sorted(examined.of(Phase.COLLECTIVES).items()):
+def _memory(examined: Examined, blame: Blame) -> Iterator[DoctorFinding]:
+    for rank, result in sorted(examined.of(ExamPhase.COLLECTIVES).items()):
         memory = result.data.get("memory") or {}
         if memory.get("error"):
             words: dict[str, Any] = {"size": f"{int(memory.get('bytes', 0)):,}", "device": memory.get("device", "")}
             yield blame.finding("memory-unavailable", ranks=(rank,), evidence=(str(memory["error"])[:MOST_TEXT],), **words)
 
 
-def _nondeterministic(examined: Examined) -> Iterator[Finding]:
+def _nondeterministic(examined: Examined) -> Iterator[DoctorFinding]:
     """Sums of the same numbers that differ in their bits, between repetitions or ranks."""
     within: dict[str, list[int]] = defaultdict(list)
     digests: dict[str, dict[int, tuple[str, ...]]] = defaultdict(dict)
-    for rank, each in examined.each(Phase.COLLECTIVES, "collectives"):
+    for rank, each in examined.each(ExamPhase.COLLECTIVES, "collectives"):
         if each["status"] == "unstable":
             within[f"{each['backend']} {each['name']}"].append(rank)
         if each["name"] == "float_sum" and each.get("group", "all") == "all" and each["status"] == "ok":
@@ -184,7 +184,7 @@ def _nondeterministic(examined: Examined) -> Iterator[Finding]:
         yield finding("collective-nondeterministic", evidence=lines)
 
 
-def _broken(broken: Mapping[tuple[str, str], Mapping[int, Mapping[str, Any]]], num_ranks: int, blame: Blame) -> Finding:
+def _broken(broken: Mapping[tuple[str, str], Mapping[int, Mapping[str, Any]]], num_ranks: int, blame: Blame) -> DoctorFinding:
     (name, backend), first = next(iter(broken.items()))
     worst = most_accused(Counter(int(rank) for each in first.values() for rank in each.get("missing", ())))
     attributed = 0 < len(worst) < num_ranks

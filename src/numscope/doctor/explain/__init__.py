@@ -19,7 +19,7 @@ from numscope.doctor.explain.torchrun import Torchrun, Tracebacks
 from numscope.doctor.explain.watchdog import Watchdog
 from numscope.doctor.findings import CONSEQUENCES, gravity
 from numscope.doctor.output import write_json
-from numscope.doctor.records import Finding, to_json
+from numscope.doctor.records import DoctorFinding, to_json
 from numscope.doctor.redact import of_hosts
 from numscope.records.words import count
 
@@ -38,7 +38,7 @@ _STYLES = {"fault": "bold red", "degraded": "bold yellow", "note": "bold"}
 class Explanation:
     """The findings, causes first, and all files that were opened, with what was recognized in each."""
 
-    findings: tuple[Finding, ...]
+    findings: tuple[DoctorFinding, ...]
     files: tuple[FileRead, ...]
 
     @property
@@ -90,9 +90,9 @@ def examine(paths: Sequence[Path], *, redact: bool = False) -> Explanation:
     return Explanation(tuple(findings), tuple(files))
 
 
-def _joined(found: list[Finding]) -> list[Finding]:
+def _joined(found: list[DoctorFinding]) -> list[DoctorFinding]:
     """Merges findings that two sources share; next to a cause, its consequences become notes."""
-    merged: dict[tuple[str, tuple[int, ...]], Finding] = {}
+    merged: dict[tuple[str, tuple[int, ...]], DoctorFinding] = {}
     for one in found:
         key = (one.id, one.ranks)
         first = merged.get(key)
@@ -113,7 +113,7 @@ def _joined(found: list[Finding]) -> list[Finding]:
     ]
 
 
-def _order(one: Finding) -> tuple[int, bool, int]:
+def _order(one: DoctorFinding) -> tuple[int, bool, int]:
     severity, confidence = gravity(one)
     return severity, one.id in CONSEQUENCES, confidence
 
@@ -185,7 +185,7 @@ def print_explanation(explanation: Explanation, file: IO[str] | None = None) -> 
         console.print(Text(f"  and {len(strange) - SHOWN_FILES} more files without findings", "dim"))
 
 
-def _finding(one: Finding) -> Text:
+def _finding(one: DoctorFinding) -> Text:
     from rich.text import Text
 
     whom = [f"rank {rank}" for rank in one.ranks[:SHOWN_WHOM]]

@@ -19,7 +19,7 @@ from numscope.doctor.explain.log_files import Dump
 from numscope.doctor.explain.masking import shown
 from numscope.doctor.explain.sequences import CollectiveCall, Group, compare
 from numscope.doctor.findings import finding, named
-from numscope.doctor.records import Finding
+from numscope.doctor.records import DoctorFinding
 
 MAX_ENTRIES = 20_000
 MAX_FRAMES = 64
@@ -56,7 +56,7 @@ class Recorders:
             if isinstance(status, Mapping) and isinstance(now := status.get(name), Mapping):
                 history.last_enqueued = _whole(now.get("last_enqueued_collective"))
 
-    def findings(self) -> list[Finding]:
+    def findings(self) -> list[DoctorFinding]:
         """Findings from the dumps of all ranks together."""
         found = [one for group in self.groups.values() for one in compare(group)]
         missing = self.expected - self.ranks

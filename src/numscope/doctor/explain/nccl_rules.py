@@ -12,7 +12,7 @@ from numscope.doctor.explain.masking import shown
 from numscope.doctor.explain.nccl_log import NcclLog, Speaker, Warned
 from numscope.doctor.explain.patterns import PATTERNS
 from numscope.doctor.findings import TABLE, capital, finding, named, pasted
-from numscope.doctor.records import Finding, Severity
+from numscope.doctor.records import DoctorFinding, Severity
 
 MAX_MEMBERS = 1 << 22  # ranks of all communicators that are looked at
 _LOCAL = re.compile(r"^(?:lo|docker\d*|virbr\d*|br-\w+|veth\w*|cni\d*|flannel[\w.]*|podman\d*|lxcbr\d*|lxdbr\d*)$")
@@ -22,12 +22,12 @@ SHOWN = 6
 _RULES = [(id, re.compile(row["when"])) for id, row in TABLE.items() if "when" in row]  # the first one that matches takes a message
 
 
-def explain_nccl(log: NcclLog) -> list[Finding]:
+def explain_nccl(log: NcclLog) -> list[DoctorFinding]:
     """Findings of one job's NCCL log lines."""
     return [*explain_warnings(log), *_versions(log), *_interfaces(log), *_fallback(log), *_missing(log), *_p2p(log)]
 
 
-def explain_warnings(log: NcclLog) -> list[Finding]:
+def explain_warnings(log: NcclLog) -> list[DoctorFinding]:
     """Findings of the warnings; of several patterns for one finding the first counts."""
     taken: dict[str, list[Warned]] = {}
     unknown: list[Warned] = []
@@ -38,7 +38,7 @@ def explain_warnings(log: NcclLog) -> list[Finding]:
         elif one.warning and not PATTERNS["echo of another warning"].search(one.text):
             unknown.append(one)
     unfinished = any(set(c.started) - set(c.complete) for c in log.communicators.values())
-    found: dict[str, Finding] = {}
+    found: dict[str, DoctorFinding] = {}
     for id, pattern in _RULES:
         lines = sorted(taken.get(id, ()), key=lambda line: not line.warning)
         if id == "nccl-connect-failed" and not unfinished and not any(line.warning for line in lines):
@@ -59,7 +59,7 @@ def _about(log: NcclLog, lines: list[Warned]) -> dict[str, Any]:
     return {"ranks": ranks, "hosts": hosts, "evidence": [line.line.quoted for line in lines[:SHOWN]]}
 
 
-def _explain(id: str, log: NcclLog, lines: list[Warned], match: re.Match[str]) -> Finding:
+def _explain(id: str, log: NcclLog, lines: list[Warned], match: re.Match[str]) -> DoctorFinding:
     """The finding, with what its pattern's groups hold or a reader of its own has found."""
     about = _about(log, lines)
     ranks, hosts = about["ranks"], about["hosts"]
@@ -153,7 +153,7 @@ def _evidence(*lines: LogLine | None) -> list[str]:
     return [line.quoted for line in lines if line is not None]
 
 
-def _versions(log: NcclLog) -> Iterator[Finding]:
+def _versions(log: NcclLog) -> Iterator[DoctorFinding]:
     if any("Mismatched NCCL version" in one.text for one in log.warned):
         return
     by_version: dict[str, list[tuple[Speaker, LogLine]]] = {}
@@ -201,7 +201,7 @@ def _several_hosts(log: NcclLog) -> bool:
     )
 
 
-def _interfaces(log: NcclLog) -> Iterator[Finding]:
+def _interfaces(log: NcclLog) -> Iterator[DoctorFinding]:
     if not _several_hosts(log):
         return  # within one host any interface works
     wrong = [s for s in log.speakers.values() if _LOCAL.match(s.interface) or _LOCAL_ADDRESS.match(s.address)]
@@ -231,7 +231,7 @@ def _using(speakers: list[Speaker]) -> dict[str, Any]:
     return {"whom": _whom(speakers), "uses": "uses" if len({s.host for s in speakers}) == 1 else "use"}
 
 
-def _fallback(log: NcclLog) -> Iterator[Finding]:
+def _fallback(log: NcclLog) -> Iterator[DoctorFinding]:
     if not _several_hosts(log):
         return  # within one host no network is used
     sockets = [s for s in log.speakers.values() if s.network == "Socket"]
@@ -277,7 +277,7 @@ def _fallback(log: NcclLog) -> Iterator[Finding]:
     )
 
 
-def _missing(log: NcclLog) -> Iterator[Finding]:
+def _missing(log: NcclLog) -> Iterator[DoctorFinding]:
     left = MAX_MEMBERS
     for (name, nranks), communicator in log.communicators.items():
         waiting = set(communicator.started) - set(communicator.complete)
@@ -308,7 +308,7 @@ def _missing(log: NcclLog) -> Iterator[Finding]:
         )
 
 
-def _p2p(log: NcclLog) -> Iterator[Finding]:
+def _p2p(log: NcclLog) -> Iterator[DoctorFinding]:
     speakers = [s for s in log.speakers.values() if s.disabled]
     if not speakers:
         return

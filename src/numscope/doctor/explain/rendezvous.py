@@ -8,7 +8,7 @@ from typing import Any
 
 from numscope.doctor.explain.patterns import MatchedLine, Messages
 from numscope.doctor.findings import capital, finding, named, pasted
-from numscope.doctor.records import Finding
+from numscope.doctor.records import DoctorFinding
 
 SHOWN = 4
 
@@ -20,7 +20,7 @@ def hosts_sought(messages: Messages) -> set[str]:
     return {seen.match["host"] for kind in ("unreachable", "refused", "name") for seen in messages.of(kind) if seen.match["host"]}
 
 
-def explain_rendezvous(messages: Messages, *, ended: set[int], several_hosts: bool) -> list[Finding]:
+def explain_rendezvous(messages: Messages, *, ended: set[int], several_hosts: bool) -> list[DoctorFinding]:
     """Findings of the messages.
 
     Args:
@@ -37,7 +37,7 @@ def explain_rendezvous(messages: Messages, *, ended: set[int], several_hosts: bo
     ]
 
 
-def _in_use(messages: Messages) -> Iterator[Finding]:
+def _in_use(messages: Messages) -> Iterator[DoctorFinding]:
     lines = messages.of("in use")
     if not lines:
         return
@@ -45,7 +45,7 @@ def _in_use(messages: Messages) -> Iterator[Finding]:
     yield _found("port-in-use", lines, port=port or "of the rendezvous", number=port or 29500)
 
 
-def _names(messages: Messages) -> Iterator[Finding]:
+def _names(messages: Messages) -> Iterator[DoctorFinding]:
     families: dict[str, set[str]] = {}
     for s in messages.of("name"):
         if s.match["host"]:
@@ -59,7 +59,7 @@ def _names(messages: Messages) -> Iterator[Finding]:
     yield _found("name-unresolved/log", messages.of("name"), ranks=(), hosts=unresolved, **words)
 
 
-def _unreachable(messages: Messages) -> Iterator[Finding]:
+def _unreachable(messages: Messages) -> Iterator[DoctorFinding]:
     refused = messages.of("refused")
     lines = messages.of("unreachable") or (refused if messages.of("store") or messages.of("rendezvous") else [])
     if not lines:
@@ -80,7 +80,7 @@ def _unreachable(messages: Messages) -> Iterator[Finding]:
     )
 
 
-def _late(messages: Messages) -> Iterator[Finding]:
+def _late(messages: Messages) -> Iterator[DoctorFinding]:
     if lines := messages.of("joined"):
         joined, of = max((int(s.match["came"]), int(s.match["of"])) for s in lines)
         yield _found("rendezvous-timeout/some", lines, ranks=(), joined=joined, of=of)
@@ -97,7 +97,7 @@ def _late(messages: Messages) -> Iterator[Finding]:
         yield _found("rendezvous-timeout", lines, ranks=())
 
 
-def _gloo(messages: Messages, several_hosts: bool) -> Iterator[Finding]:
+def _gloo(messages: Messages, several_hosts: bool) -> Iterator[DoctorFinding]:
     if lines := messages.of("interface"):
         names = sorted({s.match["name"] or s.match["address"] for s in lines})
         yield _found("interface-missing/gloo", lines, names=", ".join(names))
@@ -113,7 +113,7 @@ def _gloo(messages: Messages, several_hosts: bool) -> Iterator[Finding]:
         yield _found("name-resolves-to-loopback/log", loopback, severity="fault" if several_hosts else "note")
 
 
-def _waited(messages: Messages, ended: set[int]) -> Iterator[Finding]:
+def _waited(messages: Messages, ended: set[int]) -> Iterator[DoctorFinding]:
     if lines := [s for s in messages.of("waited") if s.rank >= 0] or messages.of("waited"):
         waiting = {s.rank for s in lines if s.rank >= 0}
         site = next((f" at {s.site}" for s in lines if s.site), "")
@@ -128,7 +128,7 @@ def _waited(messages: Messages, ended: set[int]) -> Iterator[Finding]:
         yield _found("gloo-peer-closed", lines, peers=f" ({peers})" if peers else "")
 
 
-def _found(id: str, lines: list[MatchedLine], **more: Any) -> Finding:
+def _found(id: str, lines: list[MatchedLine], **more: Any) -> DoctorFinding:
     """A finding about the ranks that logged these lines."""
     return finding(id, **{"ranks": [s.rank for s in lines], "evidence": [s.line.quoted for s in lines[:SHOWN]], **more})
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from numscope.doctor.findings import capital, finding, named
-from numscope.doctor.records import Confidence, Finding
+from numscope.doctor.records import Confidence, DoctorFinding
 
 # All ranks must contribute the same size to these, but not to others (gather, scatter, all_to_all, uneven all_gather …).
 _EVEN = frozenset(
@@ -75,7 +75,7 @@ class Group:
         return self.ranks.setdefault(rank, CallHistory())
 
 
-def compare(group: Group) -> list[Finding]:
+def compare(group: Group) -> list[DoctorFinding]:
     """Finds what is wrong in a group: the first call that differs; else which ranks are behind; else that all are stuck."""
     found = _mismatch(group) or _behind(group) or _stuck(group)
     return [found] if found is not None else []
@@ -89,7 +89,7 @@ def _essence(call: CollectiveCall) -> tuple[str, int, str]:
     return (call.kind, call.numel if even else -1, call.dtype if even else "")
 
 
-def _mismatch(group: Group) -> Finding | None:
+def _mismatch(group: Group) -> DoctorFinding | None:
     by_seq: dict[int, list[CollectiveCall]] = {}
     for history in group.ranks.values():
         for seq, call in history.calls.items():
@@ -131,7 +131,7 @@ def _called(calls: Sequence[CollectiveCall]) -> str:
     return f"{named(call.rank for call in calls)} called {calls[0].what()}{site}"
 
 
-def _behind(group: Group) -> Finding | None:
+def _behind(group: Group) -> DoctorFinding | None:
     reached = {rank: history.reached for rank, history in group.ranks.items() if history.reached >= 0}
     if not reached:
         return None
@@ -171,7 +171,7 @@ def _behind(group: Group) -> Finding | None:
     )
 
 
-def _unstarted(group: Group, front: int) -> Finding | None:
+def _unstarted(group: Group, front: int) -> DoctorFinding | None:
     """All ranks called it, but some GPUs have not started it."""
     calls = [history.calls[front] for _, history in sorted(group.ranks.items()) if front in history.calls]
     started = [call for call in calls if call.state == "started"]
@@ -187,7 +187,7 @@ def _unstarted(group: Group, front: int) -> Finding | None:
     )
 
 
-def _stuck(group: Group) -> Finding | None:
+def _stuck(group: Group) -> DoctorFinding | None:
     front = max((history.reached for history in group.ranks.values()), default=-1)
     calls = [history.calls[front] for _, history in sorted(group.ranks.items()) if front in history.calls]
     stuck = [call for call in calls if call.state == "started" or group.ranks[call.rank].waits]

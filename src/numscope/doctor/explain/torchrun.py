@@ -12,7 +12,7 @@ from numscope.doctor.explain.log_files import LogLine
 from numscope.doctor.explain.masking import shown
 from numscope.doctor.explain.patterns import PATTERNS, MatchedLine, Messages
 from numscope.doctor.findings import TABLE, capital, finding, named
-from numscope.doctor.records import Confidence, Finding
+from numscope.doctor.records import Confidence, DoctorFinding
 
 MAX_FAILURES = 1 << 17
 SHOWN = 4
@@ -141,11 +141,11 @@ class Torchrun:
         """Ranks that the launcher terminated."""
         return {failure.rank for failure in self.failures if failure.code == -signal.SIGTERM and failure.rank >= 0}
 
-    def findings(self, tracebacks: Tracebacks, watchdog_ranks: set[int]) -> list[Finding]:
+    def findings(self, tracebacks: Tracebacks, watchdog_ranks: set[int]) -> list[DoctorFinding]:
         """Findings; ``watchdog_ranks`` are those with messages of NCCL's watchdog."""
         return [*self._kernel(), *self._failed(tracebacks, watchdog_ranks)]
 
-    def _failed(self, tracebacks: Tracebacks, watchdog_ranks: set[int]) -> Iterator[Finding]:
+    def _failed(self, tracebacks: Tracebacks, watchdog_ranks: set[int]) -> Iterator[DoctorFinding]:
         rows = self.failures or [
             Failure(seen.line, True, local_rank=int(m["local"]), code=int(m["code"]), pid=int(m["pid"]))
             for seen in self.messages.of("failed")
@@ -173,7 +173,7 @@ class Torchrun:
 
         return min(rows, key=order)
 
-    def _ended(self, row: Failure, rows: list[Failure], raised: Raised | None, watchdog: bool) -> Finding:
+    def _ended(self, row: Failure, rows: list[Failure], raised: Raised | None, watchdog: bool) -> DoctorFinding:
         who = named([row.rank]) if row.rank >= 0 else f"local rank {row.local_rank}"
         at = f" on {row.host}" if row.host and row.host != "localhost" else ""
         others = [other.rank for other in rows if other is not row and other.rank >= 0]
@@ -181,7 +181,7 @@ class Torchrun:
 
         first = f"{capital(who)}{at} was the first to end"
 
-        def found(id: str, *, evidence: Iterable[str] = (), **more: Any) -> Finding:
+        def found(id: str, *, evidence: Iterable[str] = (), **more: Any) -> DoctorFinding:
             return finding(id, ranks=[row.rank], hosts=[row.host], evidence=[_row(row), *evidence], first=first, after=after, **more)
 
         if row.code == -signal.SIGKILL:
@@ -204,7 +204,7 @@ class Torchrun:
             what = f"its exception is a consequence of another fault: {raised.text[:120]}"
         return found("cause-unknown/exit", evidence=[raised.line.quoted] if raised is not None else (), code=row.code, what=what)
 
-    def _kernel(self) -> Iterator[Finding]:
+    def _kernel(self) -> Iterator[DoctorFinding]:
         if oom := self.messages.of("out of memory"):
             killed = set(map(_pid, oom)) - {-1}
             ranks = [row.rank for row in self.failures if row.pid in killed and row.rank >= 0]
@@ -233,7 +233,7 @@ def _row(row: Failure) -> str:
     )
 
 
-def _raised(raised: Raised, row: Failure | None, after: str = "", at: str = "") -> Finding:
+def _raised(raised: Raised, row: Failure | None, after: str = "", at: str = "") -> DoctorFinding:
     return finding(
         "rank-failed",
         ranks=[raised.rank],

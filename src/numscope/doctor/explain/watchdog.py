@@ -10,7 +10,7 @@ from numscope.doctor.explain.masking import shown
 from numscope.doctor.explain.patterns import PATTERNS
 from numscope.doctor.explain.sequences import CollectiveCall, Group, compare
 from numscope.doctor.findings import finding
-from numscope.doctor.records import Finding
+from numscope.doctor.records import DoctorFinding
 
 MAX_MESSAGES = 1 << 18
 _FINGERPRINT = PATTERNS["fingerprint"]
@@ -62,7 +62,7 @@ class Watchdog:
                 self.status[rank, group] = int(s["enqueued"])
         return True
 
-    def findings(self, members: set[int]) -> list[Finding]:
+    def findings(self, members: set[int]) -> list[DoctorFinding]:
         """Findings from the messages of all ranks together; ``members`` are all ranks of the job, as far as known."""
         found = self._differing()
         groups: dict[str, Group] = {}
@@ -86,7 +86,7 @@ class Watchdog:
             found += compare(group)
         return found
 
-    def _differing(self) -> list[Finding]:
+    def _differing(self) -> list[DoctorFinding]:
         sites = {call.rank: call.site for _, calls in self.mismatches for call in calls if call.site}
         seen: dict[int, CollectiveCall] = {}
         lines = [line for line, _ in self.mismatches]

@@ -35,7 +35,7 @@ from numscope.doctor.meet.members import Guest, Member, NodeNumbers, refusal
 from numscope.doctor.meet.messages import Join
 from numscope.doctor.meet.sockets import is_loopback, listen
 from numscope.doctor.meet.wire import WireError, accept, pack
-from numscope.doctor.records import Identity, Phase, PhaseResult, Settings, from_json, to_json
+from numscope.doctor.records import ExamPhase, Identity, PhaseResult, Settings, from_json, to_json
 
 HANDSHAKE_S = 5.0
 _CLOSE_S = 1.0  # to send what is queued
@@ -66,7 +66,7 @@ class Hub:
         self.world_size = world_size
         self.members: dict[int, Member] = {}  # admitted ranks
         self.onlookers: list[Member] = []  # ranks that were not admitted
-        self.results: dict[tuple[Phase, int], PhaseResult] = {}  # by phase and rank
+        self.results: dict[tuple[ExamPhase, int], PhaseResult] = {}  # by phase and rank
         self.refused: list[dict[str, Any]] = []  # rejected connections and ranks, with reasons
         self.num_refused = 0
         self.num_turned_away = 0  # ranks of nodes that got no number

@@ -11,7 +11,7 @@ from typing import Any, Literal
 
 from numscope.doctor.meet.messages import Introduced, ToHub
 from numscope.doctor.meet.wire import HEAD_BYTES, RANK_LIMIT_BYTES, check_marks, length_of, pack, unpack
-from numscope.doctor.records import Identity, Phase
+from numscope.doctor.records import ExamPhase, Identity
 
 How = Literal["here", "silent", "died", "left"]
 
@@ -25,7 +25,7 @@ class Member:
     admitted: bool  # whether it takes part; the others (a second rank 1, for example) only wait for the verdict
     how: How = "here"  # here; silent: its heartbeat stopped; died: its connection ended; left: it announced that a signal ends it
     detail: str = ""
-    phase: Phase = Phase.FACTS  # the one it announced last
+    phase: ExamPhase = ExamPhase.FACTS  # the one it announced last
     doing: str = ""  # the step it announced last
     since: float = field(default_factory=time.monotonic)  # on the hub's monotonic clock
     last_beat: float = field(default_factory=time.monotonic)
@@ -49,7 +49,7 @@ class Member:
         if self.here:
             self.how, self.detail = how, detail
 
-    def beat(self, phase: Phase, doing: str, for_s: float) -> None:
+    def beat(self, phase: ExamPhase, doing: str, for_s: float) -> None:
         """Takes in a heartbeat: the rank has been at a step for ``for_s`` seconds."""
         self.last_beat = time.monotonic()
         self.phase, self.doing, self.since = phase, doing, self.last_beat - for_s

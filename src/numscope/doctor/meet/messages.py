@@ -11,7 +11,7 @@ from typing import Annotated, Generic, Literal, TypeVar, Union
 from pydantic import Field
 from typing_extensions import NotRequired, Required, TypedDict
 
-from numscope.doctor.records import Address, Cell, Count, Identity, Int, Name, Number, Phase, Port, Rank, Status, Text, Verdict
+from numscope.doctor.records import Address, Cell, Count, ExamPhase, Identity, Int, Name, Number, Port, Rank, Status, Text, Verdict
 
 Key = Annotated[str, Field(pattern=r"^\d{1,8}$")]  # a rank as a key
 
@@ -329,7 +329,7 @@ class Join(Introduced):
 
 # To the hub.
 Time = TypedDict("Time", {"kind": Literal["time"], "t": Number})
-Beat = TypedDict("Beat", {"kind": Literal["beat"], "t": Number, "phase": Phase, "doing": Text, "for_s": Number})
+Beat = TypedDict("Beat", {"kind": Literal["beat"], "t": Number, "phase": ExamPhase, "doing": Text, "for_s": Number})
 Node = TypedDict("Node", {"kind": Literal["node"], "hostname": Name, "nnodes": Count, "nproc": Count, "node_rank": _NodeRank})
 Outcome = TypedDict("Outcome", {"kind": Literal["result"], "result": Result})
 Leave = TypedDict("Leave", {"kind": Literal["leave"], "signal": Name})
@@ -340,7 +340,7 @@ Welcome = TypedDict("Welcome", {"kind": Literal["welcome"]})
 Refused = TypedDict("Refused", {"kind": Literal["refused"], "why": Text, "reason": Text, "stay": bool})
 Place = TypedDict("Place", {"kind": Literal["place"], "node": Rank})
 Roster = TypedDict("Roster", {"kind": Literal["roster"], "roster": dict[Key, Joined]})
-Begin = TypedDict("Begin", {"kind": Literal["phase"], "phase": Phase, "alive": list[Rank], "budget_s": Number})
+Begin = TypedDict("Begin", {"kind": Literal["phase"], "phase": ExamPhase, "alive": list[Rank], "budget_s": Number})
 Decided = TypedDict("Decided", {"kind": Literal["verdict"], "verdict": Verdict})
 End = TypedDict("End", {"kind": Literal["end"]})
 # To and from the port of a rank.

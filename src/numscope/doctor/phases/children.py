@@ -26,7 +26,7 @@ from typing import IO, Any
 from numscope.doctor.budget import Deadline
 from numscope.doctor.meet.sockets import listen
 from numscope.doctor.phases import Context, PhaseFailed
-from numscope.doctor.records import Identity, Phase, Settings
+from numscope.doctor.records import ExamPhase, Identity, Settings
 
 LISTEN_FD = "NUMSCOPE_DOCTOR_LISTEN_FD"  # the store's socket, for the child
 OWN_SHARE = 0.85  # of a phase's time, after which the child gives up by itself; so a child that must be killed has hung
@@ -58,7 +58,7 @@ class Child:
         self._whose = f"rank {identity.rank}'s torch process"
         self._how = ""  # how it ended
         self._hung = False
-        self._phase = Phase.FACTS  # the last one requested
+        self._phase = ExamPhase.FACTS  # the last one requested
         self._doing = "start"
         self._since = time.monotonic()
         # The parent-death signal comes when the starting thread ends, so that thread lives as long as the child.
@@ -74,7 +74,7 @@ class Child:
         """The id of its process group; 0 before it has one."""
         return self._process.pid if self._process is not None else 0
 
-    def run(self, phase: Phase, arguments: Mapping[str, Any], deadline: Deadline, announce: Callable[[str], None]) -> dict[str, Any]:
+    def run(self, phase: ExamPhase, arguments: Mapping[str, Any], deadline: Deadline, announce: Callable[[str], None]) -> dict[str, Any]:
         """Has the child run a phase; returns the phase's data.
 
         Args:
@@ -212,7 +212,7 @@ class Child:
                 self._stderr.append(line.decode(errors="replace").rstrip()[:500])
 
 
-def run_in_child(phase: Phase, context: Context) -> dict[str, Any]:
+def run_in_child(phase: ExamPhase, context: Context) -> dict[str, Any]:
     """Has the child run one of phases 4 to 7. Phase 7 needs no other rank, so a fresh child runs it if the first one is gone.
 
     Raises: PhaseFailed.
@@ -233,7 +233,7 @@ def run_in_child(phase: Phase, context: Context) -> dict[str, Any]:
         "store": {"rank": members[0], "address": listen.get("address") or host.get("address", ""), "port": listen.get("store_port", 0)},
     }
     child = context.kept.get("child")
-    if child is None or (phase is Phase.COMPUTE and child.ended):
+    if child is None or (phase is ExamPhase.COMPUTE and child.ended):
         if child is not None:
             child.close()
         child = context.kept["child"] = Child(identity, settings, store=child is None)
