@@ -1,7 +1,7 @@
 """A rank's part in an examination: reach the hub, run the phases as it announces them, receive the verdict.
 
 The main thread only waits for events, each wait with a deadline, and sends heartbeats meanwhile. One more thread finds and joins the hub,
-and reads its messages; phases run in threads of their own. So nothing that they hang in blocks the rank. Events are (kind, value) pairs:
+and reads its messages; each phase runs in a separate thread. So nothing that they hang in blocks the rank. Events are (kind, value) pairs:
 
     arrived    the hub accepted the introduction; value: why this rank is not admitted, or ""
     message    from the hub
@@ -168,7 +168,7 @@ class Agent:
             self._events.put(("lost", {"reached": False, "kind": "garbage", "sentence": f"it does not understand this rank: {refused}"}))
             return
         # A socket's timeout is one for all threads: the sender's, set just before the reader waits, would end the reader's wait early, and
-        # a hub that waits for another rank would count as silent. So the sender has a socket of its own, for the same connection.
+        # a hub that waits for another rank would count as silent. So the sender has a second socket for the same connection.
         self._connection = found.dup()
         self._events.put(("arrived", refused))
         try:
@@ -265,7 +265,7 @@ class Agent:
         threading.Thread(target=self._do, args=(phase, context), name=f"doctor-{phase.label}", daemon=True).start()
 
     def _do(self, phase: ExamPhase, context: Context) -> None:
-        """Runs one phase, in a thread of its own."""
+        """Runs one phase, in a separate thread."""
         started = time.monotonic()
         rank = context.identity.rank
         try:

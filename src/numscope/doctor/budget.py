@@ -38,7 +38,7 @@ class Overdue(Exception):
 
 
 def limited(seconds: float, function: Callable[[], _T]) -> _T:
-    """The function's result, from a thread of its own, since no timeout can interrupt what hangs in C.
+    """The function's result, from a separate thread, since no timeout can interrupt what hangs in C.
 
     Raises: Overdue; whatever the function raises.
     """

@@ -47,7 +47,7 @@ def shares(roster: Mapping[int, Mapping[str, Any]]) -> Iterator[tuple[tuple[int,
 
 
 class Course:
-    """Hosts the hub, and conducts the examination in a thread of its own until the verdict is delivered. Raises: HubTaken."""
+    """Hosts the hub, and conducts the examination in its own thread until the verdict is delivered. Raises: HubTaken."""
 
     def __init__(
         self, meeting: Meeting, settings: Settings, world_size: int, deadline: Deadline, output: Output, numbers: NodeNumbers | None = None

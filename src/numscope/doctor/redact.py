@@ -132,7 +132,7 @@ def _user() -> str:
 
 
 def _is_name(host: str) -> bool:
-    """Whether it identifies a host by name; addresses are replaced by words of their own."""
+    """Whether it identifies a host by name; addresses are replaced separately."""
     try:
         ipaddress.ip_address(host.partition("%")[0].strip("[]"))
     except ValueError:

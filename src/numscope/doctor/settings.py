@@ -66,7 +66,7 @@ def read_settings(path: str) -> dict[str, Any]:
         asked = yaml.safe_load(Path(path).read_text(encoding="utf-8"))
         values: dict[str, Any] = adapter(FileSettings).validate_python({} if asked is None else asked)
     except yaml.YAMLError as error:
-        raise ValueError(f"it is no YAML: {' '.join(str(error).split())}") from None
+        raise ValueError(f"it is not YAML: {' '.join(str(error).split())}") from None
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
         name = ".".join(map(str, first["loc"]))

@@ -1,7 +1,7 @@
 """Phase 6: the collectives that training uses, checked against known results, and for identical bits in repeated runs.
 
 Whole numbers in floats have exact sums in any order. Sums of random floats depend on the order, so their bits show whether repeated runs,
-and all ranks, agree. With four or more ranks, each half repeats the collectives in a group of its own. After a failure, which makes others
+and all ranks, agree. With four or more ranks, each half repeats the collectives in its own group. After a failure, which makes others
 hang, no more are run.
 
 The phase fails if a collective is neither ok nor skipped, if memory could not be allocated, or if a rank is missing.

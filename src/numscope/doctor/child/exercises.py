@@ -83,7 +83,7 @@ class Exercise:
     source: Callable[[Party, int], torch.Tensor]  # makes this rank's input, from the group and the number of elements per rank
     # the function to time, from the group, the input and the number of elements per rank
     run: Callable[[Party, torch.Tensor, int], torch.Tensor | None]
-    expected: Callable[[Party, int], torch.Tensor] | None = None  # makes the exact result, likewise; None if there is none
+    expected: Callable[[Party, int], torch.Tensor] | None = None  # makes the exact result in the same way; None if there is none
     sizes: Callable[[Sequence[int]], Sequence[int]] = lambda sizes: sizes  # chooses those of the requested sizes with which it runs
     compares_bits: bool = False  # repeated runs must return the same bits
 

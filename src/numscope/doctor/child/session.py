@@ -64,7 +64,7 @@ class ChildSession:
     import_s: float
     members: tuple[int, ...] = ()  # ranks of the process group, ascending; each one's rank in torch is its index
     wires: list[Wire] = field(default_factory=list)  # one per backend
-    store: Store | None = None  # for roll calls; a connection of their own, since torch blocks a connection while it waits
+    store: Store | None = None  # for roll calls; a separate connection, since torch blocks a connection while it waits
     store_host: int = -1  # rank
     limit_s: float = 0.0  # the phase's time limit in seconds
     _end: float = 0.0

@@ -44,7 +44,7 @@ def broken_links(examined: Examined, blame: Blame) -> tuple[list[DoctorFinding],
             if cause.kind == "everything":
                 continue
             if cause.kind != "split" and (not _reached_by_others(cause, lost, links) or _reset_by_death(cause, died, links)):
-                # The rank is gone, so that nobody reaches it is no news.
+                # The rank is gone, so nobody reaches it, which is not news.
                 for node in lost & set(cause.nodes):
                     about_lost.setdefault(node, []).extend(links.lines(cause.cells)[:4])
                 continue
@@ -89,8 +89,8 @@ class ObservedCause:
     status: Word  # status of most of its cells
     where: str  # in words
     ranks: tuple[int, ...]  # those it concerns
-    hosts: tuple[str, ...]  # likewise
-    pairs: tuple[tuple[str, ...], ...]  # likewise, of host names
+    hosts: tuple[str, ...]  # those it concerns
+    pairs: tuple[tuple[str, ...], ...]  # those it concerns, as host names
     evidence: tuple[str, ...]
 
     def finding(self, id: str, **other: Any) -> DoctorFinding:

@@ -60,7 +60,7 @@ def _about(log: NcclLog, lines: list[Warned]) -> dict[str, Any]:
 
 
 def _explain(id: str, log: NcclLog, lines: list[Warned], match: re.Match[str]) -> DoctorFinding:
-    """The finding, with what its pattern's groups hold or a reader of its own has found."""
+    """The finding, with the text of its pattern's groups, or of a special reader."""
     about = _about(log, lines)
     ranks, hosts = about["ranks"], about["hosts"]
     who = f" ({named(ranks)})" if ranks else f" ({', '.join(sorted(hosts)[:4])})" if hosts else ""

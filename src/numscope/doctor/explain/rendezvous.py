@@ -24,7 +24,7 @@ def explain_rendezvous(messages: Messages, *, ended: set[int], several_hosts: bo
     """Findings of the messages.
 
     Args:
-        ended: ranks that the launcher terminated together with others, without an error of their own.
+        ended: ranks that the launcher terminated together with others, without their own error.
         several_hosts: whether the job is known to have more than one host.
     """
     return [

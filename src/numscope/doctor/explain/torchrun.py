@@ -164,7 +164,7 @@ class Torchrun:
 
     @staticmethod
     def _first(rows: list[Failure], tracebacks: Tracebacks) -> Failure:
-        """The first rank to fail: by time; within the same second a signal, then an exception of its own, then torchrun's choice."""
+        """The first rank to fail: by time; within the same second a signal, then its own exception, then torchrun's choice."""
 
         def order(row: Failure) -> tuple[str, int, int]:
             mine = tracebacks.of(row.rank) if row.rank >= 0 else None

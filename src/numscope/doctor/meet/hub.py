@@ -4,7 +4,7 @@ An authenticated connection sends one of
 
     join    who it is; answered with ``welcome`` or ``refused`` (it then only waits for the verdict)
     time    a clock exchange, answered with the hub's wall clock
-    beat    what the rank is about to do; answered likewise, which shows the rank that the hub is alive
+    beat    what the rank is about to do; answered in the same way, which shows the rank that the hub is alive
     node    a node's launcher asks for its node's number; answered with ``place`` or ``refused``
     result  a phase's result         leave   a signal ends the rank         bye     the rank has printed its line
 
@@ -103,7 +103,7 @@ class Hub:
         self._call(self._update)
 
     def send(self, message: Mapping[str, Any], ranks: tuple[int, ...]) -> None:
-        """Sends to these ranks, as far as they are connected."""
+        """Sends to these ranks, if they are connected."""
         self._send_to([self.members[rank].guest for rank in ranks if rank in self.members], message)
 
     def send_to_all(self, message: Mapping[str, Any]) -> None:

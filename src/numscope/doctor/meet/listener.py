@@ -39,13 +39,13 @@ _DATAGRAM = struct.Struct(">8s16sI")  # mark, proof of the token, rank
 
 
 class PeerListener:
-    """A rank's port for other ranks: TCP, and UDP with the same number if that is free. Served by threads of its own.
+    """A rank's port for other ranks: TCP, and UDP with the same number if that is free. Served by its own threads.
 
     Raises: OSError if no port can be opened.
     """
 
     def __init__(self, settings: Settings, rank: int = -1, host: str = "") -> None:
-        self.rank = rank  # reported to whoever connects, so that a wrong address is noticed; -1 until it is known
+        self.rank = rank  # reported to those who connect, so that a wrong address is noticed; -1 until it is known
         self.load = threading.Lock()  # held while a bulk transfer comes in or goes out
         self.heard: Counter[int] = Counter()  # number of datagrams received from each rank
         self._token = settings.token

@@ -120,7 +120,7 @@ def _place(identity: Identity, settings: Settings, environ: Mapping[str, str]) -
 
 
 def _without_secret(place: Meeting) -> Meeting:
-    """The same place on loopback, with a token that is no secret."""
+    """The same place on loopback, with a token that is not secret."""
     words = ("numscope doctor", str(os.getuid()), *map(str, place.ports))
     token = hashlib.sha256("\n".join(words).encode()).hexdigest()
     return replace(place, host=place.host if is_loopback_name(place.host) else "127.0.0.1", token=token, local=True)

@@ -15,7 +15,7 @@ from numscope.doctor.records import Address, Cell, Count, ExamPhase, Identity, I
 
 Key = Annotated[str, Field(pattern=r"^\d{1,8}$")]  # a rank as a key
 
-# ---- What each phase measures, as far as it got: the ``data`` of a result. ---------------------------------------------------------
+# ---- The measurements of each phase until it ended: the ``data`` of a result. ------------------------------------------------------
 
 
 class Measured(TypedDict, total=False):
@@ -155,7 +155,7 @@ class Backend(GroupMeasured, total=False):
 
     torch: Text  # version
     import_s: Number  # time to import torch
-    device: Text  # cpu, or cuda:<local rank> if NCCL was started; likewise in the phases to come
+    device: Text  # cpu, or cuda:<local rank> if NCCL was started; the same in later phases
     num_gpus: Int  # visible to this rank's child
     store: Store
     groups: dict[Text, GroupStart]  # gloo, nccl

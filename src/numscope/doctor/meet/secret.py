@@ -1,7 +1,7 @@
 """The job's secret: given by the user, else made by the launcher and handed on by it, else there is none.
 
 torchrun's ranks make it in torchrun's own store, in the store's protocol, since importing torch would take seconds and may be what hangs.
-The store has no password: whoever reaches its port can read the secret until the last rank has it, which then deletes it.
+The store has no password: anyone who reaches its port can read the secret until the last rank has it, which then deletes it.
 
 *Source:* torch/csrc/distributed/c10d/TCPStoreBackend.hpp and TCPStore.cpp; test_secret.py compares with the installed torch.
 """

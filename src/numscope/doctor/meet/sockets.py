@@ -27,7 +27,7 @@ def listen(port: int = 0, backlog: int = 1024, host: str = "") -> socket.socket:
 
 
 def resolve(name: str, deadline: Deadline) -> list[str]:
-    """The addresses of a host name, in the resolver's order. Resolvers have no time limit of their own, so a thread asks.
+    """The addresses of a host name, in the resolver's order. Resolvers have no time limit, so a thread asks.
 
     Raises: OSError with the reason as its text.
     """

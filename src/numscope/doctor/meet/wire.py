@@ -113,7 +113,7 @@ def pack(message: Mapping[str, Any]) -> bytes:
     flag = 0
     try:
         data = to_json(message, inf_nan_mode="strings")
-    except PydanticSerializationError:  # text that is no UTF-8, as a file's name may be
+    except PydanticSerializationError:  # text that is not UTF-8, as a file's name may be
         text = json.dumps(to_jsonable_python(message), ensure_ascii=False).encode("utf-8", "replace")
         data = to_json(json.loads(text), inf_nan_mode="strings")
     if len(data) > COMPRESS_BYTES:

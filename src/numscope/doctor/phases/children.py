@@ -170,7 +170,7 @@ class Child:
                 stderr=subprocess.PIPE,
                 env=self._environ,
                 pass_fds=descriptors,
-                start_new_session=True,  # a process group of its own
+                start_new_session=True,  # its own process group
             )
         except OSError as error:
             self._how = f"it could not be started: {error.strerror or error}"
