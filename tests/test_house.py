@@ -52,12 +52,12 @@ FLOORS = {room: floor for floor, rooms in enumerate(reversed(ROOMS)) for room in
 DOCTOR = "doctor"  # apart: it knows errors, formats of records and the version, and only the commands know it
 # Its own floors, top to bottom. The commands enter at the top and at explain.
 DOCTORS_ROOMS = (
-    ("launch", "settings"),
+    ("launcher", "settings"),
     ("rank",),
     ("agent", "course"),
     ("explain",),
     ("output",),
-    ("report",),
+    ("rendering",),
     ("diagnose",),
     ("redact", "findings"),
     ("child",),
@@ -227,7 +227,7 @@ def test_circles_are_seen() -> None:
         ("doctor/output.py", "from numscope.summary.ledger import Ledger", "doctor imports summary"),
         (
             "doctor/meet/wire.py",
-            "from numscope.doctor.phases.link import Examiner",
+            "from numscope.doctor.phases.links import Examiner",
             "doctor/meet imports doctor/phases, which is not below it",
         ),
     ],

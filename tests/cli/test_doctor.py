@@ -71,11 +71,11 @@ def test_mistyped_setting_or_phase_suggests_the_nearest() -> None:
 
 
 def test_settings_are_read_in_the_words_of_people() -> None:
-    from numscope.doctor.records import Phase
+    from numscope.doctor.records import ExamPhase
     from numscope.doctor.settings import read_settings
 
     _, path = asked(phases=["links", 5], sizes=[8, "1M"], deadline_s=30)
-    assert read_settings(path) == {"phases": (Phase.LINKS, Phase.PAIRS), "sizes": (8, 1 << 20), "deadline_s": 30.0}
+    assert read_settings(path) == {"phases": (ExamPhase.LINKS, ExamPhase.PAIRS), "sizes": (8, 1 << 20), "deadline_s": 30.0}
 
 
 @pytest.mark.parametrize(("words", "rule"), [((), "--nnodes N beside it"), (("--nnodes", "2"), "0 to 1, since --nnodes is 2")])

@@ -15,9 +15,9 @@ from typing import Any
 from unittest import mock
 
 from numscope.doctor.budget import Deadline
+from numscope.doctor.phases import Context, PhaseFailed
 from numscope.doctor.phases.children import Child, run_in_child
-from numscope.doctor.phases.context import Context, PhaseFailed
-from numscope.doctor.records import Identity, Phase, Settings
+from numscope.doctor.records import ExamPhase, Identity, Settings
 from tests.doctor.planted import sitecustomize
 from tests.doctor.planted.sitecustomize import FAULT
 
@@ -97,12 +97,12 @@ class Crew:
                 settings=self.settings,
                 roster=self.roster,
                 deadline=Deadline(seconds),
-                say=told[rank].said.append,
+                announce=told[rank].said.append,
                 alive=alive or tuple(range(self.num)),
                 kept=self.kept[rank],
             )
             try:
-                told[rank].data = run_in_child(Phase(phase), context)
+                told[rank].data = run_in_child(ExamPhase(phase), context)
             except PhaseFailed as failed:
                 told[rank].error, told[rank].data = failed.sentence, failed.data
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
-from numscope.doctor.records import Examined, Identity, Phase, PhaseResult, Settings, to_json
+from numscope.doctor.records import Examined, ExamPhase, Identity, PhaseResult, Settings, to_json
 
 ALL = (0, 1, 2, 3, 4, 5, 6, 7)
 Cells = Mapping[tuple[int, int], Mapping[str, Any]]
@@ -80,7 +80,7 @@ def examination(
             cells = [*data.get("cells", ()), *data.get("pairs", ())]
             bad = [cell for cell in cells if cell["status"] not in ("ok", "skipped") or cell.get("ephemeral", "ok") != "ok"]
             error = f"{len(bad)} of {len(cells)} do not work" if bad else ""
-            results.append(PhaseResult(Phase(phase), rank, "failed" if bad else "ok", seconds=0.125, error=error, data=data))
+            results.append(PhaseResult(ExamPhase(phase), rank, "failed" if bad else "ok", seconds=0.125, error=error, data=data))
     return Examined(settings or Settings(), size, roster, results, (), {"reached": True, "seconds": 2.5})
 
 
@@ -88,7 +88,7 @@ def without_rank(examined: Examined, rank: int, phase: int, doing: str = "connec
     """The same, with a rank that was lost in a phase."""
     error = "no heartbeat for 5.0 s" if how == "silent" else "its connection was closed"
     results = [result for result in examined.results if result.rank != rank or result.phase < phase]
-    lost = PhaseResult(Phase(phase), rank, "silent", seconds=5.0, doing=doing, error=error, data={"how": how})
+    lost = PhaseResult(ExamPhase(phase), rank, "silent", seconds=5.0, doing=doing, error=error, data={"how": how})
     later = [PhaseResult(p, rank, "skipped", error=error) for p in sorted({r.phase for r in examined.results}) if p > phase]
     return replace(examined, results=[*results, lost, *later])
 

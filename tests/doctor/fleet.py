@@ -17,11 +17,11 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from numscope.doctor.records import Phase, Settings, to_json
+from numscope.doctor.records import ExamPhase, Settings, to_json
 
 SRC = Path(__file__).resolve().parents[2] / "src"
 # Silence after 2.5 s, 7 s for the rendezvous, 0.8 s for phase 2, and no torch.
-BRISK = Settings(phases=tuple(Phase)[:4], quick=True, deadline_s=60.0, timeout_scale=0.5)
+BRISK = Settings(phases=tuple(ExamPhase)[:4], quick=True, deadline_s=60.0, timeout_scale=0.5)
 OVERHEAD_S = 15.0  # for processes to start and end on a machine that does other things too; a hang is longer than that
 STOP = "os.kill(os.getpid(), signal.SIGSTOP)"
 DIE = "os.kill(os.getpid(), signal.SIGKILL)"

@@ -15,7 +15,7 @@ from numscope.cli.doctor import _report
 from numscope.cli.values import Expected
 from numscope.doctor.diagnose import baseline, diagnose
 from numscope.doctor.diagnose.blame import Blame
-from numscope.doctor.report import print_verdict, to_json
+from numscope.doctor.rendering import print_verdict, to_json
 from tests.doctor.examples import examination
 
 

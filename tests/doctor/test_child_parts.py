@@ -12,9 +12,10 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from numscope.doctor.child.desk import sentence
+from numscope.doctor.budget import Overdue
 from numscope.doctor.child.exercises import difference, digest, pattern
-from numscope.doctor.child.report import Report, StepTimeout
+from numscope.doctor.child.reporting import Report
+from numscope.doctor.child.session import sentence
 from numscope.doctor.phases.links import num_rounds, opponent, rounds_to_play
 from numscope.records.words import in_bytes
 from tests.doctor.planted.sitecustomize import Faults
@@ -110,7 +111,7 @@ def test_step_that_was_left_behind_says_nothing_any_more() -> None:
             back.wait()
         ended.set()  # not reached: the announcement after the step ends the thread
 
-    with pytest.raises(StepTimeout, match=r"^not done within 0\.1 s$"):
+    with pytest.raises(Overdue, match=r"^not done within 0\.1 s$"):
         report.limited(0.1, work)
     back.set()
     report.set(second=True)

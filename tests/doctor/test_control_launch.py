@@ -212,7 +212,7 @@ def test_json_is_alone_on_standard_output_and_names_no_host_if_redacted() -> Non
 
 
 def test_lines_of_ranks_do_not_mix() -> None:
-    from numscope.doctor.launch import _pass_on
+    from numscope.doctor.launcher import _pass_on
 
     read, write = os.pipe()
     lock = threading.Lock()

@@ -21,7 +21,7 @@ from numscope.doctor.meet import wire
 from numscope.doctor.meet.hub import Hub, HubTaken
 from numscope.doctor.meet.meeting import Meeting
 from numscope.doctor.meet.messages import Refused, ToHub
-from numscope.doctor.meet.reach import Road, Unreached
+from numscope.doctor.meet.road import Road, Unreached
 from tests.doctor.fleet import BRISK, OVERHEAD_S, STOP, fleet, free_port
 
 HASTY = replace(BRISK, deadline_s=20.0, timeout_scale=0.1)  # 0.4 s for the rendezvous
@@ -66,7 +66,7 @@ def http_server() -> Iterator[int]:
 
 
 def way_to(host: str, port: int, elsewhere: bool = False, seconds: float = 0.4) -> Unreached:
-    road = Road(Meeting(host, (port,), "token", False, "a test"), elsewhere=elsewhere, scale=0.1, say=lambda what: None)
+    road = Road(Meeting(host, (port,), "token", False, "a test"), elsewhere=elsewhere, scale=0.1, announce=lambda what: None)
     started = time.monotonic()
     found = road.open(Deadline(seconds))
     assert isinstance(found, Unreached)

@@ -13,14 +13,14 @@ from hypothesis import strategies as st
 from numscope.doctor.diagnose import diagnose
 from numscope.doctor.diagnose.speed import _steady_loss
 from numscope.doctor.findings import CATALOG
-from numscope.doctor.records import Cell, Examined, Finding, Phase, PhaseResult, Settings, Verdict
+from numscope.doctor.records import Cell, DoctorFinding, Examined, ExamPhase, PhaseResult, Settings, Verdict
 from tests.doctor.examples import examination, failed, without_rank
 from tests.doctor.expected import FAULTS
 
 DROPPED = {"status": "dropped", "error": "no answer within 3.5 s", "known": "dropped"}
 
 
-def only(verdict: Verdict) -> Finding:
+def only(verdict: Verdict) -> DoctorFinding:
     """The single finding."""
     assert [each.id for each in verdict.findings] == [verdict.findings[0].id], verdict.findings
     return verdict.findings[0]
@@ -261,7 +261,7 @@ def test_name_that_means_loopback_is_degraded_until_torch_fails_by_it() -> None:
 
 def test_node_that_never_came_is_told_from_a_host_of_that_name() -> None:
     examined = examination(3, 2)
-    missing = [PhaseResult(Phase(1), rank, "silent", error="it did not come within 9.0 s", data={"how": "missing"}) for rank in (2, 3)]
+    missing = [PhaseResult(ExamPhase(1), rank, "silent", error="it did not come within 9.0 s", data={"how": "missing"}) for rank in (2, 3)]
     came = {rank: entry for rank, entry in examined.roster.items() if rank not in (2, 3)}
     slurm = {rank: {**entry, "identity": {**entry["identity"], "launcher": "slurm"}} for rank, entry in came.items()}
     for roster, lines in (
@@ -450,7 +450,7 @@ def test_clock_that_is_off_is_told_with_its_offset() -> None:
 def test_incomplete_is_never_healthy() -> None:
     examined = examination(2, phases=(0, 1))
     skipped = [
-        replace(result, phase=Phase.LINKS, status="skipped", error="the examination was ended early by SIGTERM")
+        replace(result, phase=ExamPhase.LINKS, status="skipped", error="the examination was ended early by SIGTERM")
         for result in examined.results[:2]
     ]
     verdict = diagnose(replace(examined, results=[*examined.results, *skipped], hub={"reached": True, "interrupted": "SIGTERM"}))

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from numscope.doctor.budget import Deadline
 from numscope.doctor.meet.sockets import is_loopback
 from numscope.doctor.phases import facts
-from numscope.doctor.phases.gpus import GpuQuery, parse
+from numscope.doctor.phases.facts import GpuQuery, parse
 
 
 def test_this_hosts_facts_are_json_and_complete() -> None:

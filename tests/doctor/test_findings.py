@@ -17,7 +17,7 @@ BY_WHOM = {"case.finding": {"where", "route"}, "found": {"first", "after"}}  # w
 
 def braces(id: str) -> set[str]:
     row = TABLE[id]
-    return {name for text in (row["says"], row.get("try", "")) for _, name, _, _ in string.Formatter().parse(text) if name} - ALWAYS
+    return {name for text in (row["summary"], row.get("remedy", "")) for _, name, _, _ in string.Formatter().parse(text) if name} - ALWAYS
 
 
 def made() -> list[tuple[str, ast.Call]]:
@@ -40,5 +40,5 @@ def test_whoever_makes_a_finding_knows_all_that_its_text_needs(id: str, call: as
 @pytest.mark.parametrize("id", TABLE)
 def test_rows_of_the_table_are_complete(id: str) -> None:
     row = TABLE[id]
-    assert row["is"] in ("fault", "degraded", "note") and row.get("sure", "likely") in ("certain", "likely", "possible")
-    assert row["says"] and "\n" not in row["says"]
+    assert row["severity"] in ("fault", "degraded", "note") and row.get("confidence", "likely") in ("certain", "likely", "possible")
+    assert row["summary"] and "\n" not in row["summary"]

@@ -7,7 +7,6 @@ import copy
 import io
 import json
 import math
-import queue
 import secrets
 import socket
 import struct
@@ -25,18 +24,17 @@ from hypothesis import strategies as st
 from pydantic_core import to_jsonable_python
 from typing_extensions import NotRequired, Required, get_type_hints, is_typeddict
 
+from numscope.doctor.agent import Agent
 from numscope.doctor.budget import Deadline
 from numscope.doctor.meet import messages, wire
 from numscope.doctor.meet.hub import Hub
 from numscope.doctor.meet.meeting import Meeting
+from numscope.doctor.meet.members import Member
 from numscope.doctor.meet.messages import Clock, Refused, ToHub, ToRank
-from numscope.doctor.meet.reach import Road
-from numscope.doctor.meet.server import Member
-from numscope.doctor.meet.uplink import Uplink
 from numscope.doctor.output import judge
-from numscope.doctor.records import Identity, Phase, PhaseResult, Status, to_json
-from numscope.doctor.report import print_verdict
-from numscope.doctor.report import to_json as report_as_json
+from numscope.doctor.records import ExamPhase, Identity, PhaseResult, Status, to_json
+from numscope.doctor.rendering import print_verdict
+from numscope.doctor.rendering import to_json as report_as_json
 from tests.doctor.examples import examination
 from tests.doctor.fleet import BRISK, Fleet, fleet, free_port
 from tests.effort import examples
@@ -49,7 +47,7 @@ MESSAGES: list[dict[str, Any]] = [
     {"kind": "beat", "t": 0.0, "phase": 1, "doing": "", "for_s": 0.0},
     {"kind": "node", "hostname": "evil", "nnodes": 2, "nproc": 1, "node_rank": -1},
     {"kind": "leave", "signal": "SIGTERM"},
-    {"kind": "result", "result": to_json(PhaseResult(Phase.FACTS, 1, "ok", data={"name": {"addresses": []}}))},
+    {"kind": "result", "result": to_json(PhaseResult(ExamPhase.FACTS, 1, "ok", data={"name": {"addresses": []}}))},
 ]
 # Bad wherever they are put. JSON's numbers may be without limit, and Python's may be none.
 BAD = [math.inf, -math.inf, math.nan, 10**40, "x" * 70_000, json.loads("[" * 40 + "]" * 40), "-oProxyCommand=x\n"]
@@ -244,21 +242,21 @@ def test_rank_whose_introduction_is_bad_is_told_and_alone_is_blamed() -> None:
 
 def test_results_of_healthy_ranks_and_corrupted_numbers_have_their_shape() -> None:
     results = examination(3, per_node=2).results
-    assert {result.phase for result in results} == set(Phase)
+    assert {result.phase for result in results} == set(ExamPhase)
     for result in results:
         message = {"kind": "result", "result": to_json(result)}
         read = wire.unpack(json.dumps(message).encode(), False, ToHub, 1 << 24)
         assert holds(to_jsonable_python(read), to_jsonable_python(message))  # nothing of it is unknown, and so left out
     wrong = {"index": 3, "got": math.nan, "expected": 1.0, "num_wrong": 1, "num_elements": 8}
     entry = {"name": "all_reduce", "backend": "gloo", "group": "all", "ranks": [0, 1], "bytes": 8, "status": "wrong", "wrong": wrong}
-    result = PhaseResult(Phase.COLLECTIVES, 0, "failed", data={"collectives": [entry]})
+    result = PhaseResult(ExamPhase.COLLECTIVES, 0, "failed", data={"collectives": [entry]})
     packed = wire.pack({"kind": "result", "result": to_json(result)})
     message = wire.unpack(packed[4:], False, ToHub, 1 << 20)
     assert message["result"]["data"]["collectives"][0]["wrong"]["got"] == "NaN"
 
 
 def test_text_that_is_no_utf8_and_numbers_that_are_none_are_sent_as_text() -> None:
-    result = PhaseResult(Phase.FACTS, 0, "failed", error="no file \udcff", data={"wall_s": 1.0, "errors": {"shm": "\udcfe"}})
+    result = PhaseResult(ExamPhase.FACTS, 0, "failed", error="no file \udcff", data={"wall_s": 1.0, "errors": {"shm": "\udcfe"}})
     message = wire.unpack(wire.pack({"kind": "result", "result": result})[4:], False, ToHub, 1 << 20)
     assert (message["result"]["error"], message["result"]["data"]["errors"]) == ("no file ?", {"shm": "?"})
 
@@ -314,7 +312,7 @@ def of_type(kind: Any) -> st.SearchStrategy[Any]:
     }[kind]
 
 
-RESULTS = {Phase(number): of_type(getattr(messages, phase.label.capitalize())) for number, phase in enumerate(Phase)}
+RESULTS = {ExamPhase(number): of_type(getattr(messages, phase.label.capitalize())) for number, phase in enumerate(ExamPhase)}
 
 
 @effort(max_examples=examples(60), deadline=None, suppress_health_check=list(HealthCheck))
@@ -349,19 +347,20 @@ def test_hub_that_waits_for_another_rank_is_not_silent_whatever_this_rank_sends(
     monkeypatch.setattr(socket, "create_connection", connect)
     settings = replace(BRISK, timeout_scale=0.1)  # so half a second is patience
     hub = Hub(Meeting("127.0.0.1", (0,), "secret", True, "a test", True), BRISK, 2)
-    events: queue.SimpleQueue[Any] = queue.SimpleQueue()
-    road = Road(Meeting("127.0.0.1", (hub.port,), "secret", False, "a test", True), elsewhere=False, scale=1.0)
-    uplink = Uplink(road, settings, Deadline(30), events, lambda: MESSAGES[0], lambda: (Phase.FACTS, "", time.monotonic()))
+    meeting = Meeting("127.0.0.1", (hub.port,), "secret", False, "a test", True)
+    agent = Agent(Identity(1, 2, hostname="here"), settings, meeting, Deadline(30), elsewhere=False)
     try:
-        uplink.start()
-        assert events.get(timeout=10) == ("arrived", "")
-        result = {"kind": "result", "result": to_json(PhaseResult(Phase.FACTS, 1, "ok"))}
+        threading.Thread(target=agent._arrive, name="doctor-arrive", daemon=True).start()
+        assert agent._events.get(timeout=10) == ("arrived", "")
+        result = {"kind": "result", "result": to_json(PhaseResult(ExamPhase.FACTS, 1, "ok"))}
         for _ in range(30):
-            uplink.send(result)
+            agent._send(result)
             time.sleep(0.01)
-        time.sleep(1.5)
-        assert events.empty(), events.get()
+        for _ in range(15):
+            agent._send({"kind": "beat", "t": 0.0, "phase": ExamPhase.LINKS, "doing": "", "for_s": 0.0})  # which the hub answers
+            time.sleep(0.1)
+        assert agent._events.empty(), agent._events.get()
         assert isinstance(hub.members[1], Member) and hub.is_here(1)
     finally:
-        uplink.close()
+        agent.close()
         hub.close()

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from numscope.doctor.budget import Deadline
-from numscope.doctor.meet.listener import Listener, datagram
-from numscope.doctor.phases.context import Context
+from numscope.doctor.meet.listener import PeerListener, datagram
+from numscope.doctor.phases import Context
 from numscope.doctor.phases.links import QUICK_NODES, partners, representatives
 from numscope.doctor.records import Identity, Settings
 from tests.doctor import netns
@@ -24,9 +24,9 @@ RANK = """
 import json, sys, time
 from pathlib import Path
 from numscope.doctor.budget import Deadline
-from numscope.doctor.phases.context import Context, PhaseFailed
+from numscope.doctor.phases import Context, PhaseFailed
 from numscope.doctor.records import Identity, Settings
-from numscope.doctor.meet.listener import Listener
+from numscope.doctor.meet.listener import PeerListener
 from numscope.doctor.phases import links
 
 folder, rank, world = Path(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3])
@@ -42,7 +42,7 @@ def wait(name):
     return json.loads((folder / name).read_text())
 
 settings = Settings(token="a job", quick=True, **options)
-listener = Listener(settings, rank)
+listener = PeerListener(settings, rank)
 put(f"port{rank}", listener.port)
 roster = {}
 for other in range(world):
@@ -250,7 +250,7 @@ def test_listener_outlives_garbage_and_foreign_datagrams() -> None:
     import socket
     import time
 
-    listener = Listener(Settings(token="mine"), 0)
+    listener = PeerListener(Settings(token="mine"), 0)
     try:
         for greeting in (b"GET / HTTP/1.1\r\n\r\n", b"\x16\x03\x01" + bytes(500), b""):
             with socket.create_connection(("127.0.0.1", listener.port), 5.0) as scanner:

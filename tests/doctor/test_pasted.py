@@ -10,7 +10,7 @@ import pytest
 
 from numscope.doctor.diagnose import diagnose
 from numscope.doctor.output import alone
-from numscope.doctor.records import Examined, Identity, Phase, PhaseResult, Settings
+from numscope.doctor.records import Examined, ExamPhase, Identity, PhaseResult, Settings
 from tests.doctor.examples import examination
 
 NAMES = ["node1; rm -rf ~", "$(reboot)", "a'b", "two words"]
@@ -27,7 +27,7 @@ def called(examined: Examined, name_of: Callable[[int], str]) -> Examined:
 
 @pytest.mark.parametrize("name", NAMES)
 def test_names_of_ranks_hosts_are_quoted(name: str) -> None:
-    lost = PhaseResult(Phase.COMPARE, 1, "silent", error="no heartbeat", data={"how": "silent"})
+    lost = PhaseResult(ExamPhase.COMPARE, 1, "silent", error="no heartbeat", data={"how": "silent"})
     examined = examination(4)
     lines = lines_of(called(replace(examined, results=[*examined.results, lost]), lambda rank: name if rank == 1 else "x"))
     assert f"ssh {shlex.quote(name)} 'dmesg -T | tail -50; ps aux | grep numscope'" in lines
@@ -53,7 +53,7 @@ def test_hosts_of_one_name_are_told_apart_but_pasted_by_their_name() -> None:
 
 
 def test_host_that_nobody_knows_is_in_no_line() -> None:
-    lost = PhaseResult(Phase.RENDEZVOUS, 1, "silent", error="no heartbeat", data={"how": "died"})
+    lost = PhaseResult(ExamPhase.RENDEZVOUS, 1, "silent", error="no heartbeat", data={"how": "died"})
     examined = examination(2)
     roster = {0: examined.roster[0]}
     lines = lines_of(replace(examined, roster=roster, results=[*examined.results, lost]))

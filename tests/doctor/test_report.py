@@ -13,10 +13,10 @@ from typing import Any
 
 import pytest
 
-from numscope.doctor import redact, report
+from numscope.doctor import redact, rendering
 from numscope.doctor.diagnose import diagnose
 from numscope.doctor.findings import CATALOG
-from numscope.doctor.records import Examined, Finding, Settings, Verdict
+from numscope.doctor.records import DoctorFinding, Examined, Settings, Verdict
 from tests.doctor.examples import examination, failed, without_rank
 
 GOLDEN = Path(__file__).parent / "golden"
@@ -74,7 +74,7 @@ CASES: dict[str, Callable[[], Examined]] = {
 
 def printed(examined: Examined, width: int = 100, verdict: Verdict | None = None) -> str:
     file = io.StringIO()
-    report.print_verdict(verdict or diagnose(examined), examined, file, width)
+    rendering.print_verdict(verdict or diagnose(examined), examined, file, width)
     return file.getvalue()
 
 
@@ -92,7 +92,7 @@ def test_report_is_as_kept(name: str) -> None:
 def test_report_without_terminal_has_no_escape_sequences_and_survives_ascii() -> None:
     raw = io.BytesIO()
     file = io.TextIOWrapper(raw, encoding="ascii")
-    report.print_verdict(diagnose(node_down()), node_down(), file)
+    rendering.print_verdict(diagnose(node_down()), node_down(), file)
     file.flush()
     assert b"\x1b" not in raw.getvalue()
     assert b"node-unreachable" in raw.getvalue()
@@ -102,7 +102,7 @@ def test_names_and_texts_are_neither_markup_nor_control_characters() -> None:
     examined = examination(2)
     for entry in examined.roster.values():
         entry["identity"]["hostname"] = "[red]evil\x1b[2J\u202e"  # type: ignore[index]
-    finding = Finding("cause-unknown", "fault", "[bold]x[/]\x07", evidence=("a\nb\x1b]0;t\x07",), remedy=("[link=x]y",))
+    finding = DoctorFinding("cause-unknown", "fault", "[bold]x[/]\x07", evidence=("a\nb\x1b]0;t\x07",), remedy=("[link=x]y",))
     text = printed(examined, 160, Verdict(1, (finding,)))
     assert "[red]evil\\x1b[2J\\u202e" in text
     assert "[bold]x[/]\\x07" in text
@@ -117,7 +117,7 @@ def test_names_and_texts_are_neither_markup_nor_control_characters() -> None:
 def test_json_is_json_and_has_what_the_document_says(name: str) -> None:
     examined = CASES[name]()
     verdict = diagnose(examined)
-    values = report.to_json(verdict, examined)
+    values = rendering.to_json(verdict, examined)
     assert json.loads(json.dumps(values))["exit_code"] == verdict.exit_code
     assert {each["id"] for each in values["findings"]} <= set(CATALOG)
     text = DOCUMENT.read_text(encoding="utf-8")
@@ -129,7 +129,7 @@ def test_json_is_json_and_has_what_the_document_says(name: str) -> None:
 
 def test_token_is_in_no_report() -> None:
     examined = examination(2, settings=Settings(token="hush-hush"))
-    assert "hush-hush" not in json.dumps(report.to_json(diagnose(examined), examined))
+    assert "hush-hush" not in json.dumps(rendering.to_json(diagnose(examined), examined))
     assert "hush-hush" not in printed(examined)
 
 
@@ -142,7 +142,7 @@ def test_redacted_report_has_no_name_and_no_address_and_keeps_who_is_who(monkeyp
     examined = failed(
         examined, 0, 1, "in /" + "home/annabel/x on gpu-d.cluster.org (10.0.0.4), GPU-1f0c22aa-0001, aa:bb:cc:dd:ee:0f, fe80::1%eth0"
     )
-    values: dict[str, Any] = report.to_json(diagnose(examined), examined)
+    values: dict[str, Any] = rendering.to_json(diagnose(examined), examined)
     text = json.dumps(values) + printed(examined)
     for word in ("gpu-", "10.0.0.", "annabel", "GPU-1f0c", "aa:bb:cc", "fe80"):
         assert word not in text, word
@@ -169,6 +169,6 @@ def test_redacted_hosts_of_one_name_stay_apart_and_other_names_get_words_of_thei
         examined.roster[rank]["identity"]["hostname"] = "gpu"  # type: ignore[index]
     rows = [line.split()[:2] for line in printed(examined).splitlines() if " ok 0.1s" in line]
     assert rows == [["0", "node0"], ["1", "node1"]]
-    finding = Finding("cause-unknown", "fault", "gpu#1 sends nothing to gpu#0, login.cluster.org or login")
+    finding = DoctorFinding("cause-unknown", "fault", "gpu#1 sends nothing to gpu#0, login.cluster.org or login")
     verdict, _ = redact.redacted(Verdict(1, (finding,)), examined)
     assert verdict.findings[0].summary == "node1 sends nothing to node0, host-3 or host-3"  # 1 and 2: their facts

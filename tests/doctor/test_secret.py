@@ -16,10 +16,10 @@ import pytest
 import torch.distributed as dist
 
 from numscope.doctor.budget import Deadline
-from numscope.doctor.launch import _to_paste
+from numscope.doctor.launcher import _to_paste
 from numscope.doctor.meet.hub import Hub
 from numscope.doctor.meet.identity import identify
-from numscope.doctor.meet.listener import Listener
+from numscope.doctor.meet.listener import PeerListener
 from numscope.doctor.meet.meeting import Meeting, meet, meet_at_endpoint
 from numscope.doctor.meet.secret import NoSecret, read_secret, shared
 from numscope.doctor.records import Settings
@@ -82,7 +82,7 @@ def accepts(address: str, port: int) -> bool:
 
 def test_a_rank_opens_no_other_address_than_its_meeting_does() -> None:
     for host, elsewhere in (("127.0.0.1", False), ("", True)):
-        listener = Listener(Settings(token="mine"), 0, host)
+        listener = PeerListener(Settings(token="mine"), 0, host)
         try:
             assert accepts("127.0.0.1", listener.port)
             assert accepts("127.0.0.2", listener.port) is elsewhere

@@ -12,8 +12,8 @@ import click
 
 from numscope.cli.printing import say
 from numscope.cli.values import Expected, Value, output_file, whole_number
-from numscope.doctor.explain.command import run
-from numscope.doctor.launch import num_gpus, run_local, run_node
+from numscope.doctor.explain import run
+from numscope.doctor.launcher import num_gpus, run_local, run_node
 from numscope.doctor.meet.identity import identify, in_batch_script
 from numscope.doctor.meet.secret import NoSecret
 from numscope.doctor.output import Output

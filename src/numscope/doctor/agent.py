@@ -1,14 +1,22 @@
 """A rank's part in an examination: reach the hub, run the phases as it announces them, receive the verdict.
 
-The main thread only waits for events, each wait with a deadline. Connections are read, heartbeats sent and phases run in threads of their
-own, so that nothing they hang in blocks the rank.
+The main thread only waits for events, each wait with a deadline, and sends heartbeats meanwhile. One more thread finds and joins the hub,
+and reads its messages; each phase runs in a separate thread. So nothing that they hang in blocks the rank. Events are (kind, value) pairs:
+
+    arrived    the hub accepted the introduction; value: why this rank is not admitted, or ""
+    message    from the hub
+    lost       the hub was never reached, or the connection ended; value: why, as in ``Examined.hub``
+    done       a phase ended; value: its result
+    signal     a signal ends this rank; value: its name
 """
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import os
 import queue
+import socket
 import threading
 import time
 import traceback
@@ -17,23 +25,25 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
-from numscope.doctor.budget import Deadline, chosen, share
-from numscope.doctor.meet.listener import Listener
+from numscope.doctor.budget import BEAT_S, SILENT_S, Deadline, chosen, limited, share
+from numscope.doctor.meet import wire
+from numscope.doctor.meet.listener import PeerListener
 from numscope.doctor.meet.meeting import Meeting
-from numscope.doctor.meet.reach import Road
+from numscope.doctor.meet.messages import Clock, Refused, ToRank, Welcome
+from numscope.doctor.meet.road import Road, Unreached
 from numscope.doctor.meet.sockets import address_of
-from numscope.doctor.meet.uplink import Event, Uplink
+from numscope.doctor.phases import Context, PhaseFailed
 from numscope.doctor.phases.children import Child, run_in_child
-from numscope.doctor.phases.context import Context, PhaseFailed
-from numscope.doctor.records import Identity, Phase, PhaseResult, Settings, Verdict, to_json
+from numscope.doctor.records import ExamPhase, Identity, PhaseResult, Settings, Verdict, to_json
 
 _GRACE_S = 0.4  # after a phase's time limit, before the phase is given up
 _AFTER_SIGNAL_S = 2.0  # to wait for a verdict although a signal ends this rank
+_EXCHANGES = 5  # comparisons of clocks; the fastest counts
 
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """How the examination ended for a rank: with the hub's verdict, or without one and why."""
+    """The end of the examination for a rank: with the hub's verdict, or without one and why."""
 
     verdict: Verdict | None = None
     lost: Mapping[str, Any] | None = None  # why there is no hub, as in ``Examined.hub``
@@ -51,16 +61,18 @@ class Agent:
         self._meeting = meeting
         self._host = meeting.own_address if meeting.local else ""  # where this rank's ports are open
         self._deadline = deadline
-        self._events: queue.SimpleQueue[Event] = queue.SimpleQueue()  # its put is safe in a signal handler
-        self._doing = (Phase.FACTS, "start", time.monotonic())
-        say = partial(self._say, Phase.RENDEZVOUS)
-        self._road = Road(meeting, elsewhere=elsewhere, scale=settings.timeout_scale, say=say)
-        self._uplink = Uplink(self._road, self._settings, deadline, self._events, self._introduction, lambda: self._doing)
+        self._events: queue.SimpleQueue[tuple[str, Any]] = queue.SimpleQueue()  # its put is safe in a signal handler
+        self._doing = (ExamPhase.FACTS, "start", time.monotonic())
+        announce = partial(self._announce, ExamPhase.RENDEZVOUS)
+        self._road = Road(meeting, elsewhere=elsewhere, scale=settings.timeout_scale, announce=announce)
+        self._connection: socket.socket | None = None  # to the hub, once it knows this rank; the main thread sends there
+        self._patience_s = max(SILENT_S * settings.timeout_scale, 0.5)  # for the hub
+        self._clock: dict[str, float] = {}  # as ``exchange_clocks`` returns it
         self._kept: dict[str, Any] = {}
         self._roster: dict[int, Mapping[str, Any]] = {}
-        self._running: dict[Phase, Deadline] = {}
-        self._results: dict[Phase, PhaseResult] = {}
-        self._announced = Phase.FACTS
+        self._running: dict[ExamPhase, Deadline] = {}
+        self._results: dict[ExamPhase, PhaseResult] = {}
+        self._announced = ExamPhase.FACTS
         self._refused = ""
 
     def interrupt(self, signal_name: str) -> None:
@@ -69,33 +81,36 @@ class Agent:
 
     @property
     def identity(self) -> Identity:
-        """Who this rank is; once there is a roster, with the node number that the hub assigned."""
+        """This rank's identity; once there is a roster, with the node number that the hub assigned."""
         return self._identity
 
     def run(self) -> Outcome:
         """Runs until the verdict; the connection stays open for ``bye``."""
         self._open_early()
-        self._start(Phase.FACTS, share(self._settings, Phase.FACTS), ())
-        self._uplink.start()
-        patience = self._deadline
+        self._start(ExamPhase.FACTS, share(self._settings, ExamPhase.FACTS), ())
+        threading.Thread(target=self._arrive, name="doctor-arrive", daemon=True).start()
+        patience, beat = self._deadline, Deadline(0.0)
         interrupted = ""
         while not patience.over:
-            waits = [patience.left, *(max(limit.left, 1e-3) for limit in self._running.values())]
+            if beat.over and self._connection is not None:
+                self._send_beat()
+                beat = Deadline(BEAT_S * min(1.0, self._settings.timeout_scale))
+            limits = [patience, *self._running.values(), *([beat] if self._connection is not None else [])]
             try:
-                kind, value = self._events.get(timeout=min(waits))
+                kind, value = self._events.get(timeout=max(min(limit.left for limit in limits), 1e-3))
             except queue.Empty:
                 self._give_up_late_phases()
                 continue
             if kind == "lost":
-                lost = {"phase": self._announced or Phase.RENDEZVOUS, **value}
+                lost = {"phase": self._announced or ExamPhase.RENDEZVOUS, **value}
                 return self._outcome(lost=None if interrupted else lost, interrupted=interrupted)
             if kind == "signal":
                 if interrupted:
                     break
                 interrupted, patience = value, self._deadline.within(_AFTER_SIGNAL_S)
-                if not self._uplink.joined:
+                if self._connection is None:
                     break
-                self._uplink.send({"kind": "leave", "signal": value})
+                self._send({"kind": "leave", "signal": value})
             elif kind == "done":
                 self._finish(value)
             elif kind == "arrived":
@@ -110,10 +125,9 @@ class Agent:
 
     def bye(self, *, wait: bool = True) -> None:
         """Reports that this rank has printed its line, and waits until the hub releases it: some launchers end all ranks with the first."""
-        self._uplink.end()
-        if self._uplink.joined:
+        if self._connection is not None:
             limit = self._deadline.within(3.0)
-            self._uplink.send({"kind": "bye"})
+            self._send({"kind": "bye"})
             while wait and not limit.over:
                 try:
                     kind, value = self._events.get(timeout=max(limit.left, 1e-3))
@@ -125,19 +139,71 @@ class Agent:
 
     def close(self) -> None:
         """Closes what phases kept, for two seconds at most each."""
-        self._uplink.end()
         for each in list(self._kept.values()):
-            closing = threading.Thread(target=getattr(each, "close", lambda: None), daemon=True)
-            closing.start()
-            closing.join(2.0)
-        self._uplink.close()
+            with contextlib.suppress(Exception):
+                limited(2.0, getattr(each, "close", lambda: None))
+        if self._connection is not None:
+            with contextlib.suppress(OSError):
+                self._connection.shutdown(socket.SHUT_RDWR)  # for the reader's socket too
+            self._connection.close()
+
+    def _arrive(self) -> None:
+        """Connects, compares clocks and joins; afterwards reads the connection."""
+        found = self._road.open(self._deadline.within(share(self._settings, ExamPhase.RENDEZVOUS)))
+        if isinstance(found, Unreached):
+            self._events.put(("lost", {"reached": False, **to_json(found)}))
+            return
+        patience = Deadline(self._patience_s)
+        try:
+            self._road.announce("compare clocks with the hub")
+            self._clock = exchange_clocks(found, patience)
+            self._road.announce("join the others at the hub")
+            wire.send(found, self._introduction(), patience)
+            answer = wire.receive(found, patience, Welcome | Refused)
+        except wire.WireError as error:
+            self._lose(error, "the hub accepted this rank's connection, but joining failed")
+            return
+        refused = answer.get("reason", "")
+        if refused and not answer["stay"]:
+            self._events.put(("lost", {"reached": False, "kind": "garbage", "sentence": f"it does not understand this rank: {refused}"}))
+            return
+        # A socket's timeout is one for all threads: the sender's, set just before the reader waits, would end the reader's wait early, and
+        # a hub that waits for another rank would count as silent. So the sender has a second socket for the same connection.
+        self._connection = found.dup()
+        self._events.put(("arrived", refused))
+        try:
+            while True:
+                message = wire.receive(found, Deadline(self._patience_s), ToRank)
+                if message["kind"] != "clock":
+                    self._events.put(("message", message))
+        except wire.WireError as error:
+            self._lose(error)
+
+    def _lose(self, error: wire.WireError, where: str = "the connection to the hub") -> None:
+        """Reports the end of the connection: the hub's process is silent, or it has ended."""
+        how = "silent" if error.kind == "silent" else "closed"
+        self._events.put(("lost", {"reached": True, "lost": how, "sentence": f"{where}: {error}"}))
+
+    def _send(self, message: Mapping[str, Any]) -> None:
+        """Sends a message to the hub, which knows this rank; a failure becomes a ``lost`` event."""
+        assert self._connection is not None
+        try:
+            wire.send(self._connection, message, self._deadline.within(self._patience_s))
+        except wire.WireError as error:
+            self._lose(error)
+
+    def _send_beat(self) -> None:
+        """Reports what this rank is about to do; the answer shows that the hub is alive."""
+        phase, doing, since = self._doing
+        for_s = round(time.monotonic() - since, 3)
+        self._send({"kind": "beat", "t": time.time(), "phase": phase, "doing": doing, "for_s": for_s})
 
     def _open_early(self) -> None:
         """Opens ports that other ranks must know, and starts what takes long to start."""
         try:
-            self._kept["listener"] = Listener(self._settings, self._identity.rank, self._host)
+            self._kept["listener"] = PeerListener(self._settings, self._identity.rank, self._host)
         except OSError as error:
-            self._say(Phase.FACTS, f"open a listening port: {error}")
+            self._announce(ExamPhase.FACTS, f"open a listening port: {error}")
         if any(phase.in_child for phase in chosen(self._settings)):
             self._kept["child"] = Child(self._identity, self._settings, host=self._host)  # imports torch while the ranks meet
 
@@ -148,21 +214,13 @@ class Agent:
             "port": listener.port if listener else 0,
             "store_port": child.store_port if child else 0,
         }
-        offset_s, round_trip_s = self._uplink.clock
-        return {
-            "kind": "join",
-            "identity": self._identity,
-            "pid": os.getpid(),
-            "listen": listen,
-            "offset_s": offset_s,
-            "round_trip_s": round_trip_s,
-        }
+        return {"kind": "join", "identity": self._identity, "pid": os.getpid(), "listen": listen, **self._clock}
 
     def _finish_arrival(self) -> None:
         assert self._road.address is not None
         address, port = self._road.address
         self._settings = replace(self._settings, endpoint=f"{address}:{port}")
-        self._say(Phase.RENDEZVOUS, "wait for the other ranks")
+        self._announce(ExamPhase.RENDEZVOUS, "wait for the other ranks")
         if self._refused:
             return
         data = {
@@ -173,13 +231,12 @@ class Agent:
             "attempts": dict(self._road.attempts),
             "ifname": self._settings.ifname,
             "ifname_address": address_of(self._settings.ifname),
-            "offset_s": self._uplink.clock[0],
-            "round_trip_s": self._uplink.clock[1],
+            **self._clock,
         }
         seconds = self._deadline.seconds - self._deadline.left
-        self._results[Phase.RENDEZVOUS] = PhaseResult(Phase.RENDEZVOUS, self._identity.rank, "ok", seconds=seconds, data=data)
+        self._results[ExamPhase.RENDEZVOUS] = PhaseResult(ExamPhase.RENDEZVOUS, self._identity.rank, "ok", seconds=seconds, data=data)
         for result in self._results.values():
-            self._uplink.send({"kind": "result", "result": result})
+            self._send({"kind": "result", "result": result})
 
     def _obey(self, message: Mapping[str, Any]) -> None:
         if message["kind"] == "roster":
@@ -192,23 +249,23 @@ class Agent:
             if self._identity.rank in message["alive"]:
                 self._start(self._announced, message["budget_s"], tuple(message["alive"]))
 
-    def _start(self, phase: Phase, budget_s: float, alive: tuple[int, ...]) -> None:
+    def _start(self, phase: ExamPhase, budget_s: float, alive: tuple[int, ...]) -> None:
         deadline = self._deadline.within(budget_s)
         context = Context(
             identity=self._identity,
             settings=self._settings,
             roster=self._roster,
             deadline=deadline,
-            say=partial(self._say, phase),
+            announce=partial(self._announce, phase),
             alive=alive,
             kept=self._kept,
         )
-        self._say(phase, f"start {phase.label}")
+        self._announce(phase, f"start {phase.label}")
         self._running[phase] = deadline.within(deadline.left + _GRACE_S)
         threading.Thread(target=self._do, args=(phase, context), name=f"doctor-{phase.label}", daemon=True).start()
 
-    def _do(self, phase: Phase, context: Context) -> None:
-        """Runs one phase, in a thread of its own."""
+    def _do(self, phase: ExamPhase, context: Context) -> None:
+        """Runs one phase, in a separate thread."""
         started = time.monotonic()
         rank = context.identity.rank
         try:
@@ -228,9 +285,9 @@ class Agent:
         if self._running.pop(result.phase, None) is None:
             return  # it was given up before
         self._results[result.phase] = result
-        self._say(result.phase, f"wait for the other ranks after {result.phase.label}")
-        if self._uplink.joined and not self._refused:
-            self._uplink.send({"kind": "result", "result": result})
+        self._announce(result.phase, f"wait for the other ranks after {result.phase.label}")
+        if self._connection is not None and not self._refused:
+            self._send({"kind": "result", "result": result})
 
     def _give_up_late_phases(self) -> None:
         for phase in [phase for phase, limit in self._running.items() if limit.over]:
@@ -239,14 +296,33 @@ class Agent:
             error = f"not done within {seconds:.1f} s" + (f": {doing}" if doing else "")
             self._finish(PhaseResult(phase, self._identity.rank, "timeout", seconds=seconds, doing=doing, error=error))
 
-    def _say(self, phase: Phase, what: str) -> None:
+    def _announce(self, phase: ExamPhase, what: str) -> None:
         # While facts are gathered and the hub is looked for at the same time, only the rendezvous is reported.
-        if phase >= self._doing[0] or phase > Phase.RENDEZVOUS:
+        if phase >= self._doing[0] or phase > ExamPhase.RENDEZVOUS:
             self._doing = (phase, what, time.monotonic())
 
-    def _doing_in(self, phase: Phase) -> str:
+    def _doing_in(self, phase: ExamPhase) -> str:
         current, what, _ = self._doing
         return what if current == phase else ""
 
     def _outcome(self, **how: Any) -> Outcome:
         return Outcome(refused=self._refused, results=tuple(self._results.values()), **how)
+
+
+def exchange_clocks(connection: socket.socket, deadline: Deadline) -> dict[str, float]:
+    """``offset_s``, this host's clock minus the hub's, and ``round_trip_s`` of that measurement.
+
+    The error of the offset is at most half the round trip.
+    *Source:* RFC 5905, section 8, with the server's two times taken as one.
+
+    Raises: WireError.
+    """
+    best = {"offset_s": 0.0, "round_trip_s": float("inf")}
+    for _ in range(_EXCHANGES):
+        before, sent = time.monotonic(), time.time()
+        wire.send(connection, {"kind": "time", "t": sent}, deadline)
+        answer = wire.receive(connection, deadline, Clock)
+        trip = time.monotonic() - before
+        if trip < best["round_trip_s"]:
+            best = {"offset_s": sent + trip / 2 - answer["hub"], "round_trip_s": trip}
+    return best

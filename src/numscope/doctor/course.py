@@ -13,11 +13,11 @@ from dataclasses import replace
 from typing import Any
 
 from numscope.doctor.budget import VERDICT_S, Deadline, chosen, share
-from numscope.doctor.meet.hub import Hub, Places
+from numscope.doctor.meet.hub import Hub
 from numscope.doctor.meet.meeting import Meeting
-from numscope.doctor.meet.server import Member
+from numscope.doctor.meet.members import Member, NodeNumbers
 from numscope.doctor.output import INCOMPLETE, Output, for_ranks, judge, show, write_lines
-from numscope.doctor.records import Examined, Phase, PhaseResult, Settings, Status, Verdict
+from numscope.doctor.records import Examined, ExamPhase, PhaseResult, Settings, Status, Verdict
 
 INTERNAL = 70
 _GRACE_S = 1.0  # after a phase's time limit, for the ranks' own reports that they were not done
@@ -47,15 +47,15 @@ def shares(roster: Mapping[int, Mapping[str, Any]]) -> Iterator[tuple[tuple[int,
 
 
 class Course:
-    """Hosts the hub, and conducts the examination in a thread of its own until the verdict is delivered. Raises: HubTaken."""
+    """Hosts the hub, and conducts the examination in its own thread until the verdict is delivered. Raises: HubTaken."""
 
     def __init__(
-        self, meeting: Meeting, settings: Settings, world_size: int, deadline: Deadline, output: Output, places: Places | None = None
+        self, meeting: Meeting, settings: Settings, world_size: int, deadline: Deadline, output: Output, numbers: NodeNumbers | None = None
     ) -> None:
-        self.hub = Hub(meeting, settings, world_size, places)
+        self.hub = Hub(meeting, settings, world_size, numbers)
         self.departed: dict[int, str] = {}  # set by the launcher: how ranks ended that never joined
         self._settings, self._deadline, self._output = settings, deadline, output
-        self._results: dict[tuple[Phase, int], PhaseResult] = {}  # by phase and rank
+        self._results: dict[tuple[ExamPhase, int], PhaseResult] = {}  # by phase and rank
         self._told: tuple[int, ...] = ()  # the ranks in the last roster that was sent
         self._reached: tuple[Verdict, Examined] | None = None
         self._error: BaseException | None = None
@@ -89,14 +89,14 @@ class Course:
     def _conduct(self) -> None:
         try:
             for phase in chosen(self._settings):
-                if phase is Phase.FACTS:
+                if phase is ExamPhase.FACTS:
                     continue  # the ranks gather facts while they join
                 if self.hub.hurry:
                     for rank in range(self.hub.world_size):
                         self._add(PhaseResult(phase, rank, "skipped", error=f"the examination was ended early by {self.hub.hurry}"))
-                elif phase is Phase.RENDEZVOUS:
+                elif phase is ExamPhase.RENDEZVOUS:
                     self._meet()
-                    self._collect(Phase.FACTS, tuple(self.hub.members), Deadline(self._time_for(Phase.FACTS) + _GRACE_S), 0.0)
+                    self._collect(ExamPhase.FACTS, tuple(self.hub.members), Deadline(self._time_for(ExamPhase.FACTS) + _GRACE_S), 0.0)
                 else:
                     self._run(phase)
             examined = self._examined()
@@ -111,7 +111,7 @@ class Course:
             self.hub.send_to_all({"kind": "verdict", "verdict": Verdict(INTERNAL)})
 
     def _meet(self) -> None:
-        hub, deadline = self.hub, Deadline(min(share(self._settings, Phase.RENDEZVOUS), self._left()))
+        hub, deadline = self.hub, Deadline(min(share(self._settings, ExamPhase.RENDEZVOUS), self._left()))
 
         def all_here() -> bool:
             gone = set(self.departed) - set(hub.members)
@@ -122,10 +122,10 @@ class Course:
         for rank in range(hub.world_size):
             if rank not in hub.members:
                 why = self.departed.get(rank) or f"it did not join within {waited:.1f} s"
-                self._add(PhaseResult(Phase.RENDEZVOUS, rank, "silent", seconds=waited, error=why, data={"how": "missing"}))
-        self._collect(Phase.RENDEZVOUS, tuple(hub.members), Deadline(min(2.0, self._left())), 0.0)
+                self._add(PhaseResult(ExamPhase.RENDEZVOUS, rank, "silent", seconds=waited, error=why, data={"how": "missing"}))
+        self._collect(ExamPhase.RENDEZVOUS, tuple(hub.members), Deadline(min(2.0, self._left())), 0.0)
 
-    def _run(self, phase: Phase) -> None:
+    def _run(self, phase: ExamPhase) -> None:
         hub = self.hub
         obstacles = {rank: self._obstacle(phase, rank) or hub.members[rank].detail for rank in hub.members}
         alive = tuple(sorted(rank for rank, obstacle in obstacles.items() if not obstacle and hub.members[rank].here))
@@ -149,7 +149,7 @@ class Course:
         for ranks, known in shares({rank: roster[rank] for rank in here}):
             hub.send({"kind": "roster", "roster": {str(rank): roster[rank] for rank in known}}, ranks)
 
-    def _collect(self, phase: Phase, ranks: tuple[int, ...], deadline: Deadline, started: float) -> None:
+    def _collect(self, phase: ExamPhase, ranks: tuple[int, ...], deadline: Deadline, started: float) -> None:
         """Collects the ranks' results, or the reasons why there are none."""
         hub = self.hub
         hub.wait(lambda: all((phase, rank) in hub.results or not hub.members[rank].here for rank in ranks), deadline)
@@ -162,8 +162,8 @@ class Course:
     def _add(self, result: PhaseResult) -> None:
         self._results[result.phase, result.rank] = result
 
-    def _obstacle(self, phase: Phase, rank: int) -> str:
-        """Why a rank can't run a phase; "" if it can."""
+    def _obstacle(self, phase: ExamPhase, rank: int) -> str:
+        """Returns the reason why a rank can't run a phase; "" if it can."""
         for needed in phase.needs:
             result = self._results.get((needed, rank))
             if result is not None and result.status != "ok":
@@ -193,7 +193,7 @@ class Course:
         everybody = (*self.hub.members.values(), *self.hub.onlookers)
         return all(member.said_bye or not member.here for member in everybody)
 
-    def _time_for(self, phase: Phase) -> float:
+    def _time_for(self, phase: ExamPhase) -> float:
         return min(share(self._settings, phase), self._left())
 
     def _left(self) -> float:
@@ -201,7 +201,7 @@ class Course:
         return max(0.0, self._deadline.left - min(VERDICT_S, self._deadline.seconds / 4))
 
 
-def _without_word(phase: Phase, rank: int, member: Member, seconds: float, hurry: str) -> PhaseResult:
+def _without_word(phase: ExamPhase, rank: int, member: Member, seconds: float, hurry: str) -> PhaseResult:
     """The result of a rank that sent none."""
     doing = member.last_words()
     status: Status

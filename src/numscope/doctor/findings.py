@@ -13,15 +13,15 @@ from typing import Any, get_args
 
 import yaml
 
-from numscope.doctor.records import Confidence, Finding, Severity
+from numscope.doctor.records import Confidence, DoctorFinding, Severity
 from numscope.records.words import escape, spans
 
 _MOST_EVIDENCE = 12
 _READER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 _ROWS: dict[str, dict[str, Any]] = yaml.load(Path(__file__).with_suffix(".yaml").read_text(encoding="utf-8"), _READER)
 # By id or id/case, with what a case takes from its id.
-TABLE = {id: {"is": "fault", **_ROWS.get(id.partition("/")[0], {}), **row} for id, row in _ROWS.items()}
-CATALOG: dict[str, Severity] = {id: row["is"] for id, row in TABLE.items() if "/" not in id}
+TABLE = {id: {"severity": "fault", **_ROWS.get(id.partition("/")[0], {}), **row} for id, row in _ROWS.items()}
+CATALOG: dict[str, Severity] = {id: row["severity"] for id, row in TABLE.items() if "/" not in id}
 # Usually caused by another fault: next to a cause, these are notes.
 CONSEQUENCES = frozenset(id for id, row in TABLE.items() if row.get("follows"))
 
@@ -37,8 +37,8 @@ def finding(
     severity: Severity | None = None,
     remedy: Iterable[str] = (),
     **words: object,
-) -> Finding:
-    """A finding as the table has it, unless otherwise said; ``id`` may name a case, ``words`` are what stands in braces there.
+) -> DoctorFinding:
+    """A finding as the table has it, with what is given here; ``id`` may name a case, ``words`` fill the braces there.
 
     Unknown ranks (-1) and hosts ("") are left out. ``remedy`` comes after the table's.
     """
@@ -54,22 +54,22 @@ def finding(
         "without": without(host),
         **words,
     }
-    lines = [line.format_map(about) for line in row.get("try", "").splitlines()]
-    return Finding(
+    lines = [line.format_map(about) for line in row.get("remedy", "").splitlines()]
+    return DoctorFinding(
         id=id.partition("/")[0],
-        severity=severity or row["is"],
-        summary=row["says"].format_map(about),
+        severity=severity or row["severity"],
+        summary=row["summary"].format_map(about),
         ranks=tuple(ranks),
         hosts=tuple(hosts),
         links=tuple(dict.fromkeys(links)),
         evidence=tuple(dict.fromkeys(evidence))[:_MOST_EVIDENCE],
-        confidence=confidence or row.get("sure", "likely"),
+        confidence=confidence or row.get("confidence", "likely"),
         remedy=tuple(dict.fromkeys(line for line in (*lines, *remedy) if line)),
     )
 
 
-def gravity(finding: Finding) -> tuple[int, int]:
-    """By which findings are sorted: the gravest first, then the most certain."""
+def gravity(finding: DoctorFinding) -> tuple[int, int]:
+    """The sort key of findings: the gravest first, then the most certain."""
     return get_args(Severity).index(finding.severity), get_args(Confidence).index(finding.confidence)
 
 
@@ -103,5 +103,5 @@ def without(host: str = "") -> str:
 
 
 def pasted(host: str) -> str:
-    """A host's name in a shell's line: its real name, without the number that tells two hosts of one name apart, and quoted."""
+    """A host's name in a shell's line: its real name, without the number that distinguishes hosts of the same name, and quoted."""
     return shlex.quote(escape(re.sub(r"#\d+$", "", host)))

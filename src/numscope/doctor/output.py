@@ -1,4 +1,4 @@
-"""What the doctor judges, prints and writes, with a hub or without one."""
+"""Judges, prints and writes the outcome, with a hub or without one."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ INCOMPLETE = 5
 
 @dataclass(frozen=True, slots=True)
 class Output:
-    """Where the report goes besides the terminal."""
+    """The report's destinations besides the terminal."""
 
     json: str = ""  # path of a file; "-" for standard output; "" for none
     baseline: Mapping[str, Any] = field(default_factory=dict)  # JSON values of an earlier report, to compare with
@@ -40,14 +40,14 @@ def judge(examined: Examined, baseline: Mapping[str, Any] | None = None) -> Verd
 
 def show(verdict: Verdict, examined: Examined, output: Output) -> int:
     """Prints the table and the findings, and writes the JSON if asked for; JSON on standard output replaces the table. The exit code."""
-    from numscope.doctor import report
+    from numscope.doctor import rendering
 
-    if output.json:
-        write_json(report.to_json(verdict, examined), output.json, "numscope doctor")  # where it fails, the report is still worth printing
+    if output.json:  # where it can't be written, the report is still worth printing
+        write_json(rendering.to_json(verdict, examined), output.json, "numscope doctor")
     if output.json == "-":
         return verdict.exit_code
     with contextlib.suppress(BrokenPipeError):
-        report.print_verdict(verdict, examined, sys.stdout)
+        rendering.print_verdict(verdict, examined, sys.stdout)
         sys.stdout.flush()
     return verdict.exit_code
 
@@ -69,7 +69,7 @@ def write_json(values: Mapping[str, Any], path: str, command: str) -> bool:
 def alone(
     identity: Identity, settings: Settings, hub: Mapping[str, Any], results: Sequence[PhaseResult] = (), refused: Sequence[Any] = ()
 ) -> tuple[Verdict, Examined]:
-    """The verdict of a rank that has no hub; ``hub`` says why, as in ``Examined.hub``."""
+    """The verdict of a rank that has no hub; ``hub`` holds the reason, as in ``Examined.hub``."""
     examined = Examined(settings, identity.world_size, {}, results, refused, {"here": identity.hostname, **hub})
     return judge(examined), examined
 

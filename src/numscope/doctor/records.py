@@ -16,7 +16,7 @@ Severity = Literal["fault", "degraded", "note"]
 Confidence = Literal["certain", "likely", "possible"]
 Word = Literal[
     "ok", "refused", "dropped", "unreachable", "reset", "silent", "stranger", "denied", "stalled", "skipped", "failed"
-]  # of a link, see ``Cell``
+]  # status of a link, see ``Cell``
 
 # What a record and a message may have in such a field.
 Text = Annotated[str, Field(max_length=64 << 10)]
@@ -31,7 +31,7 @@ Address = Annotated[str, Field(pattern=r"^[0-9A-Za-z.:%_-]{0,100}$")]
 _T = TypeVar("_T")
 
 
-class Phase(IntEnum):
+class ExamPhase(IntEnum):
     """The phases of an examination, in order. Each is a module in ``phases/`` or ``child/``, except the rendezvous, which is ``meet/``."""
 
     FACTS = 0
@@ -54,16 +54,16 @@ class Phase(IntEnum):
         return f"phase {self.value} ({self.label})"
 
     @property
-    def needs(self) -> tuple[Phase, ...]:
+    def needs(self) -> tuple[ExamPhase, ...]:
         """Phases that must have succeeded on a rank before it runs this one."""
-        if self in (Phase.COMPARE, Phase.LINKS, Phase.BACKEND):
-            return (Phase.RENDEZVOUS,)
-        return (Phase.BACKEND,) if self in (Phase.PAIRS, Phase.COLLECTIVES) else ()
+        if self in (ExamPhase.COMPARE, ExamPhase.LINKS, ExamPhase.BACKEND):
+            return (ExamPhase.RENDEZVOUS,)
+        return (ExamPhase.BACKEND,) if self in (ExamPhase.PAIRS, ExamPhase.COLLECTIVES) else ()
 
     @property
     def in_child(self) -> bool:
         """Whether the phase needs torch, and so runs in the rank's child process."""
-        return self >= Phase.BACKEND
+        return self >= ExamPhase.BACKEND
 
 
 def to_json(record: Any) -> dict[str, Any]:
@@ -84,7 +84,7 @@ def from_json(kind: type[_T], values: Mapping[str, Any]) -> _T:
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """Who a rank is, according to its launcher."""
+    """A rank's identity, according to its launcher."""
 
     rank: Rank
     world_size: Count
@@ -93,15 +93,15 @@ class Identity:
     node: Rank = 0  # number of its host, from the launcher; numbered by host name where the launcher gives no number
     num_nodes: Count = 1
     hostname: Name = ""
-    launcher: Launcher = "local"  # whose environment variables these are
+    launcher: Launcher = "local"  # the one that set these environment variables
 
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """What the user asked for."""
+    """The user's options."""
 
     quick: bool = False  # use the smallest sizes and skip the compute phase
-    phases: tuple[Phase, ...] = tuple(Phase)  # those to run; the phases they depend on run too
+    phases: tuple[ExamPhase, ...] = tuple(ExamPhase)  # those to run; the phases they depend on run too
     deadline_s: float = 180.0  # for the whole examination; every rank has ended by then
     timeout_scale: float = 1.0  # factor on every time limit
     ifname: str = ""  # network interface whose address is given to other ranks; "" uses the route to the hub
@@ -110,7 +110,7 @@ class Settings:
     endpoint: str = ""  # host:port of the hub; "" derives it from the launcher
     token: str = ""  # the job's secret, which every connection must prove to hold; "" derives it from the launcher
     node_rank: int = -1  # this node's number among those of ``--nnodes``; -1: the hub assigns it
-    file: str = ""  # of ``--settings``
+    file: str = ""  # path given with ``--settings``
     strict: bool = False
     redact: bool = False
 
@@ -119,7 +119,7 @@ class Settings:
 class PhaseResult:
     """The result of one phase on one rank."""
 
-    phase: Phase
+    phase: ExamPhase
     rank: Rank
     status: Status
     started: Number = 0.0  # seconds on the hub's clock since the hub started
@@ -196,18 +196,18 @@ def cells_of(result: PhaseResult) -> list[Cell]:
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
+class DoctorFinding:
     """Something that is wrong or worth knowing."""
 
     id: Text  # stable, from a catalog
     severity: Severity
     summary: Text  # one sentence
-    ranks: tuple[Rank, ...] = ()  # whom it concerns
-    hosts: tuple[Text, ...] = ()  # whom it concerns
+    ranks: tuple[Rank, ...] = ()  # those it concerns
+    hosts: tuple[Text, ...] = ()  # those it concerns
     links: tuple[tuple[Text, Text], ...] = ()  # (from, to) pairs of host names
-    evidence: tuple[Text, ...] = ()  # what was observed, one line each
+    evidence: tuple[Text, ...] = ()  # observations, one line each
     confidence: Confidence = "likely"
-    remedy: tuple[Text, ...] = ()  # what to do, one line to paste each
+    remedy: tuple[Text, ...] = ()  # lines to paste
 
 
 @dataclass(frozen=True, slots=True)
@@ -221,7 +221,7 @@ class Verdict:
     """
 
     exit_code: Annotated[int, Field(ge=0, lt=256)]
-    findings: tuple[Finding, ...] = ()
+    findings: tuple[DoctorFinding, ...] = ()
     ok: tuple[Rank, ...] = ()
     seconds: Number = 0.0
 
@@ -234,17 +234,17 @@ class Examined:
     expected: int  # world size
     # ranks that joined, with what the hub knows about them: identity, address, clock offset
     roster: Mapping[int, Mapping[str, Any]] = field(default_factory=dict)
-    results: Sequence[PhaseResult] = ()  # of all ranks and phases
+    results: Sequence[PhaseResult] = ()  # all ranks and phases
     # connections that the hub rejected: address and reason (garbage, token, duplicate, world size)
     refused: Sequence[Mapping[str, Any]] = ()
     hub: Mapping[str, Any] = field(default_factory=dict)  # whether the hub was reached, and if not, why
 
-    def each(self, phase: Phase, key: str) -> Iterator[tuple[int, Any]]:
+    def each(self, phase: ExamPhase, key: str) -> Iterator[tuple[int, Any]]:
         """The entries of a list in one phase's data, each with its rank."""
         for rank, result in sorted(self.of(phase).items()):
             for entry in result.data.get(key, ()):
                 yield rank, entry
 
-    def of(self, phase: Phase) -> dict[int, PhaseResult]:
+    def of(self, phase: ExamPhase) -> dict[int, PhaseResult]:
         """One phase's results by rank."""
         return {result.rank: result for result in self.results if result.phase == phase}

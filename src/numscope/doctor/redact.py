@@ -10,7 +10,7 @@ from dataclasses import replace
 from typing import Any
 
 from numscope.doctor.meet.sockets import is_loopback
-from numscope.doctor.records import Examined, Finding, Verdict
+from numscope.doctor.records import DoctorFinding, Examined, Verdict
 
 _IPV4 = re.compile(r"(?<![\w.])(?:\d{1,3}\.){3}\d{1,3}(?![\w]|\.\d)")
 _IPV6 = re.compile(r"(?<![\w:.\-])[0-9A-Fa-f:]*:[0-9A-Fa-f:]*:[0-9A-Fa-f:.]*")  # candidates; ipaddress decides
@@ -34,10 +34,10 @@ def redacted(verdict: Verdict, examined: Examined) -> tuple[Verdict, Examined]:
     redaction = Redaction(_words(examined), user=_user())
 
     def entry(values: Mapping[str, Any]) -> dict[str, Any]:
-        told: dict[str, Any] = redaction.value(values)
-        if told.get("identity", {}).get("hostname"):  # two nodes may have the same name, but each has a number
-            told["identity"] = {**told["identity"], "hostname": node_word(told["identity"].get("node", 0))}
-        return told
+        entry_without: dict[str, Any] = redaction.value(values)
+        if entry_without.get("identity", {}).get("hostname"):  # two nodes may have the same name, but each has a number
+            entry_without["identity"] = {**entry_without["identity"], "hostname": node_word(entry_without["identity"].get("node", 0))}
+        return entry_without
 
     return replace(verdict, findings=tuple(map(redaction.finding, verdict.findings))), replace(
         examined,
@@ -62,16 +62,10 @@ class Redaction:
         self._names = re.compile(rf"(?<![A-Za-z0-9])({names}){_DOMAIN if domains else ''}(?![A-Za-z0-9])") if words else None
         self._user = re.compile(rf"(?<![\w-]){re.escape(user)}(?![\w-])") if len(user) > 2 and user != "root" else None
 
-    def finding(self, finding: Finding) -> Finding:
+    def finding(self, finding: DoctorFinding) -> DoctorFinding:
         """A finding without names."""
-        return replace(
-            finding,
-            summary=self.text(finding.summary),
-            hosts=self.value(finding.hosts),
-            links=self.value(finding.links),
-            evidence=self.value(finding.evidence),
-            remedy=self.value(finding.remedy),
-        )
+        names = ("summary", "hosts", "links", "evidence", "remedy")
+        return replace(finding, **{name: self.value(getattr(finding, name)) for name in names})
 
     def value(self, value: Any) -> Any:
         """JSON values without names, in keys too."""
@@ -114,7 +108,7 @@ def _words(examined: Examined) -> dict[str, str]:
         host, node = str(identity.get("hostname", "")), identity.get("node", 0)
         if _is_name(host):
             know(host, node_word(node))
-            words[f"{host}#{node}"] = node_word(node)  # how findings tell apart hosts of the same name
+            words[f"{host}#{node}"] = node_word(node)  # as findings distinguish hosts of the same name
     others: list[str] = []
     for result in examined.results:
         others.append(str(result.data.get("hostname", "")))
@@ -138,7 +132,7 @@ def _user() -> str:
 
 
 def _is_name(host: str) -> bool:
-    """Whether it identifies a host by name; addresses are replaced by words of their own."""
+    """Whether it identifies a host by name; addresses are replaced separately."""
     try:
         ipaddress.ip_address(host.partition("%")[0].strip("[]"))
     except ValueError:

@@ -12,17 +12,17 @@ from pydantic import BeforeValidator, Field, ValidationError, with_config
 from typing_extensions import TypedDict
 
 from numscope.doctor.meet.secret import read_secret
-from numscope.doctor.records import Phase, adapter
+from numscope.doctor.records import ExamPhase, adapter
 from numscope.records.words import nearest
 
 _UNITS = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30}
 
 
-def _phase(word: object) -> Phase:
-    labels = [phase.label for phase in Phase]
-    if word not in labels and word not in [*Phase]:
+def _phase(word: object) -> ExamPhase:
+    labels = [phase.label for phase in ExamPhase]
+    if word not in labels and word not in [*ExamPhase]:
         raise ValueError(f"expected one of {', '.join(labels)}, or a number.{nearest(str(word), labels)}")
-    return Phase(word) if isinstance(word, int) else Phase(labels.index(str(word)))
+    return ExamPhase(word) if isinstance(word, int) else ExamPhase(labels.index(str(word)))
 
 
 def _size(word: object) -> int:
@@ -47,10 +47,10 @@ def _each(read: Callable[[object], Any]) -> BeforeValidator:
 
 
 @with_config(extra="forbid", strict=True)
-class Asked(TypedDict, total=False):
-    """What the file may have; the names are those of ``Settings``."""
+class FileSettings(TypedDict, total=False):
+    """The keys that the file may have, named as in ``Settings``."""
 
-    phases: Annotated[tuple[Phase, ...], _each(_phase)]
+    phases: Annotated[tuple[ExamPhase, ...], _each(_phase)]
     deadline_s: Annotated[float, Field(ge=10)]
     timeout_scale: Annotated[float, Field(ge=0.01)]
     backend: Literal["gloo", "nccl", "gloo,nccl"]
@@ -61,17 +61,18 @@ class Asked(TypedDict, total=False):
 
 
 def read_settings(path: str) -> dict[str, Any]:
-    """What a file asks for, by fields of ``Settings``. Raises: OSError; ValueError with the place and what is expected."""
+    """Reads a file's settings, by fields of ``Settings``. Raises: OSError; ValueError with the place and what is expected."""
     try:
         asked = yaml.safe_load(Path(path).read_text(encoding="utf-8"))
-        values: dict[str, Any] = adapter(Asked).validate_python({} if asked is None else asked)
+        values: dict[str, Any] = adapter(FileSettings).validate_python({} if asked is None else asked)
     except yaml.YAMLError as error:
-        raise ValueError(f"it is no YAML: {' '.join(str(error).split())}") from None
+        raise ValueError(f"it is not YAML: {' '.join(str(error).split())}") from None
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
         name = ".".join(map(str, first["loc"]))
         if first["type"] == "extra_forbidden":
-            raise ValueError(f"{name}: expected one of {', '.join(Asked.__annotations__)}.{nearest(name, Asked.__annotations__)}") from None
+            names = FileSettings.__annotations__
+            raise ValueError(f"{name}: expected one of {', '.join(names)}.{nearest(name, names)}") from None
         raise ValueError(f"{name}: got {first['input']!r}, {first['msg'].removeprefix('Value error, ')}") from None
     if "token_file" in values:
         values["token"] = values.pop("token_file")

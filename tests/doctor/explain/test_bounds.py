@@ -16,7 +16,7 @@ import pytest
 
 from numscope.doctor import explain, redact
 from numscope.doctor.explain import examine
-from numscope.doctor.explain.reading import MAX_LINE_CHARS
+from numscope.doctor.explain.log_files import MAX_LINE_CHARS
 
 _parser: Any = getattr(re, "_parser", None) or importlib.import_module("sre_parse")
 SECONDS = 20  # of processor time; what took longer took minutes

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from numscope.doctor.explain.command import run
+from numscope.doctor.explain import run
 
 SAMPLES = Path(__file__).parent / "samples"
 
@@ -37,6 +37,6 @@ def test_json_goes_to_its_file_or_alone_to_standard_output(tmp_path: Path, capfd
 
 
 def test_it_does_not_load_torch() -> None:
-    script = "import sys\nfrom numscope.doctor.explain.command import run\nrun(sys.argv[1:])\nprint('torch' in sys.modules)"
+    script = "import sys\nfrom numscope.doctor.explain import run\nrun(sys.argv[1:])\nprint('torch' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", script, str(SAMPLES)], capture_output=True, text=True, timeout=60)
     assert done.stdout.splitlines()[-1] == "False", done.stderr

@@ -10,8 +10,7 @@ from pathlib import Path
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from numscope.doctor.explain import examine
-from numscope.doctor.explain.command import print_explanation, to_json_values
+from numscope.doctor.explain import examine, print_explanation, to_json_values
 from tests.doctor.explain.nccl_samples import rank_lines, warn, watchdog
 from tests.effort import examples
 

@@ -8,8 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from numscope.doctor.explain import examine
-from numscope.doctor.explain.command import print_explanation, to_json_values
+from numscope.doctor.explain import examine, print_explanation, to_json_values
 from numscope.doctor.explain.masking import shown, visible, without_secrets
 from numscope.doctor.redact import of_hosts
 from tests.doctor.explain.nccl_samples import rank_lines, warn

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from numscope.doctor.explain import examine
-from numscope.doctor.records import Finding
+from numscope.doctor.records import DoctorFinding
 from tests.doctor.explain.nccl_samples import rank_lines, warn
 
 
@@ -16,7 +16,7 @@ from tests.doctor.explain.nccl_samples import rank_lines, warn
 def said(tmp_path: Path):
     """Findings of one file of lines."""
 
-    def findings(*lines: str) -> dict[str, Finding]:
+    def findings(*lines: str) -> dict[str, DoctorFinding]:
         file = tmp_path / "job.log"
         file.write_text("\n".join(lines) + "\n")
         return {one.id: one for one in examine([file]).findings}

@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from numscope.doctor.explain import examine
-from numscope.doctor.explain.plain_pickle import Refused, loads
+from numscope.doctor.explain.plain_pickle import PickleRefused, loads
 
 MOST = 128  # bytes of memory for a byte of the file
 AT_LEAST = 1 << 16  # for the unpickler itself
@@ -28,7 +28,7 @@ def outcome(data: bytes) -> Any:
     try:
         try:
             return loads(data)
-        except Refused as refused:
+        except PickleRefused as refused:
             return refused
         finally:
             assert tracemalloc.get_traced_memory()[1] <= MOST * len(data) + AT_LEAST
@@ -55,7 +55,7 @@ def test_pickle_that_requests_code_is_refused_with_a_sentence(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     data = pickle.dumps({"entries": [_Evil(reduced)]}, protocol=protocol)
-    assert isinstance(outcome(data), Refused)
+    assert isinstance(outcome(data), PickleRefused)
     Path("nccl_trace_rank_0").write_bytes(data)
     explanation = examine([Path("nccl_trace_rank_0")])
     assert not Path("pwned").exists()
@@ -81,7 +81,7 @@ def test_pickle_that_requests_code_is_refused_with_a_sentence(
     ids=lambda data: str(data[:12]),
 )
 def test_opcode_that_names_or_builds_something_is_refused(data: bytes) -> None:
-    assert isinstance(outcome(data), Refused)
+    assert isinstance(outcome(data), PickleRefused)
 
 
 HUGE = struct.pack("<Q", 1 << 40)
@@ -110,7 +110,7 @@ HUGE = struct.pack("<Q", 1 << 40)
     ids=lambda data: str(data[:12]),
 )
 def test_damaged_or_hostile_pickle_is_refused_within_memory(data: bytes) -> None:
-    assert isinstance(outcome(PROTOCOL + data), Refused)
+    assert isinstance(outcome(PROTOCOL + data), PickleRefused)
 
 
 def test_sparse_memo_and_long_frame_cost_nothing() -> None:
@@ -141,7 +141,7 @@ def test_plain_values_come_back_and_cut_ones_are_refused(written: tuple[Any, int
     value, protocol = written
     data = pickle.dumps({"entries": value}, protocol=protocol)
     assert outcome(data) == {"entries": value}
-    assert isinstance(outcome(data[: min(cut, len(data) - 1)]), Refused)
+    assert isinstance(outcome(data[: min(cut, len(data) - 1)]), PickleRefused)
 
 
 def test_lists_that_contain_each_other_have_no_endless_text(tmp_path: Path) -> None:

@@ -11,11 +11,10 @@ from pathlib import Path
 import pytest
 
 from numscope import doctor
-from numscope.doctor.explain import Explanation, examine
-from numscope.doctor.explain.command import exit_code, headline, print_explanation, to_json_values
-from numscope.doctor.explain.reading import FileRead
+from numscope.doctor.explain import Explanation, examine, exit_code, headline, print_explanation, to_json_values
+from numscope.doctor.explain.log_files import FileRead
 from numscope.doctor.findings import CATALOG, TABLE, named
-from numscope.doctor.records import Finding, from_json
+from numscope.doctor.records import DoctorFinding, from_json
 from tests.doctor.explain.nccl_samples import rank_lines
 
 SAMPLES = Path(__file__).parent / "samples"
@@ -79,7 +78,7 @@ def test_unknown_empty_missing_and_unreadable_files_are_said(tmp_path: Path) -> 
 def test_json_holds_findings_that_come_back_as_records() -> None:
     values = json.loads(json.dumps(to_json_values(examine([SAMPLES / "torchrun" / "sigkill.log"]))))
     assert values["exit_code"] == 1
-    (one,) = [from_json(Finding, each) for each in values["findings"]]
+    (one,) = [from_json(DoctorFinding, each) for each in values["findings"]]
     assert (one.id, one.ranks) == ("rank-killed", (1,))
     assert values["files"][0]["kinds"] == ["torchrun"]
 
@@ -94,7 +93,7 @@ def test_json_holds_findings_that_come_back_as_records() -> None:
     ],
 )
 def test_the_exit_code_says_whether_a_fault_has_a_name(ids: list[str], code: int) -> None:
-    explanation = Explanation(tuple(Finding(id, CATALOG[id], "x") for id in ids), (FileRead("a", {"NCCL log"}),))
+    explanation = Explanation(tuple(DoctorFinding(id, CATALOG[id], "x") for id in ids), (FileRead("a", {"NCCL log"}),))
     assert exit_code(explanation) == code
     assert headline(explanation)
 

@@ -7,16 +7,16 @@ from pathlib import Path
 import pytest
 
 from numscope.doctor.explain import examine
-from numscope.doctor.records import Finding
+from numscope.doctor.records import DoctorFinding
 
 SAMPLES = Path(__file__).parent / "samples" / "torchrun"
 
 
-def found(path: Path) -> dict[str, Finding]:
+def found(path: Path) -> dict[str, DoctorFinding]:
     return {one.id: one for one in examine([path]).findings}
 
 
-def told(tmp_path: Path, *lines: str) -> dict[str, Finding]:
+def told(tmp_path: Path, *lines: str) -> dict[str, DoctorFinding]:
     (tmp_path / "out.log").write_text("\n".join(lines))
     return found(tmp_path / "out.log")
 

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     import torch
 
-    from numscope.doctor.child.desk import Desk
+    from numscope.doctor.child.session import ChildSession
 
 FAULT = "NUMSCOPE_TEST_FAULT"
 _KEYS = {
@@ -79,7 +79,7 @@ class Faults:
 
 def plant(text: str) -> None:
     """Wraps the child's steps and its work, so that the faults strike there."""
-    from numscope.doctor.child.report import Report
+    from numscope.doctor.child.reporting import Report
 
     step, strike = Report.step, Strike(text)
 
@@ -112,9 +112,9 @@ class Strike:
 
         pattern, prepare, measure = pairs.pattern, Exercise.prepare, compute._time
 
-        def run_with_faults(run: Callable[..., None], phase: int, desk: Desk, arguments: Any) -> None:
-            self._faults, self._rank, self._phase = Faults(self._text, desk.rank), desk.rank, phase
-            run(desk, arguments)
+        def run_with_faults(run: Callable[..., None], phase: int, session: ChildSession, arguments: Any) -> None:
+            self._faults, self._rank, self._phase = Faults(self._text, session.rank), session.rank, phase
+            run(session, arguments)
 
         def pattern_with_faults(num_bytes: int, kind: str, sender: int, receiver: int, size: int) -> torch.Tensor:
             payload = pattern(num_bytes, kind, sender, receiver, size)

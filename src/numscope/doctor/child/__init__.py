@@ -1,1 +1,1 @@
-"""What runs in a child process that can be killed: everything that needs torch or NCCL."""
+"""The child process, which can be killed and runs everything that needs torch or NCCL."""

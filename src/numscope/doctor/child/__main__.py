@@ -14,8 +14,8 @@ import threading
 import time
 from typing import Any
 
-from numscope.doctor.child.report import Report
-from numscope.doctor.records import Phase
+from numscope.doctor.child.reporting import Report
+from numscope.doctor.records import ExamPhase
 
 _PR_SET_PDEATHSIG = 1
 
@@ -32,26 +32,26 @@ def main(agent: int) -> None:
     gc.disable()  # collection while modules load frees nothing, and costs a tenth of the import
     with report.step("import torch"):
         try:
-            importlib.import_module("numscope.doctor.child.desk")  # and with it torch.distributed
+            importlib.import_module("numscope.doctor.child.session")  # and with it torch.distributed
         except Exception as error:
             failure = f"import torch: {type(error).__name__}: {error}"
     gc.enable()
     import_s = time.perf_counter() - began
-    desk = None
+    session = None
     while True:
         request = requests.get()
         if failure:
             report.end(failure)
             continue
         # imported only now, since they need torch
-        from numscope.doctor.child.desk import Desk, Failed
+        from numscope.doctor.child.session import ChildSession, Failed
 
-        phase, arguments = Phase(request["phase"]), request["arguments"]
+        phase, arguments = ExamPhase(request["phase"]), request["arguments"]
         try:
-            if desk is None:
-                desk = Desk(report, arguments["rank"], import_s)
-            desk.begin(arguments["limit_s"], arguments["end"])
-            importlib.import_module(f"numscope.doctor.child.{phase.label}").run(desk, arguments)
+            if session is None:
+                session = ChildSession(report, arguments["rank"], import_s)
+            session.begin(arguments["limit_s"], arguments["end"])
+            importlib.import_module(f"numscope.doctor.child.{phase.label}").run(session, arguments)
         except Failed as error:
             report.end(str(error))
         except Exception as error:

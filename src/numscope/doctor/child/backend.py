@@ -19,44 +19,42 @@ import torch.distributed as dist
 from torch._C._distributed_c10d import PrefixStore, TCPStore
 from torch.distributed import ProcessGroup
 
-from numscope.doctor.child.desk import Desk, Failed, Wire, sentence, text_of
-from numscope.doctor.child.report import StepTimeout
-from numscope.doctor.child.rollcall import RollCall, StoreLost
+from numscope.doctor.budget import Overdue
+from numscope.doctor.child.session import ChildSession, Failed, StoreLost, Wire, sentence, text_of
 from numscope.doctor.phases.children import LISTEN_FD
 
-_STORE_SHARE = 0.45  # of the phase, to reach a store whose host may still be importing torch
+_STORE_SHARE = 0.45  # share of the phase, to reach a store whose host may still be importing torch
 _ROLL_SHARE = 0.5  # until all have registered
 _NOTHING = "nothing"
 _MEANS = {"gpu": "GPU of its own", "nccl": "NCCL in its torch"}
 _START_SHARE = 0.9  # until torch's own timeout for starting a group
 
 
-def run(desk: Desk, arguments: Mapping[str, Any]) -> None:
+def run(session: ChildSession, arguments: Mapping[str, Any]) -> None:
     """Waits for the other ranks and starts the process groups that ``backend`` asks for, with a GPU by ``local_rank``."""
     torch.set_num_threads(1)
-    report, where, members = desk.report, arguments["store"], arguments["members"]
+    report, where, members = session.report, arguments["store"], arguments["members"]
     num_gpus = torch.cuda.device_count() if torch.cuda.is_available() else 0
-    report.set(torch=str(torch.__version__), import_s=desk.import_s, num_gpus=num_gpus, device="cpu")
-    store = _open_stores(desk, where)
+    report.set(torch=str(torch.__version__), import_s=session.import_s, num_gpus=num_gpus, device="cpu")
+    store = _open_stores(session, where)
     with report.step("wait for the other ranks at the store"):
         wish = _lacks_for_nccl(arguments, num_gpus) or _NOTHING
         try:
-            assert desk.roll is not None
-            store.set(f"device/{desk.rank}", wish)
-            seconds = max(desk.left - (1 - _ROLL_SHARE) * desk.limit_s, 0.3 * desk.left)
-            present = desk.roll.gather("arrived", members, seconds, 0.1 * desk.limit_s)
+            store.set(f"device/{session.rank}", wish)
+            seconds = max(session.left - (1 - _ROLL_SHARE) * session.limit_s, 0.3 * session.left)
+            present = session.gather("arrived", members, seconds, 0.1 * session.limit_s)
         except StoreLost as error:
-            raise Failed(f"rank {desk.rank} waited for the other ranks at the store: {error}") from error
+            raise Failed(f"rank {session.rank} waited for the other ranks at the store: {error}") from error
     report.set(members=list(present.here), missing=list(present.missing))
     if present.missing:
         raise Failed(f"rank {', '.join(map(str, present.missing))} did not join torch's store at rank {where['rank']}")
-    desk.members = present.here
+    session.members = present.here
     groups: dict[str, dict[str, Any]] = {}
-    _start_group(desk, "gloo", groups, lambda: _first_group(desk, store), torch.device("cpu"))
+    _start_group(session, "gloo", groups, lambda: _first_group(session, store), torch.device("cpu"))
     asked = arguments["backend"]
     if "nccl" in asked or not asked:
-        told = {rank: store.get(f"device/{rank}").decode() for rank in members}
-        lacking = {str(rank): what for rank, what in told.items() if what != _NOTHING}
+        lacks = {rank: store.get(f"device/{rank}").decode() for rank in members}
+        lacking = {str(rank): what for rank, what in lacks.items() if what != _NOTHING}
         if lacking:
             of = {what: [rank for rank in lacking if lacking[rank] == what] for what in _MEANS}
             why = "; ".join(f"rank {', '.join(ranks)} has no {_MEANS[what]}" for what, ranks in of.items() if ranks)
@@ -66,24 +64,24 @@ def run(desk: Desk, arguments: Mapping[str, Any]) -> None:
                 raise Failed(f"nccl was requested, but {why}")
         else:
             device = torch.device("cuda", arguments["local_rank"])
-            _start_group(desk, "nccl", groups, lambda: _nccl_group(desk, device), device)
+            _start_group(session, "nccl", groups, lambda: _nccl_group(session, device), device)
             report.set(device=str(device))
 
 
 def _lacks_for_nccl(arguments: Mapping[str, Any], num_gpus: int) -> str:
-    """What NCCL needs and this rank lacks, a key of ``_MEANS``; "" if nothing."""
+    """Returns what NCCL needs and this rank lacks, a key of ``_MEANS``; "" if nothing."""
     if not dist.is_nccl_available():
         return "nccl"
     return "" if arguments["local_rank"] < num_gpus else "gpu"
 
 
-def _open_stores(desk: Desk, where: Mapping[str, Any]) -> TCPStore:
+def _open_stores(session: ChildSession, where: Mapping[str, Any]) -> TCPStore:
     """A connection for torch, and one for the roll call."""
-    hosts = where["rank"] == desk.rank
+    hosts = where["rank"] == session.rank
     address = "127.0.0.1" if hosts else where["address"]
     name = f"{address}:{where['port']}"
     began = time.perf_counter()
-    seconds = min(_STORE_SHARE * desk.limit_s, 0.5 * desk.left)
+    seconds = min(_STORE_SHARE * session.limit_s, 0.5 * session.left)
 
     def connect(is_host: bool) -> TCPStore:
         fd = int(os.environ[LISTEN_FD]) if is_host else None
@@ -94,61 +92,58 @@ def _open_stores(desk: Desk, where: Mapping[str, Any]) -> TCPStore:
     if not where["port"] or (hosts and LISTEN_FD not in os.environ):
         error = short = f"rank {where['rank']} could not open a port for torch's store"
     else:
-        with desk.report.step(f"{'host' if hosts else 'connect to'} torch's store at {name}"):
+        with session.report.step(f"{'host' if hosts else 'connect to'} torch's store at {name}"):
             try:
                 if not hosts:
                     # The store has listened since before the rendezvous: a refusal is final, but torch would keep trying.
                     socket.create_connection((address, where["port"]), seconds / 2).close()
-                store = desk.report.limited(seconds, lambda: connect(hosts))
-                second = desk.report.limited(seconds, lambda: connect(False))
-                desk.roll = RollCall(second, desk.rank, where["rank"], desk.report)
-                desk.roll.answer_s = desk.answer_s
-            except (StepTimeout, RuntimeError, OSError) as failure:
+                store = session.report.limited(seconds, lambda: connect(hosts))
+                session.store, session.store_host = session.report.limited(seconds, lambda: connect(False)), where["rank"]
+            except (Overdue, RuntimeError, OSError) as failure:
                 error, short = text_of(failure), sentence(failure)
-    desk.report.set(store={**where, "address": address, "connect_s": time.perf_counter() - began, "error": error})
+    session.report.set(store={**where, "address": address, "connect_s": time.perf_counter() - began, "error": error})
     if error:
-        raise Failed(f"rank {desk.rank} could not reach torch's store at {name}, hosted by rank {where['rank']}: {short}")
+        raise Failed(f"rank {session.rank} could not reach torch's store at {name}, hosted by rank {where['rank']}: {short}")
     return store
 
 
 def _start_group(
-    desk: Desk, backend: str, groups: dict[str, dict[str, Any]], make: Callable[[], ProcessGroup], device: torch.device
+    session: ChildSession, backend: str, groups: dict[str, dict[str, Any]], make: Callable[[], ProcessGroup], device: torch.device
 ) -> None:
     began = time.perf_counter()
     short = ""
     entry = groups[backend] = {"seconds": 0.0, "error": "", "skipped": "", "not_ready": [], "lacking": {}}
-    with desk.report.step(f"start {backend} between {len(desk.members)} ranks"):
-        assert desk.roll is not None
+    with session.report.step(f"start {backend} between {len(session.members)} ranks"):
         try:
-            group = desk.report.limited(desk.left - (1 - _START_SHARE) * desk.limit_s, make)
-            desk.wires.append(Wire(backend, group, device))
-        except (StepTimeout, RuntimeError, ValueError, OSError) as error:
+            group = session.report.limited(session.left - (1 - _START_SHARE) * session.limit_s, make)
+            session.wires.append(Wire(backend, group, device))
+        except (Overdue, RuntimeError, ValueError, OSError) as error:
             entry["error"], short = text_of(error), sentence(error)
     entry["seconds"] = time.perf_counter() - began
-    desk.report.set(groups=groups)
+    session.report.set(groups=groups)
     if entry["error"]:
-        with desk.report.step(f"check which other ranks have no {backend}"):
-            entry["not_ready"] = [rank for rank in desk.roll.absent(f"ready/{backend}", desk.members, 0.0) if rank != desk.rank]
-        desk.report.set(groups=groups)
-        raise Failed(f"{backend} did not start on rank {desk.rank}: {short}")
-    desk.roll.show(f"ready/{backend}")
+        with session.report.step(f"check which other ranks have no {backend}"):
+            entry["not_ready"] = [rank for rank in session.absent(f"ready/{backend}", session.members, 0.0) if rank != session.rank]
+        session.report.set(groups=groups)
+        raise Failed(f"{backend} did not start on rank {session.rank}: {short}")
+    session.show(f"ready/{backend}")
 
 
-def _first_group(desk: Desk, store: TCPStore) -> ProcessGroup:
+def _first_group(session: ChildSession, store: TCPStore) -> ProcessGroup:
     # torch should give up first, so that its own error is evidence
-    timeout = timedelta(seconds=max(1.0, (desk.left - (1 - _START_SHARE) * desk.limit_s) * 0.9))
-    index, size = desk.members.index(desk.rank), len(desk.members)
+    timeout = timedelta(seconds=max(1.0, (session.left - (1 - _START_SHARE) * session.limit_s) * 0.9))
+    index, size = session.members.index(session.rank), len(session.members)
     dist.init_process_group("gloo", store=PrefixStore("doctor", store), rank=index, world_size=size, timeout=timeout)
     group = dist.group.WORLD
     assert group is not None
     return group
 
 
-def _nccl_group(desk: Desk, device: torch.device) -> ProcessGroup:
+def _nccl_group(session: ChildSession, device: torch.device) -> ProcessGroup:
     torch.cuda.set_device(device)
-    group: ProcessGroup = dist.new_group(backend="nccl", timeout=timedelta(seconds=max(1.0, desk.left * 0.9)))
+    group: ProcessGroup = dist.new_group(backend="nccl", timeout=timedelta(seconds=max(1.0, session.left * 0.9)))
     one = torch.ones(1, device=device)
     dist.all_reduce(one, group=group)  # NCCL connects only now
-    if one.item() != len(desk.members):
-        raise RuntimeError(f"the sum of {len(desk.members)} ones is {one.item()}")
+    if one.item() != len(session.members):
+        raise RuntimeError(f"the sum of {len(session.members)} ones is {one.item()}")
     return group

@@ -1,7 +1,7 @@
 """Phase 6: the collectives that training uses, checked against known results, and for identical bits in repeated runs.
 
 Whole numbers in floats have exact sums in any order. Sums of random floats depend on the order, so their bits show whether repeated runs,
-and all ranks, agree. With four or more ranks, each half repeats the collectives in a group of its own. After a failure, which makes others
+and all ranks, agree. With four or more ranks, each half repeats the collectives in its own group. After a failure, which makes others
 hang, no more are run.
 
 The phase fails if a collective is neither ok nor skipped, if memory could not be allocated, or if a rank is missing.
@@ -17,35 +17,35 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
-from numscope.doctor.child.desk import Desk, Failed, Wire, sentence, text_of
+from numscope.doctor.budget import Overdue
 from numscope.doctor.child.exercises import EXERCISES, Exercise, Party, digest
-from numscope.doctor.child.report import StepTimeout
-from numscope.doctor.child.rollcall import StoreLost
+from numscope.doctor.child.session import ChildSession, Failed, StoreLost, Wire, sentence, text_of
 from numscope.records.words import few, in_bytes
 
-_LIMIT_SHARE = 0.3  # of the time that is left, for one collective with its repetitions
-_SIZE_SHARE = 0.04  # of the phase: a size that would take longer, as extrapolated from the previous one, is skipped
-_ABSENT_SHARE = 0.4  # of the time that is left, to wait for a rank that failed elsewhere
+_LIMIT_SHARE = 0.3  # share of the time that is left, for one collective with its repetitions
+_SIZE_SHARE = 0.04  # share of the phase: a size that would take longer, as extrapolated from the previous one, is skipped
+_ABSENT_SHARE = 0.4  # share of the time that is left, to wait for a rank that failed elsewhere
 _REPEATS = 5
 _REPEATS_LARGE = 2  # above 1 MiB
 _CPU_BYTES = 8 << 20
 _GPU_BYTES = 1 << 30
 
 
-def run(desk: Desk, arguments: Mapping[str, Any]) -> None:
+def run(session: ChildSession, arguments: Mapping[str, Any]) -> None:
     """Allocates memory, and runs the collectives between ``members`` with ``sizes``."""
     torch.set_num_threads(1)
-    report, roll = desk.report, desk.need_group()
-    ranks = tuple(rank for rank in desk.members if rank in arguments["members"])
+    session.need_group()
+    report = session.report
+    ranks = tuple(rank for rank in session.members if rank in arguments["members"])
     report.set(members=list(ranks), missing=[], collectives=[], stopped="")
-    bad = [wrong for wire in desk.wires[-1:] if (wrong := _allocate(desk, wire))]
+    bad = [wrong for wire in session.wires[-1:] if (wrong := _allocate(session, wire))]
     try:
         with report.step("wait for the other ranks: collectives"):
-            present = roll.gather("collectives/start", ranks, desk.limit_s * 0.3, desk.limit_s * 0.2)
+            present = session.gather("collectives/start", ranks, session.limit_s * 0.3, session.limit_s * 0.2)
         report.set(missing=list(present.missing))
-        if desk.rank not in present.here:
-            raise Failed(f"rank {desk.rank} joined too late for the collectives")
-        bad += _Course(desk, present.here, arguments["sizes"]).run()
+        if session.rank not in present.here:
+            raise Failed(f"rank {session.rank} joined too late for the collectives")
+        bad += _Course(session, present.here, arguments["sizes"]).run()
     except StoreLost as error:
         report.set(stopped=str(error), missing=[error.rank])
         raise Failed("; ".join([*bad, str(error)])) from error
@@ -55,11 +55,11 @@ def run(desk: Desk, arguments: Mapping[str, Any]) -> None:
         raise Failed(few(bad, 3, "; "))
 
 
-def _allocate(desk: Desk, wire: Wire) -> str:
+def _allocate(session: ChildSession, wire: Wire) -> str:
     """Allocates memory on the device, fills it and reads it back; returns what is wrong, or ""."""
     num_bytes = _CPU_BYTES
     error, began = "", time.perf_counter()
-    with desk.report.step(f"allocate memory on {wire.device}"):
+    with session.report.step(f"allocate memory on {wire.device}"):
         try:
             if wire.device.type == "cuda":
                 num_bytes = min(_GPU_BYTES, torch.cuda.mem_get_info(wire.device)[0] // 2)
@@ -70,15 +70,15 @@ def _allocate(desk: Desk, wire: Wire) -> str:
         except (RuntimeError, MemoryError) as failure:
             error = str(failure).splitlines()[0]
     seconds = time.perf_counter() - began
-    desk.report.set(memory={"device": str(wire.device), "bytes": num_bytes, "seconds": seconds, "error": error})
-    return f"rank {desk.rank}: {in_bytes(num_bytes)} on {wire.device}: {error}" if error else ""
+    session.report.set(memory={"device": str(wire.device), "bytes": num_bytes, "seconds": seconds, "error": error})
+    return f"rank {session.rank}: {in_bytes(num_bytes)} on {wire.device}: {error}" if error else ""
 
 
 class _Course:
     """All collectives, in the same order on all ranks."""
 
-    def __init__(self, desk: Desk, ranks: tuple[int, ...], sizes: Sequence[int]) -> None:
-        self._desk = desk
+    def __init__(self, session: ChildSession, ranks: tuple[int, ...], sizes: Sequence[int]) -> None:
+        self._session = session
         self._ranks = ranks
         self._sizes = sizes
         self._number = 0
@@ -86,31 +86,31 @@ class _Course:
 
     def run(self) -> list[str]:
         """Returns sentences about what is wrong."""
-        for wire in self._desk.wires:
+        for wire in self._session.wires:
             for name, ranks, wire_of_group in self._groups(wire):
                 sizes = self._sizes if name == "all" else self._sizes[: 2 if len(self._sizes) > 2 else 1]
                 for exercise in EXERCISES:
-                    if not self._all_sizes(exercise, Party(ranks, ranks.index(self._desk.rank), wire_of_group), name, sizes):
+                    if not self._all_sizes(exercise, Party(ranks, ranks.index(self._session.rank), wire_of_group), name, sizes):
                         return self._bad
         return self._bad
 
     def _groups(self, wire: Wire) -> list[tuple[str, tuple[int, ...], Wire]]:
         """The groups of one backend that contain this rank."""
         here = self._ranks
-        whole = wire if here == self._desk.members else Wire(wire.backend, self._new_group(wire, here, "all"), wire.device)
+        whole = wire if here == self._session.members else Wire(wire.backend, self._new_group(wire, here, "all"), wire.device)
         groups = [("all", here, whole)]
         if len(here) >= 4:
             middle = len(here) // 2
-            half = here[:middle] if self._desk.rank in here[:middle] else here[middle:]
+            half = here[:middle] if self._session.rank in here[:middle] else here[middle:]
             groups.append(("half", half, Wire(wire.backend, self._new_group(wire, half, "half"), wire.device)))
         return groups
 
     def _new_group(self, wire: Wire, ranks: tuple[int, ...], name: str) -> Any:
-        with self._desk.report.step(f"start {wire.backend} between {name} of the ranks: {', '.join(map(str, ranks[:16]))}"):
-            indices = [self._desk.members.index(rank) for rank in ranks]
-            timeout = timedelta(seconds=max(1.0, _LIMIT_SHARE * self._desk.left))
+        with self._session.report.step(f"start {wire.backend} between {name} of the ranks: {', '.join(map(str, ranks[:16]))}"):
+            indices = [self._session.members.index(rank) for rank in ranks]
+            timeout = timedelta(seconds=max(1.0, _LIMIT_SHARE * self._session.left))
             # Only its members create it, since ranks that are gone can't take part.
-            return self._desk.report.limited(
+            return self._session.report.limited(
                 timeout.total_seconds() * 1.1,
                 lambda: dist.new_group(indices, timeout=timeout, backend=wire.backend, use_local_synchronization=True),
             )
@@ -123,22 +123,22 @@ class _Course:
             entry: dict[str, Any] = {"name": exercise.name, "backend": party.wire.backend, "group": group, "ranks": list(party.ranks)}
             entry |= {"bytes": size, "status": "ok", "repeats": 0, "seconds_min": None, "seconds_max": None}
             entry |= {"bytes_per_s_min": None, "bytes_per_s_max": None, "wrong": None, "digests": [], "error": "", "missing": []}
-            if expected_s > _SIZE_SHARE * self._desk.limit_s:
+            if expected_s > _SIZE_SHARE * self._session.limit_s:
                 entry |= {"status": "skipped", "error": f"it would take {expected_s:.1f} s, as extrapolated from {in_bytes(before_bytes)}"}
-                self._desk.report.add("collectives", entry)
+                self._session.report.add("collectives", entry)
                 continue
             what = f"{exercise.name}, {in_bytes(size)}, {group} of the ranks, {party.wire.backend}"
             before_s = self._one(exercise, party, entry, what)
             before_bytes = size
-            self._desk.report.add("collectives", entry)
+            self._session.report.add("collectives", entry)
             if entry["status"] in ("timeout", "error"):
-                self._desk.report.set(stopped=f"{what} failed")
+                self._session.report.set(stopped=f"{what} failed")
                 return False
         return True
 
     def _one(self, exercise: Exercise, party: Party, entry: dict[str, Any], what: str) -> float:
         """Fills in the entry; returns the slowest rank's seconds, the same on all ranks."""
-        desk, roll = self._desk, self._desk.need_group()
+        session = self._session
         self._number += 1
         call = f"collectives/{entry['group']}/{party.ranks[0]}/{self._number}/failed"
         repeats = _REPEATS if entry["bytes"] <= 1 << 20 else _REPEATS_LARGE
@@ -148,7 +148,7 @@ class _Course:
             results = []
             exercise_now = exercise.prepare(party, entry["bytes"])
             for _ in range(repeats):
-                with desk.report.step(what):
+                with session.report.step(what):
                     began = time.perf_counter()
                     result = exercise_now()
                     if party.wire.device.type == "cuda":
@@ -162,15 +162,15 @@ class _Course:
             entry["digests"] = list(dict.fromkeys(results))
             return party.slowest(max(seconds))
 
-        limit = _LIMIT_SHARE * desk.left
+        limit = _LIMIT_SHARE * session.left
         slowest = 0.0
         try:
-            slowest = desk.report.limited(limit, work)
-        except (StepTimeout, RuntimeError, ValueError, OSError) as error:
-            entry["status"] = "timeout" if isinstance(error, StepTimeout) else "error"
+            slowest = session.report.limited(limit, work)
+        except (Overdue, RuntimeError, ValueError, OSError) as error:
+            entry["status"] = "timeout" if isinstance(error, Overdue) else "error"
             entry["error"] = text_of(error)
-            with desk.report.step(f"check which ranks are left after {what} failed"):
-                entry["missing"] = roll.absent(call, party.ranks, _ABSENT_SHARE * desk.left)
+            with session.report.step(f"check which ranks are left after {what} failed"):
+                entry["missing"] = session.absent(call, party.ranks, _ABSENT_SHARE * session.left)
             lost = f"; rank {', '.join(map(str, entry['missing']))} is gone" if entry["missing"] else ""
             self._bad.append(f"{what}: {sentence(error)}{lost}")
         if seconds:
@@ -181,10 +181,10 @@ class _Course:
             wrong = entry["wrong"]
             entry["status"] = "wrong" if entry["status"] == "ok" else entry["status"]
             self._bad.append(
-                f"{what}: {wrong['num_wrong']} of {wrong['num_elements']} results are wrong on rank {desk.rank}, "
+                f"{what}: {wrong['num_wrong']} of {wrong['num_elements']} results are wrong on rank {session.rank}, "
                 f"the first at {wrong['index']}: {wrong['got']}, expected {wrong['expected']}"
             )
         elif len(entry["digests"]) > 1:
             entry["status"] = "unstable"
-            self._bad.append(f"{what}: {len(entry['digests'])} different sums of the same numbers in {repeats} runs on rank {desk.rank}")
+            self._bad.append(f"{what}: {len(entry['digests'])} different sums of the same numbers in {repeats} runs on rank {session.rank}")
         return slowest

@@ -17,7 +17,7 @@ from typing import Any
 
 import torch
 
-from numscope.doctor.child.desk import Desk
+from numscope.doctor.child.session import ChildSession
 
 _MEASURE_S = 1.0  # for both together
 _LEAST, _MOST = 5, 50  # repetitions
@@ -25,9 +25,9 @@ _N, _N_GPU = 512, 4096
 _COPY_BYTES, _COPY_BYTES_GPU = 32 << 20, 256 << 20  # larger than caches
 
 
-def run(desk: Desk, arguments: Mapping[str, Any]) -> None:
+def run(session: ChildSession, arguments: Mapping[str, Any]) -> None:
     """Runs the measurements, on the device of ``local_rank`` and with the threads that ``local_world_size`` ranks share."""
-    report = desk.report
+    report = session.report
     num_cpus = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     threads = max(1, num_cpus // arguments["local_world_size"])
     torch.set_num_threads(threads)
@@ -48,11 +48,11 @@ def run(desk: Desk, arguments: Mapping[str, Any]) -> None:
     with report.step(f"multiply {n} × {n} matrices and copy {num_bytes >> 20} MiB alternately"):
         for function in work.values():
             _time(function, device)  # the first call pays for pages, threads and kernels
-        end = time.monotonic() + min(_MEASURE_S, 0.5 * desk.left)
+        end = time.monotonic() + min(_MEASURE_S, 0.5 * session.left)
         while len(timings["copy"]) < _LEAST or (time.monotonic() < end and len(timings["copy"]) < _MOST):
             for name, function in work.items():
                 timings[name].append(_time(function, device))
-            if desk.left < 0.1 * desk.limit_s:
+            if session.left < 0.1 * session.limit_s:
                 break
     gemm, copy = _summary(timings["gemm"]), _summary(timings["copy"])
     report.set(gemm={"n": n, **gemm, "flops_per_s": 2 * n**3 / gemm["min_s"]})

@@ -13,9 +13,9 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
-from numscope.doctor.child.desk import Wire
+from numscope.doctor.child.session import Wire
 
-_PERIOD = 1021  # of the numbers in a payload; a prime, so that no chunk equals its neighbor
+_PERIOD = 1021  # after which the numbers in a payload repeat; a prime, so that no chunk equals its neighbor
 
 
 def seed(*words: object) -> int:
@@ -31,7 +31,7 @@ def pattern(num_bytes: int, *words: object) -> torch.Tensor:
 
 
 def difference(got: torch.Tensor, expected: torch.Tensor) -> dict[str, int] | None:
-    """How two uint8 tensors differ: the first offset in bytes, the number of bytes and of bits; None if they are equal.
+    """Compares two uint8 tensors: the first offset in bytes, the number of bytes and of bits; None if they are equal.
 
     *Cost:* one comparison; more only if they differ.
     """
@@ -83,7 +83,7 @@ class Exercise:
     source: Callable[[Party, int], torch.Tensor]  # makes this rank's input, from the group and the number of elements per rank
     # the function to time, from the group, the input and the number of elements per rank
     run: Callable[[Party, torch.Tensor, int], torch.Tensor | None]
-    expected: Callable[[Party, int], torch.Tensor] | None = None  # makes the exact result, likewise; None if there is none
+    expected: Callable[[Party, int], torch.Tensor] | None = None  # makes the exact result in the same way; None if there is none
     sizes: Callable[[Sequence[int]], Sequence[int]] = lambda sizes: sizes  # chooses those of the requested sizes with which it runs
     compares_bits: bool = False  # repeated runs must return the same bits
 
@@ -94,7 +94,7 @@ class Exercise:
         return lambda: self.run(party, source, chunk)
 
     def check(self, party: Party, num_bytes: int, result: torch.Tensor) -> dict[str, Any] | None:
-        """What is wrong with the result; None if nothing."""
+        """Describes the wrong elements of the result; None if there are none."""
         expected = result if self.expected is None else self.expected(party, _chunk(party, num_bytes))
         if torch.equal(result, expected) or self.expected is None:
             return None

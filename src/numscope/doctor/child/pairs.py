@@ -20,87 +20,85 @@ from typing import Any, Literal
 import torch
 import torch.distributed as dist
 
-from numscope.doctor.child.desk import Desk, Failed, Wire, sentence
+from numscope.doctor.budget import Overdue
 from numscope.doctor.child.exercises import difference, pattern
-from numscope.doctor.child.report import StepTimeout
-from numscope.doctor.child.rollcall import Present, StoreLost
+from numscope.doctor.child.session import ChildSession, Failed, Present, StoreLost, Wire, sentence
 from numscope.doctor.phases.links import opponent, rounds_to_play
 from numscope.records.words import few, in_bytes
 
 _FOREVER = timedelta(hours=1)  # the time limit is ours: when gloo's own wait times out, it closes the connections to all ranks
 _NUM_PINGS = 5
 _TIMES = 3  # repetitions of payloads up to 1 MiB: a single transfer meets a busy host too often
-_ROUND_SHARE = 0.25  # of the time that is left, for a pair
-_SIZE_SHARE = 0.2  # of a pair's time, for one size in one direction
-_STOP_SHARE = 0.12  # of the phase: no round starts with less time left
+_ROUND_SHARE = 0.25  # share of the time that is left, for a pair
+_SIZE_SHARE = 0.2  # share of a pair's time, for one size in one direction
+_STOP_SHARE = 0.12  # share of the phase: no round starts with less time left
 
 
-def run(desk: Desk, arguments: Mapping[str, Any]) -> None:
+def run(session: ChildSession, arguments: Mapping[str, Any]) -> None:
     """Plays the rounds between ``members`` with ``sizes``, fewer of them if ``quick``."""
     torch.set_num_threads(1)
-    desk.need_group()
-    ranks = tuple(rank for rank in desk.members if rank in arguments["members"])
+    session.need_group()
+    ranks = tuple(rank for rank in session.members if rank in arguments["members"])
     sizes = arguments["sizes"]
     rounds = rounds_to_play(len(ranks), arguments["quick"])
-    desk.report.set(sizes=sizes, members=list(ranks), missing=[], num_rounds=len(rounds), rounds_done=0, stopped="", pairs=[])
+    session.report.set(sizes=sizes, members=list(ranks), missing=[], num_rounds=len(rounds), rounds_done=0, stopped="", pairs=[])
     bad: list[str] = []
     missing: set[int] = set()
     done = 0
     stopped = ""
     try:
-        present = _agree(desk, "start", ranks, desk.limit_s * 0.3, len(rounds) > 0)
+        present = _agree(session, "start", ranks, session.limit_s * 0.3, len(rounds) > 0)
         for round_ in rounds:
             missing |= set(present.missing)
-            if desk.rank not in present.here:
-                stopped = f"the others went on without rank {desk.rank}, which was too late"
+            if session.rank not in present.here:
+                stopped = f"the others went on without rank {session.rank}, which was too late"
             elif not present.word["go_on"]:
                 stopped = "the time of the phase was over" if done < len(rounds) else ""
             if stopped:
                 break
-            index = opponent(ranks.index(desk.rank), round_, len(ranks))
+            index = opponent(ranks.index(session.rank), round_, len(ranks))
             if index is not None:
-                bad += _meet(desk, ranks[index], round_, sizes, present.word["limit_s"], ranks[index] in present.missing)
+                bad += _meet(session, ranks[index], round_, sizes, present.word["limit_s"], ranks[index] in present.missing)
             done += 1
-            desk.report.set(rounds_done=done, missing=sorted(missing))
-            present = _agree(desk, f"round{round_}", present.here, present.word["limit_s"] * 1.3, done < len(rounds), present.missing)
+            session.report.set(rounds_done=done, missing=sorted(missing))
+            present = _agree(session, f"round{round_}", present.here, present.word["limit_s"] * 1.3, done < len(rounds), present.missing)
         missing |= set(present.missing)
     except StoreLost as error:
         stopped = str(error)
         missing.add(error.rank)
-    desk.report.set(stopped=stopped, missing=sorted(missing))
+    session.report.set(stopped=stopped, missing=sorted(missing))
     if bad:
         raise Failed(few(bad, 3, "; "))
     if missing:
         raise Failed(stopped or f"rank {', '.join(map(str, sorted(missing)))} did not take part to the end")
-    if stopped and desk.rank not in present.here:
+    if stopped and session.rank not in present.here:
         raise Failed(stopped)
 
 
-def _agree(desk: Desk, name: str, ranks: Sequence[int], seconds: float, more: bool, gone: tuple[int, ...] = ()) -> Present:
+def _agree(session: ChildSession, name: str, ranks: Sequence[int], seconds: float, more: bool, gone: tuple[int, ...] = ()) -> Present:
     """Agrees on the end of a round: which ranks are left, whether to go on, and for how long; the lowest rank decides."""
-    roll = desk.need_group()
-    seconds = min(seconds, 0.4 * desk.left)  # the others wait twice as long as the collecting rank
+    seconds = min(seconds, 0.4 * session.left)  # the others wait twice as long as the collecting rank
 
     def word(missing: tuple[int, ...]) -> dict[str, Any]:
-        return {"go_on": more and desk.left > _STOP_SHARE * desk.limit_s, "limit_s": max(0.5, _ROUND_SHARE * desk.left)}
+        return {"go_on": more and session.left > _STOP_SHARE * session.limit_s, "limit_s": max(0.5, _ROUND_SHARE * session.left)}
 
-    with desk.report.step(f"wait for the other ranks: {name}"):
-        present = roll.gather(f"pairs/{name}", ranks, seconds, seconds, word)
+    with session.report.step(f"wait for the other ranks: {name}"):
+        present = session.gather(f"pairs/{name}", ranks, seconds, seconds, word)
     return Present(present.here, (*gone, *present.missing), present.word)
 
 
-def _meet(desk: Desk, peer: int, round_: int, sizes: Sequence[int], limit_s: float, gone: bool) -> Iterator[str]:
+def _meet(session: ChildSession, peer: int, round_: int, sizes: Sequence[int], limit_s: float, gone: bool) -> Iterator[str]:
     """Runs one pair over each backend; yields sentences about what is wrong."""
-    for wire in desk.wires:
+    for wire in session.wires:
         pair: dict[str, Any] = {"peer": peer, "backend": wire.backend, "round": round_, "status": "ok", "doing": "", "error": ""}
         pair |= {"round_trip_s": None, "received": []}
         if gone:
             pair |= {"status": "skipped", "error": f"rank {peer} did not respond in an earlier round"}
         else:
-            match = _Match(desk, wire, peer, round_, sizes, limit_s)
+            match = _Match(session, wire, peer, round_, sizes, limit_s)
             try:
-                desk.report.limited(limit_s, match.play)
-            except StepTimeout as error:
+                session.report.limited(limit_s, match.play)
+            except Overdue as error:
                 pair |= {"status": "timeout", "doing": match.doing, "error": str(error)}
                 yield f"{match.doing} was not done within {limit_s:.1f} s"
             except Exception as error:
@@ -112,8 +110,8 @@ def _meet(desk: Desk, peer: int, round_: int, sizes: Sequence[int], limit_s: flo
                 what = corrupt[0]["corrupt"]
                 pair["status"] = "corrupt" if pair["status"] == "ok" else pair["status"]
                 size, where = in_bytes(corrupt[0]["bytes"]), f"in {what['num_bytes']} bytes, the first at offset {what['first_offset']}"
-                yield f"rank {desk.rank} received {size} from rank {peer} with {what['num_bits']} wrong bits {where}"
-        desk.report.add("pairs", pair)
+                yield f"rank {session.rank} received {size} from rank {peer} with {what['num_bits']} wrong bits {where}"
+        session.report.add("pairs", pair)
 
 
 class _Match:
@@ -123,15 +121,15 @@ class _Match:
     the lower rank extrapolates the next size's time. The header also starts the receiver's clock.
     """
 
-    def __init__(self, desk: Desk, wire: Wire, peer: int, round_: int, sizes: Sequence[int], limit_s: float) -> None:
+    def __init__(self, session: ChildSession, wire: Wire, peer: int, round_: int, sizes: Sequence[int], limit_s: float) -> None:
         self.doing = ""
         self.round_trip_s: float | None = None
         self.received: list[dict[str, Any]] = []
-        self._desk, self._wire, self._peer, self._sizes = desk, wire, peer, sizes
-        self._index = desk.members.index(peer)
+        self._session, self._wire, self._peer, self._sizes = session, wire, peer, sizes
+        self._index = session.members.index(peer)
         self._tag = round_
         self._size_s = _SIZE_SHARE * limit_s
-        self._leads = desk.rank < peer
+        self._leads = session.rank < peer
 
     def play(self) -> None:
         """Runs the exchange. Raises: whatever torch raises."""
@@ -148,8 +146,8 @@ class _Match:
                 _, theirs = self._receive_header()
                 mine = self._receive_payload(size)
             else:
-                told, theirs = self._receive_header()
-                if not told:
+                size_sent, theirs = self._receive_header()
+                if not size_sent:
                     return self._skip(number, max(mine, theirs) * size / self._sizes[number - 1])
                 mine = self._receive_payload(size)
                 self._send_header(size, mine)
@@ -178,14 +176,14 @@ class _Match:
             self.received.append({"bytes": size, "seconds": None, "bytes_per_s": None, "skipped": why, "corrupt": None})
 
     def _send_payload(self, size: int) -> None:
-        payload = pattern(size, "pair", self._desk.rank, self._peer, size)
+        payload = pattern(size, "pair", self._session.rank, self._peer, size)
         with self._step(f"send to {self._peer}, {in_bytes(size)}"):
             on_device = payload.to(self._wire.device)
             for _ in range(_times(size)):
                 self._move("isend", on_device)
 
     def _receive_payload(self, size: int) -> float:
-        expected = pattern(size, "pair", self._peer, self._desk.rank, size)
+        expected = pattern(size, "pair", self._peer, self._session.rank, size)
         payloads = [torch.empty(size, dtype=torch.uint8, device=self._wire.device) for _ in range(_times(size))]
         timings = []
         with self._step(f"recv from {self._peer}, {in_bytes(size)}"):
@@ -214,7 +212,7 @@ class _Match:
 
     def _step(self, what: str) -> Any:
         self.doing = what
-        return self._desk.report.step(what)
+        return self._session.report.step(what)
 
 
 def _times(size: int) -> int:

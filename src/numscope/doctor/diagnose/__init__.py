@@ -1,4 +1,4 @@
-"""From observations to what is wrong, whose fault it is, and how certain that is. A pure function: no clock, no file, no network."""
+"""Derives from observations what is wrong, whose fault it is, and how certain that is. A pure function: no clock, no file, no network."""
 
 from __future__ import annotations
 
@@ -16,14 +16,19 @@ from numscope.doctor.diagnose.speed import slow_links, slow_pairs, stragglers
 from numscope.doctor.diagnose.start import backend, children_gone
 from numscope.doctor.diagnose.transfers import collectives, pairs
 from numscope.doctor.findings import capital, finding, gravity, listed, named
-from numscope.doctor.records import Confidence, Examined, Finding, Phase, PhaseResult, Verdict
+from numscope.doctor.records import Confidence, DoctorFinding, Examined, ExamPhase, PhaseResult, Verdict
 
 # Conditions that keep torch's backends from starting; they become faults if a phase failed and nothing else explains it.
 _CULPRITS = tuple(
     "name-resolves-to-loopback wrong-interface name-unresolved environment-differs shm-too-small mtu-differs address-translated".split()
 )
-_TOGETHER = (Phase.BACKEND, Phase.PAIRS, Phase.COLLECTIVES)  # in which each rank needs all others
-_ALONE = (Phase.FACTS, Phase.COMPARE, Phase.LINKS, Phase.COMPUTE)  # in which a rank waits for no other for longer than its own timeouts
+_TOGETHER = (ExamPhase.BACKEND, ExamPhase.PAIRS, ExamPhase.COLLECTIVES)  # each rank needs all others
+_ALONE = (
+    ExamPhase.FACTS,
+    ExamPhase.COMPARE,
+    ExamPhase.LINKS,
+    ExamPhase.COMPUTE,
+)  # a rank waits for no other for longer than its own timeouts
 
 __all__ = ["diagnose"]
 
@@ -70,7 +75,7 @@ def diagnose(examined: Examined, baseline: Mapping[str, Any] | None = None) -> V
     return Verdict(code, _for_launcher(found, examined), _ok(examined, found, victims, blame), seconds)
 
 
-def _for_launcher(found: list[Finding], examined: Examined) -> tuple[Finding, ...]:
+def _for_launcher(found: list[DoctorFinding], examined: Examined) -> tuple[DoctorFinding, ...]:
     """Adapts remedies that leave a host out: none for a single host, mpirun's words under mpirun, else SLURM's."""
     identities = [entry.get("identity", {}) for entry in examined.roster.values()]
     launchers = {str(identity.get("launcher", "")) for identity in identities}
@@ -87,37 +92,41 @@ def _for_launcher(found: list[Finding], examined: Examined) -> tuple[Finding, ..
     return tuple(replace(each, remedy=tuple(new for line in each.remedy for new in adapted(line))) for each in found)
 
 
-def _with_evidence(present: list[Finding], about_lost: Mapping[int, list[str]], examined: Examined) -> list[Finding]:
+def _with_evidence(present: list[DoctorFinding], about_lost: Mapping[int, list[str]], examined: Examined) -> list[DoctorFinding]:
     """Adds to the findings about lost ranks what others observed of their node."""
     nodes = node_of(examined)
-    told = []
+    kept = []
     for each in present:
         lines = [line for node in {nodes.get(rank, -1) for rank in each.ranks} for line in about_lost.get(node, ())]
-        told.append(replace(each, evidence=(*each.evidence, *lines)) if lines and each.id in ("rank-died", "rank-silent") else each)
-    return told
+        kept.append(replace(each, evidence=(*each.evidence, *lines)) if lines and each.id in ("rank-died", "rank-silent") else each)
+    return kept
 
 
-def _silenced_by_links(present: list[Finding], links: list[Finding], blame: Blame) -> tuple[list[Finding], list[Finding]]:
+def _silenced_by_links(
+    present: list[DoctorFinding], links: list[DoctorFinding], blame: Blame
+) -> tuple[list[DoctorFinding], list[DoctorFinding]]:
     """Treats a rank whose heartbeat stopped because the link to the hub's host broke as a victim of that link."""
     hub = blame.host(0)
-    told = []
+    kept = []
     for each in present:
         by = next(
             (at for at, link in enumerate(links) if each.id == "rank-silent" and link.links and {hub, *each.hosts} <= set(link.hosts)), None
         )
         if by is None:
-            told.append(each)
+            kept.append(each)
             continue
         line = f"therefore the hub lost {named(each.ranks)}: {listed(each.evidence, 2)}"
         links[by] = replace(links[by], evidence=(*links[by].evidence, line))
         blame.ranks -= set(each.ranks)
         blame.faults.remove(each)
-    return told, links
+    return kept, links
 
 
-def _promote(local: list[Finding], found: list[Finding], examined: Examined, blame: Blame) -> tuple[list[Finding], list[Finding]]:
+def _promote(
+    local: list[DoctorFinding], found: list[DoctorFinding], examined: Examined, blame: Blame
+) -> tuple[list[DoctorFinding], list[DoctorFinding]]:
     """Turns a condition of a host into a fault where torch's phases failed and no known fault explains it."""
-    failed = [r for phase in (Phase.BACKEND, Phase.PAIRS) for r in examined.of(phase).values() if r.status in ("failed", "timeout")]
+    failed = [r for phase in (ExamPhase.BACKEND, ExamPhase.PAIRS) for r in examined.of(phase).values() if r.status in ("failed", "timeout")]
     sure = [each for each in found if each.severity == "fault" and each.confidence != "possible"]
     if not failed or blame.faults or sure:
         return local, found
@@ -133,7 +142,7 @@ def _promote(local: list[Finding], found: list[Finding], examined: Examined, bla
     return local, found
 
 
-def _stuck(examined: Examined, blame: Blame) -> Iterator[Finding]:
+def _stuck(examined: Examined, blame: Blame) -> Iterator[DoctorFinding]:
     """Ranks that are alive but not done with a phase in which they need no other rank."""
     for phase in _ALONE:
         results = examined.of(phase)
@@ -146,7 +155,7 @@ def _stuck(examined: Examined, blame: Blame) -> Iterator[Finding]:
             yield blame.finding("rank-stuck", ranks=(rank,), evidence=(result.error,), confidence=confidence, **words)
 
 
-def _sort_failures(examined: Examined, blame: Blame, found: list[Finding]) -> tuple[set[int], list[PhaseResult]]:
+def _sort_failures(examined: Examined, blame: Blame, found: list[DoctorFinding]) -> tuple[set[int], list[PhaseResult]]:
     """Ranks that failed only as victims, and the failures that nothing explains."""
     victims: set[int] = set()
     unexplained = []
@@ -154,7 +163,7 @@ def _sort_failures(examined: Examined, blame: Blame, found: list[Finding]) -> tu
     for result in examined.results:
         if result.status not in ("failed", "timeout", "silent") or result.rank in blame.ranks:
             continue
-        explained = bool(blame.faults) if result.phase in _TOGETHER else any_fault and result.phase is Phase.LINKS
+        explained = bool(blame.faults) if result.phase in _TOGETHER else any_fault and result.phase is ExamPhase.LINKS
         if explained:
             victims.add(result.rank)
         else:
@@ -162,21 +171,21 @@ def _sort_failures(examined: Examined, blame: Blame, found: list[Finding]) -> tu
     return victims, unexplained
 
 
-def _cause_unknown(unexplained: list[PhaseResult], blame: Blame) -> Finding:
+def _cause_unknown(unexplained: list[PhaseResult], blame: Blame) -> DoctorFinding:
     phases = sorted({result.phase for result in unexplained})
     ranks = sorted({result.rank for result in unexplained})
     lines = [f"rank {result.rank}, {result.phase.label}, {result.status}: {result.error[:MOST_TEXT]}" for result in unexplained]
     return blame.finding("cause-unknown", ranks=ranks, evidence=lines, phases=capital(listed(phase.title for phase in phases)))
 
 
-def _incomplete(examined: Examined) -> Finding:
+def _incomplete(examined: Examined) -> DoctorFinding:
     skipped = {result.phase: result.error for result in examined.results if result.status == "skipped"}
     why = examined.hub.get("interrupted")
     lines = [f"{phase.title} was skipped: {why}" for phase, why in sorted(skipped.items())] or ("no phase has a result",)
     return finding("incomplete", evidence=lines, why=f": the examination was ended by {why}" if why else "")
 
 
-def _ok(examined: Examined, found: list[Finding], victims: set[int], blame: Blame) -> tuple[int, ...]:
+def _ok(examined: Examined, found: list[DoctorFinding], victims: set[int], blame: Blame) -> tuple[int, ...]:
     """Healthy ranks: those without failures, and those whose failures are caused by others."""
     faults = [each for each in found if each.severity == "fault"]
     sick = {rank for each in faults for rank in each.ranks}

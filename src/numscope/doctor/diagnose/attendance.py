@@ -9,7 +9,7 @@ from dataclasses import replace
 from typing import Any
 
 from numscope.doctor.findings import finding, named, pasted
-from numscope.doctor.records import Examined, Finding, Phase, PhaseResult
+from numscope.doctor.records import DoctorFinding, Examined, ExamPhase, PhaseResult
 
 _UNKNOWN = "an unknown host"
 # By failure to reach the hub: the finding.
@@ -22,8 +22,8 @@ _UNREACHED = {
 _CONTRADICTIONS = {"duplicate": "rank-duplicate", "world_size": "world-size-differs", "rank": "rank-out-of-range"}
 
 
-def attendance(examined: Examined) -> list[Finding]:
-    """What is wrong with joining, staying and reaching the hub, the gravest first."""
+def attendance(examined: Examined) -> list[DoctorFinding]:
+    """Findings about joining, staying and reaching the hub, the gravest first."""
     hub = examined.hub
     if not hub.get("reached", True):
         return [_unreached(examined)]
@@ -32,8 +32,8 @@ def attendance(examined: Examined) -> list[Finding]:
     return [*_lost(examined), *_contradictions(examined), *_missing(examined), *_interfaces(examined), *_unauthenticated(examined)]
 
 
-def exit_code(examined: Examined, findings: Sequence[Finding]) -> int:
-    """What findings and results amount to.
+def exit_code(examined: Examined, findings: Sequence[DoctorFinding]) -> int:
+    """The exit code for findings and results.
 
     A fault that is at least likely counts as attributed (1); a failure without one does not (3); if something requested did not run, the
     examination is incomplete (5), never healthy.
@@ -53,7 +53,7 @@ def exit_code(examined: Examined, findings: Sequence[Finding]) -> int:
     return 4 if examined.settings.strict and any(each.severity == "degraded" for each in findings) else 0
 
 
-def _lost(examined: Examined) -> list[Finding]:
+def _lost(examined: Examined) -> list[DoctorFinding]:
     groups: dict[tuple[str, str], list[PhaseResult]] = defaultdict(list)
     seen: set[int] = set()
     for result in examined.results:
@@ -70,7 +70,7 @@ def _lost(examined: Examined) -> list[Finding]:
     return found
 
 
-def _contradictions(examined: Examined) -> Iterator[Finding]:
+def _contradictions(examined: Examined) -> Iterator[DoctorFinding]:
     for kind, id in _CONTRADICTIONS.items():
         cases = [refused for refused in examined.refused if refused["kind"] == kind]
         if cases:
@@ -82,7 +82,7 @@ def _contradictions(examined: Examined) -> Iterator[Finding]:
             yield finding(id, ranks=ranks, hosts=hosts, evidence=evidence, who=named(ranks) if ranks else "the same node")
 
 
-def _missing(examined: Examined) -> Iterator[Finding]:
+def _missing(examined: Examined) -> Iterator[DoctorFinding]:
     absent = [result for result in examined.results if result.data.get("how") == "missing"]
     if not absent or examined.hub.get("interrupted"):
         return
@@ -104,8 +104,8 @@ def _missing(examined: Examined) -> Iterator[Finding]:
     )
 
 
-def _interfaces(examined: Examined) -> Iterator[Finding]:
-    joined = examined.of(Phase.RENDEZVOUS).items()
+def _interfaces(examined: Examined) -> Iterator[DoctorFinding]:
+    joined = examined.of(ExamPhase.RENDEZVOUS).items()
     names = {rank: str(r.data["ifname"]) for rank, r in joined if r.data.get("ifname") and not r.data.get("ifname_address")}
     if not names:
         return
@@ -114,7 +114,7 @@ def _interfaces(examined: Examined) -> Iterator[Finding]:
     yield finding("interface-missing/option", ranks=names, hosts=hosts, evidence=evidence, name=name, on=", ".join(sorted(hosts)))
 
 
-def _unauthenticated(examined: Examined) -> Iterator[Finding]:
+def _unauthenticated(examined: Examined) -> Iterator[DoctorFinding]:
     cases = [refused for refused in examined.refused if refused["kind"] not in _CONTRADICTIONS]
     if not cases:
         return
@@ -123,7 +123,7 @@ def _unauthenticated(examined: Examined) -> Iterator[Finding]:
     yield finding("hub-unauthenticated", evidence=evidence, count=len(cases), addresses=addresses)
 
 
-def _unreached(examined: Examined) -> Finding:
+def _unreached(examined: Examined) -> DoctorFinding:
     hub = examined.hub
     endpoint, kind = str(hub["endpoint"]), str(hub["kind"])
     host, _, port = endpoint.rpartition(":")
@@ -148,10 +148,10 @@ def _unreached(examined: Examined) -> Finding:
     )
 
 
-def _hub_lost(examined: Examined) -> Finding:
+def _hub_lost(examined: Examined) -> DoctorFinding:
     hub = examined.hub
     host = _host(examined, 0) if 0 in examined.roster else str(hub["endpoint"]).rpartition(":")[0]
-    id, phase = "hub-silent" if hub["lost"] == "silent" else "hub-died", Phase(hub.get("phase", Phase.RENDEZVOUS)).title
+    id, phase = "hub-silent" if hub["lost"] == "silent" else "hub-died", ExamPhase(hub.get("phase", ExamPhase.RENDEZVOUS)).title
     return finding(id, ranks=[0], hosts=[host], evidence=[str(hub["sentence"])], phase=phase)
 
 

@@ -11,7 +11,7 @@ from typing import Any
 
 from numscope.doctor.diagnose.blame import Blame, hosts_of
 from numscope.doctor.findings import listed
-from numscope.doctor.records import Examined, Finding, Phase, cells_of
+from numscope.doctor.records import DoctorFinding, Examined, ExamPhase, cells_of
 
 SLOWER = 1.3
 _LEAST_S = 1e-3  # shorter round trips vary with the host's load by more than matters
@@ -21,29 +21,29 @@ def measured(examined: Examined) -> dict[str, float]:
     """All measurements by stable names: ``link.node0.node1.bytes_per_s``, ``pair.gloo.0.1.bytes_per_s``, ``gemm.3.flops_per_s``, …"""
     hosts = hosts_of(examined)
     found: dict[str, float] = {}
-    for rank, result in examined.of(Phase.LINKS).items():
+    for rank, result in examined.of(ExamPhase.LINKS).items():
         for cell in cells_of(result):
             name = f"link.{hosts.get(rank, cell.from_host)}.{hosts.get(cell.to_rank, cell.to_host)}"
             for key, value in (("bytes_per_s", cell.bytes_per_s), ("rtt_min_s", cell.rtt_min_s)):
                 if cell.status == "ok" and value:
                     found[f"{name}.{key}"] = value
-    for rank, pair in examined.each(Phase.PAIRS, "pairs"):
+    for rank, pair in examined.each(ExamPhase.PAIRS, "pairs"):
         speeds = [float(each["bytes_per_s"]) for each in pair.get("received", ()) if each.get("bytes_per_s")]
         if pair.get("status") == "ok" and speeds:
             found[f"pair.{pair.get('backend', 'gloo')}.{pair['peer']}.{rank}.bytes_per_s"] = max(speeds)
-    for rank, each in examined.each(Phase.COLLECTIVES, "collectives"):
+    for rank, each in examined.each(ExamPhase.COLLECTIVES, "collectives"):
         if each.get("status") == "ok" and each.get("bytes_per_s_max"):
             name = f"collective.{each['backend']}.{each['name']}.{each.get('group', 'all')}.{each['bytes']}.{rank}.bytes_per_s"
             found[name] = float(each["bytes_per_s_max"])
-    for rank, result in examined.of(Phase.COMPUTE).items():
+    for rank, result in examined.of(ExamPhase.COMPUTE).items():
         for probe, key in (("gemm", "flops_per_s"), ("copy", "bytes_per_s")):
             if (result.data.get(probe) or {}).get(key):
                 found[f"{probe}.{rank}.{key}"] = float(result.data[probe][key])
     return found
 
 
-def slower(examined: Examined, baseline: Mapping[str, Any], blame: Blame) -> Iterator[Finding]:
-    """What is more than 1.3 × slower than in the baseline: one finding per kind of measurement."""
+def slower(examined: Examined, baseline: Mapping[str, Any], blame: Blame) -> Iterator[DoctorFinding]:
+    """Finds what is more than 1.3 × slower than in the baseline: one finding per kind of measurement."""
     now, then = measured(examined), baseline.get("measured", {})
     lines: dict[str, list[tuple[float, str]]] = defaultdict(list)
     for name, value in now.items():
@@ -54,19 +54,19 @@ def slower(examined: Examined, baseline: Mapping[str, Any], blame: Blame) -> Ite
         ratio = before / value if more_is_better else value / before
         if ratio > SLOWER and (more_is_better or value - before > _LEAST_S):
             lines[name.partition(".")[0]].append((ratio, f"{name}: {value:.4g}, was {before:.4g} ({ratio:.1f} × slower)"))
-    for kind, told in sorted(lines.items()):
-        told.sort(reverse=True)
+    for kind, slow in sorted(lines.items()):
+        slow.sort(reverse=True)
         compared = sum(name.startswith(f"{kind}.") and name in then for name in now)
-        ranks = sorted({int(line.split(".")[1]) for _, line in told if kind in ("gemm", "copy")})
+        ranks = sorted({int(line.split(".")[1]) for _, line in slow if kind in ("gemm", "copy")})
         yield blame.finding(
             "slower-than-baseline",
             ranks=ranks,
-            evidence=[line for _, line in told],
-            confidence="likely" if len(told) > 1 else "possible",
-            count=len(told),
+            evidence=[line for _, line in slow],
+            confidence="likely" if len(slow) > 1 else "possible",
+            count=len(slow),
             compared=compared,
             kind=kind,
             times=SLOWER,
-            worst=f"{told[0][0]:.1f}",
+            worst=f"{slow[0][0]:.1f}",
             whose=f": {listed(f'rank {rank}' for rank in ranks)}" if ranks else "",
         )

@@ -1,4 +1,4 @@
-"""What is already known to be broken, so that a rank that fails only because of it counts as a victim and gets no finding of its own."""
+"""Keeps what is already known to be broken, so that a rank that fails only because of it is a victim and gets no finding."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from numscope.doctor.findings import finding
-from numscope.doctor.records import Examined, Finding
+from numscope.doctor.records import DoctorFinding, Examined
 
-MOST_TEXT = 300  # of an error's characters in a line of evidence
+MOST_TEXT = 300  # characters of an error in a line of evidence
 
 
 @dataclass(slots=True)
@@ -20,9 +20,9 @@ class Blame:
     hosts: Mapping[int, str]  # by rank
     ranks: set[int] = field(default_factory=set)  # lost or at fault
     links: set[frozenset[str]] = field(default_factory=set)  # broken ones between hosts, in either direction, since TCP needs both
-    faults: list[Finding] = field(default_factory=list)  # findings that are faults and at least likely
+    faults: list[DoctorFinding] = field(default_factory=list)  # findings that are faults and at least likely
 
-    def take(self, findings: Iterable[Finding]) -> None:
+    def take(self, findings: Iterable[DoctorFinding]) -> None:
         """Remembers the faults among the findings."""
         for each in findings:
             if each.severity == "fault" and each.confidence != "possible" and each not in self.faults:
@@ -30,11 +30,11 @@ class Blame:
                 self.ranks |= set(each.ranks)
                 self.links |= {frozenset(link) for link in each.links}
 
-    def taken(self, findings: Iterable[Finding]) -> list[Finding]:
+    def taken(self, findings: Iterable[DoctorFinding]) -> list[DoctorFinding]:
         """The findings, of which the faults are now remembered."""
-        told = list(findings)
-        self.take(told)
-        return told
+        kept = list(findings)
+        self.take(kept)
+        return kept
 
     def host(self, rank: int) -> str:
         """Name of a rank's host; "" if it is not known."""
@@ -48,13 +48,18 @@ class Blame:
         """The ranks of a host."""
         return [rank for rank, name in self.hosts.items() if name == host]
 
-    def finding(self, id: str, *, ranks: Collection[int] = (), **more: Any) -> Finding:
+    def finding(self, id: str, *, ranks: Collection[int] = (), **more: Any) -> DoctorFinding:
         """A finding about these ranks and their hosts."""
         return finding(id, ranks=ranks, hosts=self.hosts_of(ranks), **more)
 
     def between(self, one: int, other: int) -> bool:
         """Whether a known fault explains that a transfer between these two ranks fails."""
         return one in self.ranks or other in self.ranks or frozenset((self.host(one), self.host(other))) in self.links
+
+
+def most_accused(accusations: Mapping[int, int]) -> list[int]:
+    """The ranks that most others accuse."""
+    return [rank for rank, count in accusations.items() if count == max(accusations.values())]
 
 
 def node_of(examined: Examined) -> dict[int, int]:

@@ -11,7 +11,7 @@ from typing import Any
 
 from numscope.doctor.diagnose.blame import Blame
 from numscope.doctor.findings import capital, listed, named
-from numscope.doctor.records import Confidence, Examined, Finding, Phase, Severity
+from numscope.doctor.records import Confidence, DoctorFinding, Examined, ExamPhase, Severity
 
 CLOCK_S = 1.0  # larger offsets are reported: logs, certificates and caches suffer from them
 _ABSENT = "nothing"
@@ -28,10 +28,10 @@ _MINOR = ("transformers version", "accelerate version", "triton version", "numsc
 class Difference:
     """A value that differs between ranks."""
 
-    id: str  # of its finding
-    subject: str  # what it is a value of: ``torch version``, ``NCCL_ALGO``
+    id: str  # its finding's
+    subject: str  # name of the value: ``torch version``, ``NCCL_ALGO``
     majority: str  # the value of more than half of the ranks; "" for a tie
-    others: Mapping[str, tuple[int, ...]]  # by each other value the ranks that have it; for a tie, all values
+    others: Mapping[str, tuple[int, ...]]  # by other value, the ranks that have it; for a tie, all values
 
     @property
     def tie(self) -> bool:
@@ -43,7 +43,7 @@ class Difference:
         return tuple(sorted(rank for ranks in self.others.values() for rank in ranks))
 
 
-def compared(examined: Examined, blame: Blame) -> Iterator[Finding]:
+def compared(examined: Examined, blame: Blame) -> Iterator[DoctorFinding]:
     """Findings from the comparison of facts and clocks."""
     yield from (_finding(difference, blame) for difference in differences(examined))
     off = clocks(examined)
@@ -55,7 +55,7 @@ def compared(examined: Examined, blame: Blame) -> Iterator[Finding]:
         confidence: Confidence = "certain" if len(examined.roster) > 2 else "likely"
         seconds = f"{max(map(abs, off.values())):,.1f}"
         yield blame.finding("clock-skew", ranks=off, evidence=evidence, confidence=confidence, seconds=seconds)
-    for rank, result in sorted(examined.of(Phase.COMPARE).items()):
+    for rank, result in sorted(examined.of(ExamPhase.COMPARE).items()):
         interface = result.data.get("interface", {})
         if interface.get("address") and not interface.get("name") and not interface.get("error"):
             why = "gloo and NCCL announce an address of their own interface, which others can't reach behind address translation"
@@ -64,8 +64,8 @@ def compared(examined: Examined, blame: Blame) -> Iterator[Finding]:
 
 def differences(examined: Examined) -> list[Difference]:
     """All differences between the facts of the ranks, the most harmful first. A fact that a rank lacks is not a difference."""
-    facts = {rank: result.data for rank, result in sorted(examined.of(Phase.FACTS).items())}
-    used = {rank: result.data.get("interface", {}) for rank, result in examined.of(Phase.COMPARE).items()}
+    facts = {rank: result.data for rank, result in sorted(examined.of(ExamPhase.FACTS).items())}
+    used = {rank: result.data.get("interface", {}) for rank, result in examined.of(ExamPhase.COMPARE).items()}
 
     def each(fact: str, value: Callable[[Any], object] = str) -> dict[int, str]:
         return {rank: str(value(data[fact])) for rank, data in facts.items() if fact in data}
@@ -102,7 +102,7 @@ def split(values: Mapping[int, str], id: str, subject: str) -> Difference | None
 
 
 def clocks(examined: Examined) -> dict[int, float]:
-    """By rank, seconds by which its clock is ahead of (positive) or behind the median, where that exceeds ``CLOCK_S`` and the error."""
+    """Seconds by which a rank's clock is ahead of (positive) or behind the median, where that exceeds ``CLOCK_S`` and the error."""
     offsets = {rank: float(entry.get("offset_s", 0.0)) for rank, entry in examined.roster.items()}
     if len(offsets) < 2:
         return {}
@@ -123,7 +123,7 @@ def _limit(value: int) -> str:
     return "none" if value < 0 else f"{value:,}"
 
 
-def _finding(difference: Difference, blame: Blame) -> Finding:
+def _finding(difference: Difference, blame: Blame) -> DoctorFinding:
     ranks, subject = difference.ranks, difference.subject
     lines = [f"{_who(own, blame)}: {value}" for value, own in difference.others.items()]
     if difference.tie:

@@ -1,4 +1,4 @@
-"""What the facts about a host mean by themselves, without comparison (phase 0)."""
+"""Findings about the facts of a host by themselves, without comparison (phase 0)."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 from numscope.doctor.diagnose.blame import Blame
 from numscope.doctor.findings import finding, listed, pasted
 from numscope.doctor.meet.sockets import is_loopback
-from numscope.doctor.records import Examined, Finding, Phase
+from numscope.doctor.records import DoctorFinding, Examined, ExamPhase
 
 SHM_BYTES = 64 << 20  # the default of container runtimes
 SHM_PER_RANK_BYTES = 32 << 20  # NCCL's buffers between ranks of a host, plus a DataLoader's tensors
@@ -21,9 +21,9 @@ _INTERFACE_NAMES = ("NCCL_SOCKET_IFNAME", "GLOO_SOCKET_IFNAME")
 Facts = Mapping[str, Any]
 
 
-def local_facts(examined: Examined, blame: Blame) -> Iterator[Finding]:
+def local_facts(examined: Examined, blame: Blame) -> Iterator[DoctorFinding]:
     """Findings about single hosts: one per check, with an evidence line for each group of hosts."""
-    facts = {rank: result.data for rank, result in sorted(examined.of(Phase.FACTS).items()) if result.data}
+    facts = {rank: result.data for rank, result in sorted(examined.of(ExamPhase.FACTS).items()) if result.data}
     for id, look in CHECKS.items():
         ranks_of: dict[str, list[int]] = defaultdict(list)
         for rank, data in facts.items():
@@ -47,7 +47,7 @@ def local_facts(examined: Examined, blame: Blame) -> Iterator[Finding]:
 
 def _ifname(ranks: Sequence[int], examined: Examined) -> str:
     """Selects the interface by which others reach these ranks, if it is the same for all."""
-    compared = examined.of(Phase.COMPARE)
+    compared = examined.of(ExamPhase.COMPARE)
     names = {compared[rank].data.get("interface", {}).get("name", "") for rank in ranks if rank in compared} - {"", "lo"}
     name = names.pop() if len(names) == 1 else ""
     return f"export NCCL_SOCKET_IFNAME={pasted(name)} GLOO_SOCKET_IFNAME={pasted(name)}" if name else ""
@@ -98,16 +98,16 @@ def _wrong_interface(data: Facts, examined: Examined, rank: int) -> str:
     if not used or not _several_hosts(examined):
         return ""
     reason = f"but other hosts reach it at {address} on {used[0]}"
-    told = []
+    reasons = []
     for name in _INTERFACE_NAMES:
         wanted = data["environment"].get(name, "")
         matching = _matching(wanted, data["interfaces"]) if wanted else used
         if matching and used[0] not in matching:
-            told.append(f"{name}={wanted}, {reason}")
+            reasons.append(f"{name}={wanted}, {reason}")
     addresses = data["name"]["addresses"]
     if "GLOO_SOCKET_IFNAME" not in data["environment"] and addresses and not data["name"]["loopback"] and address not in addresses:
-        told.append(f"its name {data['name']['name']} resolves to {listed(addresses)}, {reason}")
-    return "; ".join(told)
+        reasons.append(f"its name {data['name']['name']} resolves to {listed(addresses)}, {reason}")
+    return "; ".join(reasons)
 
 
 def _matching(wanted: str, interfaces: Mapping[str, Any]) -> list[str]:

@@ -1,4 +1,4 @@
-"""From a matrix of who reaches whom to the fewest causes that explain it.
+"""Finds the fewest causes that explain a matrix of who reaches whom.
 
 A cause is a row or a column of the matrix, or both (a node), or a link or one direction of it. It is possible only if every examined cell
 of it failed. The cause that explains most of the failed cells comes first, then the one that explains most of the rest, and so on. Where
@@ -32,7 +32,7 @@ class Cause:
     nodes: tuple[Any, ...]  # the node; both ends of a link, sorted; from and to of a direction; none for a split
     cells: frozenset[Cell]  # (from, to) that were examined; all of them failed
     confidence: Confidence = "likely"
-    sides: tuple[tuple[Any, ...], ...] = ()  # of a split, the groups that reach only themselves
+    sides: tuple[tuple[Any, ...], ...] = ()  # for a split, the groups that reach only themselves
 
     @property
     def one_node(self) -> bool:
@@ -67,7 +67,7 @@ class Attribution:
 
 
 def attribute(cells: Mapping[Cell, bool]) -> Attribution:
-    """What explains the failed ones of the examined cells."""
+    """Attributes the failed ones of the examined cells to causes."""
     failed = frozenset(cell for cell, works in cells.items() if not works)
     if not failed:
         return Attribution()
@@ -131,7 +131,7 @@ def _possible(cells: Mapping[Cell, bool], failed: Iterable[Cell]) -> list[Cause]
             found.append(Cause(kind, nodes, span))
 
     for node in sorted({node for cell in failed for node in cell}):
-        # With a single neighbor, a node can't be told from the link to it.
+        # With a single neighbor, a node can't be distinguished from the link to it.
         add("node", (node,), (*into[node], *out[node]), 2)
         add("inbound", (node,), into[node], 2)
         add("outbound", (node,), out[node], 2)

@@ -8,11 +8,11 @@ from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from numscope.doctor.diagnose.blame import Blame
-from numscope.doctor.diagnose.links import Links, links_of
+from numscope.doctor.diagnose.link_matrix import LinkMatrix, links_of
 from numscope.doctor.diagnose.matrix import Cause, attribute
 from numscope.doctor.diagnose.matrix import Kind as CauseKind
 from numscope.doctor.findings import finding, listed, named, pasted, without
-from numscope.doctor.records import Cell, Examined, Finding, Phase, Word, from_json
+from numscope.doctor.records import Cell, DoctorFinding, Examined, ExamPhase, Word, from_json
 
 Kind = CauseKind | Literal["packets"]  # packets: of a link, only one direction carries them
 _WHERE: dict[Kind, str] = {
@@ -27,29 +27,29 @@ _WHERE: dict[Kind, str] = {
 }
 
 
-def broken_links(examined: Examined, blame: Blame) -> tuple[list[Finding], dict[int, list[str]]]:
+def broken_links(examined: Examined, blame: Blame) -> tuple[list[DoctorFinding], dict[int, list[str]]]:
     """Findings about links that fail; and, by node, evidence about ranks that are known to be lost."""
     links = links_of(examined, blame)
     found = []
     about_lost: dict[int, list[str]] = {}
     lost = {node for node, ranks in links.ranks.items() if set(ranks) & blame.ranks}
-    # Who waits for a lost rank is late for the next one: that a process between others did not answer in time says nothing then.
+    # Who waits for a lost rank is late for the next one: that a process between others did not answer in time means nothing then.
     late = {pair for pair, cell in links.examined.items() if lost and cell.status == "silent" and not lost & set(pair)}
     reached = {pair: cell for pair, cell in links.examined.items() if pair not in late}
     dead = {rank for fault in blame.faults if fault.id == "rank-died" for rank in fault.ranks}
     died = {node for node, ranks in links.ranks.items() if set(ranks) & dead}
-    told = attribute({pair: cell.status == "ok" for pair, cell in reached.items()})
-    for cause in told.causes:
+    attribution = attribute({pair: cell.status == "ok" for pair, cell in reached.items()})
+    for cause in attribution.causes:
         if all(lost & set(pair) for pair in cause.cells):
             if cause.kind == "everything":
                 continue
             if cause.kind != "split" and (not _reached_by_others(cause, lost, links) or _reset_by_death(cause, died, links)):
-                # The rank is gone, so that nobody reaches it is no news.
+                # The rank is gone, so nobody reaches it, which is not news.
                 for node in lost & set(cause.nodes):
                     about_lost.setdefault(node, []).extend(links.lines(cause.cells)[:4])
                 continue
         found.append(_explain(cause, links, len(reached)))
-    rest = {pair for pair in told.unexplained if not lost & set(pair)}
+    rest = {pair for pair in attribution.unexplained if not lost & set(pair)}
     if rest:
         found.append(
             finding(
@@ -63,7 +63,7 @@ def broken_links(examined: Examined, blame: Blame) -> tuple[list[Finding], dict[
     return [*found, *_fresh_ports(links), *_loopbacks(examined, blame)], about_lost
 
 
-def _reached_by_others(cause: Cause, lost: set[int], links: Links) -> bool:
+def _reached_by_others(cause: Cause, lost: set[int], links: LinkMatrix) -> bool:
     """Whether a failed link leads to a lost rank that third nodes still reach: then the link is at fault."""
     if cause.kind not in ("link", "direction"):
         return False
@@ -72,28 +72,28 @@ def _reached_by_others(cause: Cause, lost: set[int], links: Links) -> bool:
     )
 
 
-def _reset_by_death(cause: Cause, died: set[int], links: Links) -> bool:
+def _reset_by_death(cause: Cause, died: set[int], links: LinkMatrix) -> bool:
     """Whether connections failed as they do when the process at one end dies: its kernel resets those that are open."""
     return all(links.cells[pair].status == "reset" and not died.isdisjoint(pair) for pair in cause.cells)
 
 
 @dataclass(frozen=True, slots=True)
-class Case:
+class ObservedCause:
     """A cause, with what was observed."""
 
     cause: Cause
-    links: Links
+    links: LinkMatrix
     cells: list[Cell]
-    kind: Kind  # of the cause, refined by datagrams
+    kind: Kind  # the cause's, refined by datagrams
     nodes: tuple[int, ...]  # the node; the ends of the link; from and to of the direction
-    status: Word  # of most of its cells
+    status: Word  # status of most of its cells
     where: str  # in words
-    ranks: tuple[int, ...]  # that it concerns
-    hosts: tuple[str, ...]  # likewise
-    pairs: tuple[tuple[str, ...], ...]  # likewise, of host names
+    ranks: tuple[int, ...]  # those it concerns
+    hosts: tuple[str, ...]  # those it concerns
+    pairs: tuple[tuple[str, ...], ...]  # those it concerns, as host names
     evidence: tuple[str, ...]
 
-    def finding(self, id: str, **other: Any) -> Finding:
+    def finding(self, id: str, **other: Any) -> DoctorFinding:
         """A finding about all that the case concerns."""
         about: dict[str, Any] = {"ranks": self.ranks, "hosts": self.hosts, "links": self.pairs, "evidence": self.evidence}
         about |= {"confidence": self.cause.confidence, "where": self.where, "route": self.route, "without": without(*self.hosts[:1])}
@@ -115,7 +115,7 @@ class Case:
         return next((f"ip route get {pasted(cell.address)}  # on {pasted(cell.from_host)}" for cell in self.cells[:1] if cell.address), "")
 
 
-def _explain(cause: Cause, links: Links, num_cells: int) -> Finding:
+def _explain(cause: Cause, links: LinkMatrix, num_cells: int) -> DoctorFinding:
     """The finding of the first rule that applies."""
     case = _case(cause, links, cause.kind, cause.nodes)
     if num_cells > len(cause.cells):
@@ -132,18 +132,18 @@ def _explain(cause: Cause, links: Links, num_cells: int) -> Finding:
     return _blocked_ports(case) if case.other_ports_work else _by_kind(case)
 
 
-def _case(cause: Cause, links: Links, kind: Kind, nodes: tuple[int, ...]) -> Case:
+def _case(cause: Cause, links: LinkMatrix, kind: Kind, nodes: tuple[int, ...]) -> ObservedCause:
     cells = [links.cells[pair] for pair in sorted(cause.cells)]
     hosts = tuple(links.hosts[node] for node in nodes)
     ranks = links.ranks.get(nodes[0], ()) if kind in ("node", "inbound", "outbound") else ()
     pairs = (hosts, hosts[::-1]) if kind == "link" else (hosts,) if kind in ("direction", "packets") else ()
     where = _WHERE[kind].format(*hosts) + (f" ({named(ranks)})" if ranks else "")
     status = Counter(cell.status for cell in cells).most_common(1)[0][0]
-    return Case(cause, links, cells, kind, nodes, status, where, ranks, hosts, pairs, tuple(links.lines(cause.cells)))
+    return ObservedCause(cause, links, cells, kind, nodes, status, where, ranks, hosts, pairs, tuple(links.lines(cause.cells)))
 
 
-def _refined(case: Case) -> Case:
-    """Uses datagrams to tell which direction fails, where TCP, which needs both, fails in both."""
+def _refined(case: ObservedCause) -> ObservedCause:
+    """Uses datagrams to find which direction fails, where TCP, which needs both, fails in both."""
     links, nodes, kind = case.links, case.nodes, case.kind
     line = ""
     if kind == "node":
@@ -168,7 +168,7 @@ def _refined(case: Case) -> Case:
     return replace(case, evidence=(*case.evidence, line)) if line else case
 
 
-def _shared_address(case: Case) -> Finding:
+def _shared_address(case: ObservedCause) -> DoctorFinding:
     address, times = case.shared_address
     name = case.links.interface
     return case.finding(
@@ -183,11 +183,11 @@ def _shared_address(case: Case) -> Finding:
     )
 
 
-def _blocked_ports(case: Case) -> Finding:
+def _blocked_ports(case: ObservedCause) -> DoctorFinding:
     return case.finding("ephemeral-ports-blocked", confidence="likely" if case.kind == "everything" else "certain")
 
 
-def _by_kind(case: Case) -> Finding:
+def _by_kind(case: ObservedCause) -> DoctorFinding:
     names = case.links.hosts
     match case.kind:
         case "everything":
@@ -216,25 +216,25 @@ def _by_kind(case: Case) -> Finding:
             return case.finding("one-way-link", source=source, target=target, **words)
 
 
-def _fresh_ports(links: Links) -> Iterator[Finding]:
+def _fresh_ports(links: LinkMatrix) -> Iterator[DoctorFinding]:
     """Links that work at one port but not at a freshly opened one."""
-    told = attribute({pair: cell.works for pair, cell in links.cells.items() if cell.status == "ok" and cell.ephemeral})
-    yield from (_blocked_ports(_case(cause, links, cause.kind, cause.nodes)) for cause in told.causes)
-    if told.unexplained:
-        pairs = links.names(told.unexplained)
-        case = _case(Cause("everything", (), told.unexplained), links, "everything", ())
+    attribution = attribute({pair: cell.works for pair, cell in links.cells.items() if cell.status == "ok" and cell.ephemeral})
+    yield from (_blocked_ports(_case(cause, links, cause.kind, cause.nodes)) for cause in attribution.causes)
+    if attribution.unexplained:
+        pairs = links.names(attribution.unexplained)
+        case = _case(Cause("everything", (), attribution.unexplained), links, "everything", ())
         yield _blocked_ports(replace(case, where="several links", pairs=pairs, hosts=tuple({host for pair in pairs for host in pair})))
 
 
-def _loopbacks(examined: Examined, blame: Blame) -> Iterator[Finding]:
+def _loopbacks(examined: Examined, blame: Blame) -> Iterator[DoctorFinding]:
     """Ranks that do not reach the listener of their own host."""
-    for rank, result in sorted(examined.of(Phase.LINKS).items()):
+    for rank, result in sorted(examined.of(ExamPhase.LINKS).items()):
         cell = from_json(Cell, result.data["loopback"]) if result.data.get("loopback") else None
         if cell is not None and cell.status not in ("ok", "skipped") and not {rank, cell.to_rank} & blame.ranks:
             evidence = (f"{cell.address}:{cell.port}: {cell.status}, {cell.error}",)
             yield blame.finding("loopback-blocked", ranks=(rank,), evidence=evidence, to=cell.to_rank, error=cell.error)
 
 
-def _address_of(node: int, links: Links) -> str:
+def _address_of(node: int, links: LinkMatrix) -> str:
     own = (cell.address for (_, other), cell in sorted(links.cells.items()) if other == node and cell.address)
     return pasted(next(own, links.hosts[node]))

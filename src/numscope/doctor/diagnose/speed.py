@@ -12,14 +12,14 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from numscope.doctor.diagnose.blame import Blame
-from numscope.doctor.diagnose.links import Links, Pair, links_of
+from numscope.doctor.diagnose.link_matrix import LinkMatrix, Pair, links_of
 from numscope.doctor.diagnose.matrix import Cause, attribute
 from numscope.doctor.diagnose.transfers import pair_cells
 from numscope.doctor.findings import finding, without
-from numscope.doctor.records import Cell, Confidence, Examined, Finding, Phase
+from numscope.doctor.records import Cell, Confidence, DoctorFinding, Examined, ExamPhase
 
 # (seconds, ratio): a link is slow if it is slower than the fastest quarter by the ratio and took at least those seconds to measure. Shorter
-# measurements say more about the hosts' schedulers, or a single lost packet (0.2 s), than about the link.
+# measurements depend more on the hosts' schedulers, or a single lost packet (0.2 s), than on the link.
 SLOW_LINK = ((0.4, 2.5), (0.25, 8.0))
 SLOW_PAIR = 4.0  # messages are smaller, and neighbors share cores
 SLOW_RANK = 1.5
@@ -32,7 +32,7 @@ LATE_RATIO, LATE_S = 5.0, 2e-3
 _PAIR_BYTES = 1 << 20  # smaller payloads measure latency, not bandwidth
 
 
-def slow_links(examined: Examined, blame: Blame) -> Iterator[Finding]:
+def slow_links(examined: Examined, blame: Blame) -> Iterator[DoctorFinding]:
     """Links that are slow, lossy or late, compared with the others."""
     links = links_of(examined, blame)
     cells = {pair: cell for pair, cell in links.examined.items() if cell.status == "ok"}
@@ -86,7 +86,7 @@ def slow_links(examined: Examined, blame: Blame) -> Iterator[Finding]:
         )
 
 
-def slow_pairs(examined: Examined, blame: Blame) -> Iterator[Finding]:
+def slow_pairs(examined: Examined, blame: Blame) -> Iterator[DoctorFinding]:
     """Pairs of ranks whose transfers are slower than others; those within a host and those between hosts are compared separately."""
     named_slow = {rank for rank in blame.hosts for each in blame.faults if rank in each.ranks}
     for backend, cells in sorted(pair_cells(examined).items()):
@@ -116,10 +116,10 @@ def slow_pairs(examined: Examined, blame: Blame) -> Iterator[Finding]:
                 )
 
 
-def stragglers(examined: Examined, blame: Blame) -> Iterator[Finding]:
+def stragglers(examined: Examined, blame: Blame) -> Iterator[DoctorFinding]:
     """Ranks that compute or copy more slowly than others with the same kind of device, by themselves or because of other load."""
     by_device: dict[str, dict[int, Mapping[str, Any]]] = defaultdict(dict)
-    for rank, result in sorted(examined.of(Phase.COMPUTE).items()):
+    for rank, result in sorted(examined.of(ExamPhase.COMPUTE).items()):
         if result.data.get("gemm") and result.data.get("copy"):
             by_device[str(result.data.get("device", "cpu")).partition(":")[0]][rank] = result.data
     for device, data in by_device.items():
@@ -127,20 +127,14 @@ def stragglers(examined: Examined, blame: Blame) -> Iterator[Finding]:
         busy: dict[int, list[str]] = defaultdict(list)
         for probe, what in (("gemm", "a matrix product"), ("copy", "a memory copy")):
             # A slow rank may have used a smaller size, so seconds per unit of work are compared.
-            best = {rank: _unit_s(each[probe], "min_s") for rank, each in data.items()}
-            middle = {rank: _unit_s(each[probe], "median_s") for rank, each in data.items()}
-            for rank in data:
-                others = [seconds for other, seconds in best.items() if other != rank]
-                other_middles = [seconds for other, seconds in middle.items() if other != rank]
-                if not others:
-                    continue
-                usual, usual_middle = statistics.median(others), statistics.median(other_middles)
-                at_best, typically = best[rank] / usual, middle[rank] / usual_middle
+            best, typical = (_compared({rank: _unit_s(each[probe], key) for rank, each in data.items()}) for key in ("min_s", "median_s"))
+            fewest = SLOW_RANK if len(data) > 2 else 2 * SLOW_RANK  # with a single other rank, that one may be the exception
+            for rank in best:
+                (at_best, apart), (typically, usually_apart) = best[rank], typical[rank]
                 line = f"{what} takes {at_best:.1f} × as long as on the others at best, {typically:.1f} × typically"
-                fewest = SLOW_RANK if len(others) > 1 else 2 * SLOW_RANK  # with a single other rank, that one may be the exception
-                if best[rank] > fewest * usual and best[rank] > 1.2 * max(others):
+                if at_best > fewest and apart:
                     slow[rank].append(line)
-                elif middle[rank] > 2 * SLOW_RANK * usual_middle and middle[rank] > 1.2 * max(other_middles):
+                elif typically > 2 * SLOW_RANK and usually_apart:
                     busy[rank].append(line)
         for rank, lines in (busy | slow).items():
             own = data[rank]
@@ -155,6 +149,12 @@ def stragglers(examined: Examined, blame: Blame) -> Iterator[Finding]:
             )
 
 
+def _compared(seconds: Mapping[int, float]) -> dict[int, tuple[float, bool]]:
+    """By rank, if there are others, the ratio to their median, and whether it is clearly longer than the longest of them."""
+    others = {rank: [each for other, each in seconds.items() if other != rank] for rank in seconds}
+    return {rank: (seconds[rank] / statistics.median(own), seconds[rank] > 1.2 * max(own)) for rank, own in others.items() if own}
+
+
 def _unit_s(probe: Mapping[str, Any], key: str) -> float:
     """Seconds per unit of work, so that different sizes can be compared."""
     work = float(probe["n"]) ** 3 if "n" in probe else float(probe.get("bytes", 1))
@@ -162,8 +162,8 @@ def _unit_s(probe: Mapping[str, Any], key: str) -> float:
 
 
 def _matrix_findings(
-    id: str, word: str, bad: set[Pair], values: Mapping[Pair, float], links: Links, line: Callable[[Pair], str], usual: str
-) -> Iterator[Finding]:
+    id: str, word: str, bad: set[Pair], values: Mapping[Pair, float], links: LinkMatrix, line: Callable[[Pair], str], usual: str
+) -> Iterator[DoctorFinding]:
     """A finding for each node or link that explains the bad pairs."""
     if not bad:
         return

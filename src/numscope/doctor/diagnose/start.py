@@ -1,4 +1,4 @@
-"""Why torch's process group did not start (phase 4), and whose child process died or hung (phases 4 to 7)."""
+"""Findings about torch's process group that did not start (phase 4), and child processes that died or hung (phases 4 to 7)."""
 
 from __future__ import annotations
 
@@ -6,19 +6,19 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import Any
 
-from numscope.doctor.diagnose.blame import MOST_TEXT, Blame
+from numscope.doctor.diagnose.blame import MOST_TEXT, Blame, most_accused
 from numscope.doctor.findings import capital, finding, named, pasted
-from numscope.doctor.records import Examined, Finding, Phase, PhaseResult
+from numscope.doctor.records import DoctorFinding, Examined, ExamPhase, PhaseResult
 
 _MEMORY_WORDS = ("out of memory", "Cannot allocate memory", "MemoryError", "bad_alloc")
 
 
-def children_gone(examined: Examined, blame: Blame) -> Iterator[Finding]:
+def children_gone(examined: Examined, blame: Blame) -> Iterator[DoctorFinding]:
     """Ranks whose torch process died, and those whose torch process hung while others did not.
 
     A child that hangs often only waits for another one: if all hang, or in a step with a peer, hanging is not a cause by itself.
     """
-    for phase in filter(lambda phase: phase.in_child, Phase):
+    for phase in filter(lambda phase: phase.in_child, ExamPhase):
         gone = {rank: result for rank, result in examined.of(phase).items() if result.data.get("child") and rank not in blame.ranks}
         # A child that is gone is still gone in later phases, but reported once.
         gone = {rank: result for rank, result in gone.items() if "was gone before" not in result.error}
@@ -27,7 +27,7 @@ def children_gone(examined: Examined, blame: Blame) -> Iterator[Finding]:
         yield from blame.taken(_died(rank, result, blame) for rank, result in sorted(died.items()))
         others = [rank for rank, result in examined.of(phase).items() if rank not in hung and result.status != "skipped"]
         accused = _accused(examined, phase)
-        stuck = {rank for rank in hung if accused[rank] or phase is Phase.COMPUTE or len(hung) * 2 < len(others) + len(hung)}
+        stuck = {rank for rank in hung if accused[rank] or phase is ExamPhase.COMPUTE or len(hung) * 2 < len(others) + len(hung)}
         if accused and any(accused[rank] for rank in hung):
             stuck = {rank for rank in stuck if accused[rank] * 2 >= max(accused[rank] for rank in hung)}
         yield from blame.taken(
@@ -47,19 +47,18 @@ def children_gone(examined: Examined, blame: Blame) -> Iterator[Finding]:
         )
 
 
-def backend(examined: Examined, blame: Blame) -> Iterator[Finding]:
-    """Why the process group did not start, if no rank, link or child is known to be broken."""
-    results = examined.of(Phase.BACKEND)
+def backend(examined: Examined, blame: Blame) -> Iterator[DoctorFinding]:
+    """Explains why the process group did not start, if no rank, link or child is known to be broken."""
+    results = examined.of(ExamPhase.BACKEND)
     failed = {rank: result for rank, result in results.items() if result.status in ("failed", "timeout")}
     if not failed or blame.faults:
         return
     if unavailable := _unavailable(failed, blame):
         yield unavailable
         return
-    missing = _accused(examined, Phase.BACKEND)
+    missing = _accused(examined, ExamPhase.BACKEND)
     if missing:
-        worst = max(missing.values())
-        ranks = [rank for rank, count in missing.items() if count == worst]
+        ranks, worst = most_accused(missing), max(missing.values())
         everybody = len(ranks) >= len(results)
         yield finding(
             "backend-rank-missing",
@@ -94,18 +93,18 @@ def backend(examined: Examined, blame: Blame) -> Iterator[Finding]:
         if not broken:
             continue
         blamed = Counter(rank for result in broken.values() for rank in result.data["groups"][name].get("not_ready", ()))
-        only = [rank for rank, count in blamed.items() if count == max(blamed.values())] if blamed else list(broken)
-        told = len(only) < len(results)
+        only = most_accused(blamed) or list(broken)
+        attributed = len(only) < len(results)
         yield blame.finding(
             f"{name}-start-failed",
-            ranks=only if told else (),
+            ranks=only if attributed else (),
             evidence=[f"rank {rank}: {result.data['groups'][name]['error'][:MOST_TEXT]}" for rank, result in sorted(broken.items())],
-            confidence="likely" if told else "possible",
-            why=f": {named(only)} {'is' if len(only) == 1 else 'are'} not ready." if told else " on any rank.",
+            confidence="likely" if attributed else "possible",
+            why=f": {named(only)} {'is' if len(only) == 1 else 'are'} not ready." if attributed else " on any rank.",
         )
 
 
-def _unavailable(failed: dict[int, PhaseResult], blame: Blame) -> Finding | None:
+def _unavailable(failed: dict[int, PhaseResult], blame: Blame) -> DoctorFinding | None:
     """NCCL was requested but can't start: each rank reports which ranks prevent that, and what they lack."""
     lacking: dict[int, str] = {}
     for result in failed.values():
@@ -129,7 +128,7 @@ def _unavailable(failed: dict[int, PhaseResult], blame: Blame) -> Finding | None
     )
 
 
-def _died(rank: int, result: PhaseResult, blame: Blame) -> Finding:
+def _died(rank: int, result: PhaseResult, blame: Blame) -> DoctorFinding:
     child = result.data["child"]
     text, how = "\n".join(map(str, child.get("stderr", ()))), str(child.get("how", ""))
     case = why = ""
@@ -143,8 +142,8 @@ def _died(rank: int, result: PhaseResult, blame: Blame) -> Finding:
     return blame.finding(f"child-died{case}", ranks=(rank,), evidence=evidence, phase=result.phase.title, how=how, why=why)
 
 
-def _accused(examined: Examined, phase: Phase) -> Counter[int]:
-    """By rank, how many other ranks report that it did not join."""
+def _accused(examined: Examined, phase: ExamPhase) -> Counter[int]:
+    """Counts, for each rank, how many other ranks report that it did not join."""
     counts: Counter[int] = Counter()
     for rank, result in examined.of(phase).items():
         missing: set[int] = set(result.data.get("missing", ()))
@@ -166,8 +165,8 @@ def _stderr(result: PhaseResult) -> list[str]:
 
 
 def _errors(results: dict[int, PhaseResult]) -> list[str]:
-    told: dict[str, list[int]] = {}
+    ranks_of: dict[str, list[int]] = {}
     for rank, result in sorted(results.items()):
         store = result.data.get("store", {})
-        told.setdefault(str(store.get("error") or result.error)[:MOST_TEXT], []).append(rank)
-    return [f"{named(ranks)}: {text}" for text, ranks in told.items()]
+        ranks_of.setdefault(str(store.get("error") or result.error)[:MOST_TEXT], []).append(rank)
+    return [f"{named(ranks)}: {text}" for text, ranks in ranks_of.items()]

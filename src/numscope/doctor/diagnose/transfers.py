@@ -2,26 +2,26 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from numscope.doctor.diagnose.blame import MOST_TEXT, Blame
-from numscope.doctor.diagnose.links import Pair
+from numscope.doctor.diagnose.blame import MOST_TEXT, Blame, most_accused
+from numscope.doctor.diagnose.link_matrix import Pair
 from numscope.doctor.diagnose.matrix import Cause, attribute
 from numscope.doctor.findings import finding, listed, named, without
-from numscope.doctor.records import Examined, Finding, Phase
+from numscope.doctor.records import DoctorFinding, Examined, ExamPhase
 
 
 def pair_cells(examined: Examined) -> dict[str, dict[Pair, Mapping[str, Any]]]:
-    """By backend and (sender, receiver), what the receiver reports."""
+    """The receivers' reports, by backend and (sender, receiver)."""
     cells: dict[str, dict[Pair, Mapping[str, Any]]] = defaultdict(dict)
-    for rank, pair in examined.each(Phase.PAIRS, "pairs"):
+    for rank, pair in examined.each(ExamPhase.PAIRS, "pairs"):
         cells[str(pair.get("backend", "gloo"))][int(pair["peer"]), rank] = pair
     return dict(cells)
 
 
-def pairs(examined: Examined, blame: Blame) -> Iterator[Finding]:
+def pairs(examined: Examined, blame: Blame) -> Iterator[DoctorFinding]:
     """Corrupt payloads, and pairs that do not work."""
     for backend, cells in sorted(pair_cells(examined).items()):
         done = {pair: cell for pair, cell in cells.items() if cell["status"] != "skipped"}
@@ -31,14 +31,14 @@ def pairs(examined: Examined, blame: Blame) -> Iterator[Finding]:
         yield from blame.taken(_failing(backend, works, done, blame))
 
 
-def collectives(examined: Examined, blame: Blame) -> Iterator[Finding]:
+def collectives(examined: Examined, blame: Blame) -> Iterator[DoctorFinding]:
     """Wrong results, nondeterministic results, memory that could not be allocated, and collectives that failed."""
     yield from _memory(examined, blame)
     yield from _nondeterministic(examined)
     wrong: dict[tuple[str, str], dict[int, Mapping[str, Any]]] = defaultdict(dict)
     broken: dict[tuple[str, str], dict[int, Mapping[str, Any]]] = defaultdict(dict)
-    num_ranks = len(examined.of(Phase.COLLECTIVES))
-    for rank, each in examined.each(Phase.COLLECTIVES, "collectives"):
+    num_ranks = len(examined.of(ExamPhase.COLLECTIVES))
+    for rank, each in examined.each(ExamPhase.COLLECTIVES, "collectives"):
         key = (str(each["name"]), str(each["backend"]))
         if each["status"] == "wrong":
             wrong[key].setdefault(rank, each)
@@ -69,7 +69,7 @@ def collectives(examined: Examined, blame: Blame) -> Iterator[Finding]:
         yield _broken(broken, num_ranks, blame)
 
 
-def _corrupt(backend: str, cause: Cause, cells: Mapping[Pair, Mapping[str, Any]], blame: Blame) -> Finding:
+def _corrupt(backend: str, cause: Cause, cells: Mapping[Pair, Mapping[str, Any]], blame: Blame) -> DoctorFinding:
     lines = []
     for one, other in sorted(cause.cells):
         for received in cells[one, other].get("received", ()):
@@ -91,7 +91,7 @@ def _corrupt(backend: str, cause: Cause, cells: Mapping[Pair, Mapping[str, Any]]
     )
 
 
-def _failing(backend: str, works: Mapping[Pair, bool], cells: Mapping[Pair, Mapping[str, Any]], blame: Blame) -> Iterator[Finding]:
+def _failing(backend: str, works: Mapping[Pair, bool], cells: Mapping[Pair, Mapping[str, Any]], blame: Blame) -> Iterator[DoctorFinding]:
     """Pairs that fail, attributed to hosts if whole hosts fail, else to ranks."""
     if all(works.values()):
         return
@@ -106,20 +106,20 @@ def _failing(backend: str, works: Mapping[Pair, bool], cells: Mapping[Pair, Mapp
         and all(len(oks) == 1 for oks in between.values())
     )
     if whole:
-        told = attribute({pair: True in oks for pair, oks in between.items()})
-        spans = {cause: [pair for cell in cause.cells for pair in by_host[cell]] for cause in told.causes}
-        rest = [pair for cell in told.unexplained for pair in by_host[cell]]
+        attribution = attribute({pair: True in oks for pair, oks in between.items()})
+        spans = {cause: [pair for cell in cause.cells for pair in by_host[cell]] for cause in attribution.causes}
+        rest = [pair for cell in attribution.unexplained for pair in by_host[cell]]
     else:
-        told = attribute(works)
-        spans = {cause: list(cause.cells) for cause in told.causes}
-        rest = list(told.unexplained)
+        attribution = attribute(works)
+        spans = {cause: list(cause.cells) for cause in attribution.causes}
+        rest = list(attribution.unexplained)
     yield from (_failed(backend, cause, _lines(backend, pairs, cells), blame) for cause, pairs in spans.items())
     if rest:
         yield finding("pairs-failing", evidence=_lines(backend, rest, cells), backend=backend)
 
 
-def _failed(backend: str, cause: Cause, lines: list[str], blame: Blame) -> Finding:
-    """What a cause means, whose nodes are ranks or names of hosts."""
+def _failed(backend: str, cause: Cause, lines: list[str], blame: Blame) -> DoctorFinding:
+    """The finding for a cause, whose nodes are ranks or names of hosts."""
 
     def host_of(node: Any) -> str:
         return blame.host(node) if isinstance(node, int) else str(node)
@@ -157,19 +157,19 @@ def _lines(backend: str, failed: Iterable[Pair], cells: Mapping[Pair, Mapping[st
     ]
 
 
-def _memory(examined: Examined, blame: Blame) -> Iterator[Finding]:
-    for rank, result in sorted(examined.of(Phase.COLLECTIVES).items()):
+def _memory(examined: Examined, blame: Blame) -> Iterator[DoctorFinding]:
+    for rank, result in sorted(examined.of(ExamPhase.COLLECTIVES).items()):
         memory = result.data.get("memory") or {}
         if memory.get("error"):
             words: dict[str, Any] = {"size": f"{int(memory.get('bytes', 0)):,}", "device": memory.get("device", "")}
             yield blame.finding("memory-unavailable", ranks=(rank,), evidence=(str(memory["error"])[:MOST_TEXT],), **words)
 
 
-def _nondeterministic(examined: Examined) -> Iterator[Finding]:
+def _nondeterministic(examined: Examined) -> Iterator[DoctorFinding]:
     """Sums of the same numbers that differ in their bits, between repetitions or ranks."""
     within: dict[str, list[int]] = defaultdict(list)
     digests: dict[str, dict[int, tuple[str, ...]]] = defaultdict(dict)
-    for rank, each in examined.each(Phase.COLLECTIVES, "collectives"):
+    for rank, each in examined.each(ExamPhase.COLLECTIVES, "collectives"):
         if each["status"] == "unstable":
             within[f"{each['backend']} {each['name']}"].append(rank)
         if each["name"] == "float_sum" and each.get("group", "all") == "all" and each["status"] == "ok":
@@ -178,28 +178,24 @@ def _nondeterministic(examined: Examined) -> Iterator[Finding]:
     for name, by_rank in digests.items():
         values = sorted(set(by_rank.values()))
         if len(values) > 1:
-            told = (f"{named([rank for rank, own in by_rank.items() if own == value])}: {listed(value)}" for value in values)
-            lines.append(f"{name}: {'; '.join(told)}")
+            values_of = (f"{named([rank for rank, own in by_rank.items() if own == value])}: {listed(value)}" for value in values)
+            lines.append(f"{name}: {'; '.join(values_of)}")
     if lines:
         yield finding("collective-nondeterministic", evidence=lines)
 
 
-def _broken(broken: Mapping[tuple[str, str], Mapping[int, Mapping[str, Any]]], num_ranks: int, blame: Blame) -> Finding:
+def _broken(broken: Mapping[tuple[str, str], Mapping[int, Mapping[str, Any]]], num_ranks: int, blame: Blame) -> DoctorFinding:
     (name, backend), first = next(iter(broken.items()))
-    accused: dict[int, int] = defaultdict(int)
-    for each in first.values():
-        for rank in each.get("missing", ()):
-            accused[int(rank)] += 1
-    worst = [rank for rank, count in accused.items() if count == max(accused.values())]
-    told = 0 < len(worst) < num_ranks
+    worst = most_accused(Counter(int(rank) for each in first.values() for rank in each.get("missing", ())))
+    attributed = 0 < len(worst) < num_ranks
     lines = [
         f"rank {rank}: {backend} {name}, {each['status']}: {str(each.get('error', ''))[:MOST_TEXT]}" for rank, each in sorted(first.items())
     ]
     return blame.finding(
         "collective-failed",
-        ranks=worst if told else (),
+        ranks=worst if attributed else (),
         evidence=lines,
-        confidence="likely" if told else "possible",
+        confidence="likely" if attributed else "possible",
         what=f"{backend} {name}",
-        why=f": {named(worst)} did not enter it." if told else "; the cause is unknown.",
+        why=f": {named(worst)} did not enter it." if attributed else "; the cause is unknown.",
     )

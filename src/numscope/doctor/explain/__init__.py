@@ -1,30 +1,44 @@
-"""Explains NCCL's logs, flight-recorder dumps and torchrun's output."""
+"""``numscope doctor explain PATH…``: explains NCCL's logs, flight-recorder dumps and torchrun's output."""
 
 from __future__ import annotations
 
+import sys
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import IO, TYPE_CHECKING, Any
 
 from numscope.doctor.explain.flight_recorder import Recorders
-from numscope.doctor.explain.messages import Messages
+from numscope.doctor.explain.log_files import Dump, FileRead, LogReader
 from numscope.doctor.explain.nccl_log import NcclLog
 from numscope.doctor.explain.nccl_rules import explain_nccl
-from numscope.doctor.explain.reading import Dump, FileRead, Reader
-from numscope.doctor.explain.rendezvous import Meeting
-from numscope.doctor.explain.torchrun import Torchrun
-from numscope.doctor.explain.tracebacks import Tracebacks
+from numscope.doctor.explain.patterns import Messages
+from numscope.doctor.explain.rendezvous import explain_rendezvous, hosts_sought
+from numscope.doctor.explain.torchrun import Torchrun, Tracebacks
 from numscope.doctor.explain.watchdog import Watchdog
 from numscope.doctor.findings import CONSEQUENCES, gravity
-from numscope.doctor.records import Finding
+from numscope.doctor.output import write_json
+from numscope.doctor.records import DoctorFinding, to_json
 from numscope.doctor.redact import of_hosts
+from numscope.records.words import count
+
+if TYPE_CHECKING:
+    from rich.text import Text
+
+FORMAT = 1
+HEALTHY, FAULT, WRONG_USAGE, UNATTRIBUTED, INCOMPLETE = 0, 1, 2, 3, 5
+SHOWN_FILES = 20
+SHOWN_WHOM = 12
+
+_STYLES = {"fault": "bold red", "degraded": "bold yellow", "note": "bold"}
 
 
 @dataclass(frozen=True, slots=True)
 class Explanation:
     """The findings, causes first, and all files that were opened, with what was recognized in each."""
 
-    findings: tuple[Finding, ...]
+    findings: tuple[DoctorFinding, ...]
     files: tuple[FileRead, ...]
 
     @property
@@ -37,9 +51,9 @@ def examine(paths: Sequence[Path], *, redact: bool = False) -> Explanation:
 
     *Cost:* one pass over the text; 10 to 20 s per 100 MB of NCCL log, half a second per dump of 2,000 calls with 20 frames each.
     """
-    reader = Reader(paths)
+    reader = LogReader(paths)
     log, watchdog, tracebacks, messages, recorders = NcclLog(), Watchdog(), Tracebacks(), Messages(), Recorders()
-    torchrun, meeting = Torchrun(messages), Meeting(messages)
+    torchrun = Torchrun(messages)
     for record, content in reader:
         if isinstance(content, Dump):
             recorders.add(content)
@@ -64,22 +78,21 @@ def examine(paths: Sequence[Path], *, redact: bool = False) -> Explanation:
         *explain_nccl(log),
         *watchdog.findings(ranks),
         *torchrun.findings(tracebacks, set(watchdog.timeouts)),
-        *meeting.findings(ended=torchrun.ended(), several_hosts=len(hosts) > 1),
+        *explain_rendezvous(messages, ended=torchrun.ended(), several_hosts=len(hosts) > 1),
         *recorders.findings(),
     ]
     findings, files = sorted(_joined(found), key=_order), list(reader.files)
     if redact:
-        redaction = of_hosts(
-            hosts | meeting.hosts() | {host for one in findings for host in (*one.hosts, *(end for link in one.links for end in link))}
-        )
+        named = {host for one in findings for names in (one.hosts, *one.links) for host in names}
+        redaction = of_hosts(hosts | hosts_sought(messages) | named)
         findings = [redaction.finding(one) for one in findings]
         files = [replace(file, name=redaction.text(file.name), problem=redaction.text(file.problem)) for file in files]
     return Explanation(tuple(findings), tuple(files))
 
 
-def _joined(found: list[Finding]) -> list[Finding]:
+def _joined(found: list[DoctorFinding]) -> list[DoctorFinding]:
     """Merges findings that two sources share; next to a cause, its consequences become notes."""
-    merged: dict[tuple[str, tuple[int, ...]], Finding] = {}
+    merged: dict[tuple[str, tuple[int, ...]], DoctorFinding] = {}
     for one in found:
         key = (one.id, one.ranks)
         first = merged.get(key)
@@ -100,6 +113,93 @@ def _joined(found: list[Finding]) -> list[Finding]:
     ]
 
 
-def _order(one: Finding) -> tuple[int, bool, int]:
+def _order(one: DoctorFinding) -> tuple[int, bool, int]:
     severity, confidence = gravity(one)
     return severity, one.id in CONSEQUENCES, confidence
+
+
+def run(paths: Sequence[str], json_path: str = "", *, redact: bool = False) -> int:
+    """Explains the files and folders, prints the findings, writes them to ``json_path`` ("-": instead); returns the exit code."""
+    missing = [path for path in paths if not Path(path).exists()]
+    if not paths or len(missing) == len(paths):
+        got = ", ".join(missing) or "nothing"
+        print(f"numscope doctor explain: PATH: got {got!r}, expected files or folders that exist.", file=sys.stderr)
+        return WRONG_USAGE
+    explanation = examine([Path(path) for path in paths], redact=redact)
+    if json_path != "-":
+        print_explanation(explanation, sys.stdout)
+    if json_path and not write_json(to_json_values(explanation), json_path, "numscope doctor explain"):
+        return WRONG_USAGE
+    return exit_code(explanation)
+
+
+def exit_code(explanation: Explanation) -> int:
+    """0 nothing wrong, 1 a fault was found, 3 a fault with unknown cause, 5 nothing was recognized."""
+    faults = [one for one in explanation.findings if one.severity == "fault"]
+    if faults:
+        return UNATTRIBUTED if all(one.id in CONSEQUENCES for one in faults) else FAULT
+    return HEALTHY if explanation.recognized else INCOMPLETE
+
+
+def headline(explanation: Explanation) -> str:
+    """The most important sentence."""
+    files, known = len(explanation.files), explanation.recognized
+    if explanation.findings:
+        if faults := sum(one.severity == "fault" for one in explanation.findings):
+            return f"{count(faults, 'fault')} in {count(files, 'file')}. First: {explanation.findings[0].summary}"
+        return f"No fault in {count(files, 'file')}; {count(len(explanation.findings), 'other finding')}."
+    if not known:
+        return f"Nothing was recognized in {count(files, 'file')}: no NCCL log, no flight-recorder dump, no output of torchrun."
+    return f"Nothing wrong found in {count(len(known), 'file')}: {_kinds(explanation)}."
+
+
+def to_json_values(explanation: Explanation) -> dict[str, Any]:
+    """The explanation as JSON values."""
+    return {
+        "format": FORMAT,
+        "exit_code": exit_code(explanation),
+        "headline": headline(explanation),
+        "findings": [to_json(one) for one in explanation.findings],
+        "files": [
+            {"name": file.name, "kinds": sorted(file.kinds), "num_lines": file.num_lines, "problem": file.problem}
+            for file in explanation.files
+        ],
+    }
+
+
+def print_explanation(explanation: Explanation, file: IO[str] | None = None) -> None:
+    """Prints it, with colors if the file is a terminal."""
+    from rich.console import Console
+    from rich.text import Text
+
+    console = Console(file=file, highlight=False, soft_wrap=True)
+    for one in explanation.findings:
+        console.print(_finding(one))
+    console.print(Text(headline(explanation), "bold" if not explanation.findings else ""))
+    if explanation.findings and explanation.recognized:
+        console.print(Text(f"Read: {_kinds(explanation)}.", "dim"))
+    strange = [one for one in explanation.files if one.problem or not one.kinds]
+    for one_file in strange[:SHOWN_FILES]:
+        console.print(Text(f"  {one_file.name}: {one_file.problem or 'nothing was recognized in it'}", "dim"))
+    if len(strange) > SHOWN_FILES:
+        console.print(Text(f"  and {len(strange) - SHOWN_FILES} more files without findings", "dim"))
+
+
+def _finding(one: DoctorFinding) -> Text:
+    from rich.text import Text
+
+    whom = [f"rank {rank}" for rank in one.ranks[:SHOWN_WHOM]]
+    whom += [f"{len(one.ranks) - SHOWN_WHOM} more"] if len(one.ranks) > SHOWN_WHOM else []
+    whom += one.hosts[:SHOWN_WHOM]
+    return Text.assemble(
+        (f"{one.severity} ", _STYLES[one.severity]),
+        (one.id, "bold"),
+        f" ({', '.join([one.confidence, *whom])})\n  {one.summary}\n",
+        *((f"    {line}\n", "dim") for line in one.evidence),
+        *((f"  > {line}\n", "green") for line in one.remedy),
+    )
+
+
+def _kinds(explanation: Explanation) -> str:
+    kinds = Counter(kind for file in explanation.recognized for kind in file.kinds)
+    return ", ".join(f"{kind} ({number})" for kind, number in sorted(kinds.items()))

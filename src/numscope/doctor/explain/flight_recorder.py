@@ -15,11 +15,11 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from numscope.doctor.explain.collectives import Call, Group, compare
+from numscope.doctor.explain.log_files import Dump
 from numscope.doctor.explain.masking import shown
-from numscope.doctor.explain.reading import Dump
+from numscope.doctor.explain.sequences import CollectiveCall, Group, compare
 from numscope.doctor.findings import finding, named
-from numscope.doctor.records import Finding
+from numscope.doctor.records import DoctorFinding
 
 MAX_ENTRIES = 20_000
 MAX_FRAMES = 64
@@ -56,8 +56,8 @@ class Recorders:
             if isinstance(status, Mapping) and isinstance(now := status.get(name), Mapping):
                 history.last_enqueued = _whole(now.get("last_enqueued_collective"))
 
-    def findings(self) -> list[Finding]:
-        """What the dumps of all ranks reveal together."""
+    def findings(self) -> list[DoctorFinding]:
+        """Findings from the dumps of all ranks together."""
         found = [one for group in self.groups.values() for one in compare(group)]
         missing = self.expected - self.ranks
         if missing and self.ranks and len(self.expected) <= MAX_MEMBERS:
@@ -67,7 +67,7 @@ class Recorders:
         return found
 
 
-def _calls(dump: Dump) -> Iterable[tuple[str, str, Call]]:
+def _calls(dump: Dump) -> Iterable[tuple[str, str, CollectiveCall]]:
     entries = dump.values["entries"]
     for number, entry in enumerate(entries[-MAX_ENTRIES:], max(0, len(entries) - MAX_ENTRIES)):
         if not isinstance(entry, Mapping) or entry.get("is_p2p"):
@@ -84,19 +84,19 @@ def _calls(dump: Dump) -> Iterable[tuple[str, str, Call]]:
         )
         state = entry.get("state")
         # gloo's entries stay "scheduled" forever and are retired at once, so their state means nothing.
-        told = state if state in ("scheduled", "started", "completed") else ""
-        if told == "scheduled" and entry.get("retired") and entry.get("time_discovered_completed_ns") in (None, 0):
-            told = ""
+        shown_state = state if state in ("scheduled", "started", "completed") else ""
+        if shown_state == "scheduled" and entry.get("retired") and entry.get("time_discovered_completed_ns") in (None, 0):
+            shown_state = ""
         yield (
             shown(name),
             shown(desc),
-            Call(
+            CollectiveCall(
                 rank=dump.rank,
                 seq=seq,
                 op=shown(op)[:80],
                 numel=_numel(entry.get("input_sizes")),
                 dtype=_dtypes(entry.get("input_dtypes")),
-                state=told,
+                state=shown_state,
                 site=_site(entry.get("frames")),
                 place=f"{dump.file}[{number}]",
             ),
@@ -138,10 +138,10 @@ def _site(frames: Any) -> str:
     for frame in frames[:MAX_FRAMES]:
         if not isinstance(frame, Mapping) or not isinstance(file := frame.get("filename"), str):
             continue
-        said = shown(f"{file}:{_whole(frame.get('line'))} ({_text(frame.get('name', '?'))})")
+        site = shown(f"{file}:{_whole(frame.get('line'))} ({_text(frame.get('name', '?'))})")
         if not any(part in file for part in _INSIDE):
-            return said
-        first = first or said
+            return site
+        first = first or site
     return first
 
 

@@ -1,11 +1,11 @@
-"""What must not reach the terminal as it is: control characters and secrets."""
+"""Hides what must not reach the terminal: control characters and secrets."""
 
 from __future__ import annotations
 
 import functools
 import re
 
-SHOWN_CHARS = 400  # of one line of evidence
+SHOWN_CHARS = 400  # per line of evidence
 READ_CHARS = 4000  # the rest of a line is ignored
 
 _ANSI = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)?)")

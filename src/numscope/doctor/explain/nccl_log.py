@@ -11,8 +11,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
-from numscope.doctor.explain.messages import PATTERNS
-from numscope.doctor.explain.reading import Line
+from numscope.doctor.explain.log_files import LogLine
+from numscope.doctor.explain.patterns import PATTERNS
 
 MAX_WARNINGS = 20_000
 MAX_PER_SPEAKER = 200
@@ -26,9 +26,9 @@ _NCCL = {name.removeprefix("nccl "): pattern for name, pattern in PATTERNS.items
 class Warned:
     """A line that may report a fault."""
 
-    line: Line
+    line: LogLine
     speaker: tuple[str, str, str]
-    said: str
+    text: str  # after NCCL's prefix
     warning: bool
 
 
@@ -45,13 +45,13 @@ class Speaker:
     file: str
     ranks: dict[int, int] = field(default_factory=dict)
     version: str = ""
-    interface: str = ""  # of the bootstrap
+    interface: str = ""  # the bootstrap's
     address: str = ""
     network: str = ""
     ib_devices: str = ""
     environment: dict[str, str] = field(default_factory=dict)
     disabled: set[tuple[str, str]] = field(default_factory=set)
-    lines: dict[str, Line] = field(default_factory=dict)
+    lines: dict[str, LogLine] = field(default_factory=dict)
 
     @property
     def rank(self) -> int:
@@ -63,8 +63,8 @@ class Communicator:
     """One communicator: which ranks began and completed its initialization."""
 
     nranks: int
-    started: dict[int, Line] = field(default_factory=dict)
-    complete: dict[int, Line] = field(default_factory=dict)
+    started: dict[int, LogLine] = field(default_factory=dict)
+    complete: dict[int, LogLine] = field(default_factory=dict)
     speakers: set[tuple[str, str, str]] = field(default_factory=set)
 
 
@@ -75,9 +75,9 @@ class NcclLog:
     speakers: dict[tuple[str, str, str], Speaker] = field(default_factory=dict)
     communicators: dict[tuple[str, int], Communicator] = field(default_factory=dict)
     warned: list[Warned] = field(default_factory=list)
-    versions_alone: list[tuple[str, Line]] = field(default_factory=list)
+    versions_alone: list[tuple[str, LogLine]] = field(default_factory=list)
 
-    def line(self, line: Line) -> bool:
+    def line(self, line: LogLine) -> bool:
         """Adds a line; returns whether it is NCCL's."""
         text = line.text
         if "NCCL" not in text and "nccl" not in text and " WARN " not in text and " INFO " not in text:
@@ -97,14 +97,14 @@ class NcclLog:
             speaker = self.speakers[key] = Speaker(m["host"] or "", line.file)
             if line.rank >= 0:
                 speaker.ranks[0] = line.rank
-        said = text[m.end() :]
-        if m["level"] == "INFO" and not self._fact(line, key, speaker, said):
+        rest = text[m.end() :]
+        if m["level"] == "INFO" and not self._fact(line, key, speaker, rest):
             return True
         if len(self.warned) < MAX_WARNINGS:
-            self.warned.append(Warned(line, key, said, m["level"] != "INFO"))
+            self.warned.append(Warned(line, key, rest, m["level"] != "INFO"))
         return True
 
-    def _bare(self, line: Line) -> bool:
+    def _bare(self, line: LogLine) -> bool:
         text = line.text
         if (m := _NCCL["version alone"].search(text)) is not None:
             if len(self.versions_alone) < MAX_WARNINGS:
@@ -121,34 +121,34 @@ class NcclLog:
             return True
         return False
 
-    def _fact(self, line: Line, key: tuple[str, str, str], speaker: Speaker, said: str) -> bool:
+    def _fact(self, line: LogLine, key: tuple[str, str, str], speaker: Speaker, rest: str) -> bool:
         """Keeps the fact in an INFO line; returns whether the line reports a fault."""
-        if (m := _NCCL["communicator"].search(said)) is not None:
+        if (m := _NCCL["communicator"].search(rest)) is not None:
             rank, nranks = int(m["rank"]), int(m["nranks"])
             speaker.ranks.setdefault(nranks, rank)
-            if (init := _NCCL["init"].search(said, m.end(), m.end() + HEAD_CHARS)) is not None and len(self.communicators) < MAX_SPEAKERS:
-                id = _NCCL["id"].search(said, m.end(), init.start())
+            if (init := _NCCL["init"].search(rest, m.end(), m.end() + HEAD_CHARS)) is not None and len(self.communicators) < MAX_SPEAKERS:
+                id = _NCCL["id"].search(rest, m.end(), init.start())
                 communicator = self.communicators.setdefault((id["id"] if id else "", nranks), Communicator(nranks))
                 (communicator.started if init["what"] == "START" else communicator.complete).setdefault(rank, line)
                 communicator.speakers.add(key)
-        elif said.startswith("Bootstrap") and "sing" in said and (m := _NCCL["interface"].search(said)) is not None:
+        elif rest.startswith("Bootstrap") and "sing" in rest and (m := _NCCL["interface"].search(rest)) is not None:
             speaker.interface, speaker.address, speaker.lines["interface"] = m["name"], m["address"], line
-        elif said.startswith("NET/IB") and "No device found" in said:
+        elif rest.startswith("NET/IB") and "No device found" in rest:
             speaker.lines["no_ib"] = line
-        elif said.startswith("NET/IB") and "Using [" in said:
-            speaker.ib_devices, speaker.lines["ib_devices"] = said.split("Using", 1)[1].split(";")[0].strip(), line
-        elif said.startswith(("Using network ", "Using internal network ", "Assigned NET plugin ")) and not speaker.network:
-            speaker.network, speaker.lines["network"] = said.split()[2 if said.startswith("Using network") else 3], line
-        elif (m := _NCCL["version"].search(said)) is not None:
+        elif rest.startswith("NET/IB") and "Using [" in rest:
+            speaker.ib_devices, speaker.lines["ib_devices"] = rest.split("Using", 1)[1].split(";")[0].strip(), line
+        elif rest.startswith(("Using network ", "Using internal network ", "Assigned NET plugin ")) and not speaker.network:
+            speaker.network, speaker.lines["network"] = rest.split()[2 if rest.startswith("Using network") else 3], line
+        elif (m := _NCCL["version"].search(rest)) is not None:
             speaker.version, speaker.lines["version"] = m["version"], line
-        elif (m := _NCCL["variable"].search(said)) is not None and len(speaker.environment) < MAX_PER_SPEAKER:
+        elif (m := _NCCL["variable"].search(rest)) is not None and len(speaker.environment) < MAX_PER_SPEAKER:
             speaker.environment[m["name"]], speaker.lines[m["name"]] = m["value"], line
-        elif (m := _NCCL["p2p disabled"].search(said)) is not None:
+        elif (m := _NCCL["p2p disabled"].search(rest)) is not None:
             if len(speaker.disabled) < MAX_PER_SPEAKER:
                 speaker.disabled.add((min(m["a"], m["b"]), max(m["a"], m["b"])))
             speaker.lines.setdefault("disabled", line)
         else:
-            return "onnect" in said and ("returned" in said or "failed" in said) and "retry" in said
+            return "onnect" in rest and ("returned" in rest or "failed" in rest) and "retry" in rest
         return False
 
     def ranks(self) -> set[int]:
@@ -160,7 +160,7 @@ class NcclLog:
         """Host names."""
         return {speaker.host for speaker in self.speakers.values() if speaker.host}
 
-    def speaking(self, warned: Iterable[Warned]) -> tuple[set[int], set[str]]:
+    def speakers_of(self, warned: Iterable[Warned]) -> tuple[set[int], set[str]]:
         """The ranks and hosts that logged these lines."""
         speakers = [self.speakers[one.speaker] for one in warned]
         return {s.rank for s in speakers if s.rank >= 0}, {s.host for s in speakers if s.host}

@@ -1,61 +1,186 @@
-"""What the facts in NCCL's log mean: versions, interfaces, network, missing ranks; and warnings, by the rules for them."""
+"""Findings from NCCL's log: its warnings, by the patterns in findings.yaml; versions, interfaces, network and missing ranks, by facts."""
 
 from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
-from numscope.doctor.explain.nccl_log import NcclLog, Speaker
-from numscope.doctor.explain.nccl_warnings import SHOWN, explain_warnings
-from numscope.doctor.explain.reading import Line
-from numscope.doctor.findings import capital, finding, named
-from numscope.doctor.records import Finding, Severity
+from numscope.doctor.explain.log_files import LogLine
+from numscope.doctor.explain.masking import shown
+from numscope.doctor.explain.nccl_log import NcclLog, Speaker, Warned
+from numscope.doctor.explain.patterns import PATTERNS
+from numscope.doctor.findings import TABLE, capital, finding, named, pasted
+from numscope.doctor.records import DoctorFinding, Severity
 
 MAX_MEMBERS = 1 << 22  # ranks of all communicators that are looked at
 _LOCAL = re.compile(r"^(?:lo|docker\d*|virbr\d*|br-\w+|veth\w*|cni\d*|flannel[\w.]*|podman\d*|lxcbr\d*|lxdbr\d*)$")
 _LOCAL_ADDRESS = re.compile(r"^\[?(?:127\.|169\.254\.|::1|fe80)")
 _IB_NAME = re.compile(r"^(?:ib\w*|hsi\d+|roce\w*|rdma\w*)$")
+SHOWN = 6
+_RULES = [(id, re.compile(row["when"])) for id, row in TABLE.items() if "when" in row]  # the first one that matches takes a message
 
 
-def explain_nccl(log: NcclLog) -> list[Finding]:
+def explain_nccl(log: NcclLog) -> list[DoctorFinding]:
     """Findings of one job's NCCL log lines."""
     return [*explain_warnings(log), *_versions(log), *_interfaces(log), *_fallback(log), *_missing(log), *_p2p(log)]
 
 
-def _evidence(*lines: Line | None) -> list[str]:
+def explain_warnings(log: NcclLog) -> list[DoctorFinding]:
+    """Findings of the warnings; of several patterns for one finding the first counts."""
+    taken: dict[str, list[Warned]] = {}
+    unknown: list[Warned] = []
+    for one in log.warned:
+        id = next((id for id, pattern in _RULES if pattern.search(one.text) is not None), "")
+        if id:
+            taken.setdefault(id, []).append(one)
+        elif one.warning and not PATTERNS["echo of another warning"].search(one.text):
+            unknown.append(one)
+    unfinished = any(set(c.started) - set(c.complete) for c in log.communicators.values())
+    found: dict[str, DoctorFinding] = {}
+    for id, pattern in _RULES:
+        lines = sorted(taken.get(id, ()), key=lambda line: not line.warning)
+        if id == "nccl-connect-failed" and not unfinished and not any(line.warning for line in lines):
+            continue  # it tried again and succeeded
+        if lines and id.partition("/")[0] not in found:
+            match = pattern.search(lines[0].text)
+            assert match is not None
+            found[id.partition("/")[0]] = _explain(id, log, lines, match)
+    if unknown:
+        often = Counter(re.sub(r"0x[0-9a-f]+|\d+", "#", line.text) for line in unknown).most_common(1)[0][0]
+        found["nccl-warning"] = finding("nccl-warning", **_about(log, unknown), count=len(unknown), often=shown(often)[:160])
+    return list(found.values())
+
+
+def _about(log: NcclLog, lines: list[Warned]) -> dict[str, Any]:
+    """The ranks and hosts that logged these lines, and the lines."""
+    ranks, hosts = log.speakers_of(lines)
+    return {"ranks": ranks, "hosts": hosts, "evidence": [line.line.quoted for line in lines[:SHOWN]]}
+
+
+def _explain(id: str, log: NcclLog, lines: list[Warned], match: re.Match[str]) -> DoctorFinding:
+    """The finding, with the text of its pattern's groups, or of a special reader."""
+    about = _about(log, lines)
+    ranks, hosts = about["ranks"], about["hosts"]
+    who = f" ({named(ranks)})" if ranks else f" ({', '.join(sorted(hosts)[:4])})" if hosts else ""
+    words: dict[str, Any] = {key: value or "?" for key, value in match.groupdict().items()}
+    if id in _READERS:
+        id, words = _READERS[id](log, lines)
+    return finding(id, **{**about, "who": who, **words})
+
+
+def _version(log: NcclLog, lines: list[Warned]) -> tuple[str, dict[str, Any]]:
+    versions: dict[str, set[int]] = {}
+    for line in lines:
+        for m in re.finditer(r"rank (\d{1,7}) version (\d{1,9})", line.text):
+            versions.setdefault(_spelled(int(m[2])), set()).add(int(m[1]))
+    fewest = min((len(ranks) for ranks in versions.values()), default=0)
+    odd = {rank for ranks in versions.values() if len(ranks) == fewest for rank in ranks}
+    differ = "; ".join(f"{version} on {named(ranks)}" for version, ranks in sorted(versions.items()))
+    return "version-mismatch/refused", {"versions": differ, "ranks": odd}
+
+
+def _spelled(number: int) -> str:
+    """22705 is 2.27.5, 2708 is 2.7.8."""
+    major, minor = (number // 10000, number // 100 % 100) if number >= 10000 else (number // 1000, number // 100 % 10)
+    return f"{major}.{minor}.{number % 100}"
+
+
+def _connect(log: NcclLog, lines: list[Warned]) -> tuple[str, dict[str, Any]]:
+    connect = dict(_RULES)["nccl-connect-failed"]
+    links, addresses, reasons = set(), set(), set()
+    host_of = log.host_of()
+    for line in lines:
+        if (m := connect.search(line.text)) is None:
+            continue
+        reasons.add(m["why"].strip().lower())
+        if m["to"]:
+            address = m["to"].split("<")[0]
+            addresses.add(address)
+            if host := log.speakers[line.speaker].host:
+                links.add((host, host_of(address)))
+    meaning = "packets are dropped or have no route: a firewall, or an interface that does not lead there"
+    if any("refused" in why for why in reasons):
+        meaning = "nothing listens there: that rank has ended, or announced the address of an interface that others can't reach"
+    if any(re.match(r"127\.|::1|169\.254\.|172\.17\.", address) for address in addresses):
+        meaning = "that address (loopback, link-local or docker's) does not lead to another host"
+    target = f" to {', '.join(sorted(addresses)[:4])}" if addresses else ""
+    why = ", ".join(sorted(reasons)[:3]) or "no reason given"
+    return "nccl-connect-failed", {"target": target, "reasons": why, "meaning": meaning, "links": links}
+
+
+def _closed(log: NcclLog, lines: list[Warned]) -> tuple[str, dict[str, Any]]:
+    ranks, _ = log.speakers_of(lines)
+    named_in = ((line, re.search(r"(?:remote peer|recv from|send to) ([\w.:\-]+)<\d+>", line.text)) for line in lines)
+    pairs = [(log.speakers[line.speaker].host, m[1]) for line, m in named_in if m is not None]
+    peers, host_of = {peer for _, peer in pairs}, log.host_of()
+    links = {(host, host_of(peer)) for host, peer in pairs if host}
+    named_peers = ", ".join(sorted(peers)[:4]) or "another rank"
+    return "nccl-peer-closed", {"peers": named_peers, "noticed": named(ranks) if ranks else "this rank", "links": links}
+
+
+def _interface(log: NcclLog, lines: list[Warned]) -> tuple[str, dict[str, Any]]:
+    name = "NCCL_SOCKET_IFNAME"
+    _, hosts = log.speakers_of(lines)
+    speakers = [log.speakers[key] for key in dict.fromkeys(line.speaker for line in lines)]
+    asked = sorted({speaker.environment[name] for speaker in speakers if name in speaker.environment})
+    others = sorted({s.interface for s in log.speakers.values()} - {"", "lo"})
+    set_by = [speaker.lines[name].quoted for speaker in speakers if name in speaker.lines]
+    return "interface-missing/nccl", {
+        "matching": f" that matches {name}={', '.join(asked)}" if asked else "",
+        "where": f" on {', '.join(sorted(hosts)[:4])}" if hosts else "",
+        "wish": f"{pasted(others[0])}  # as the other ranks do" if others else "^lo,docker,virbr",
+        "evidence": [*set_by[:2], *(line.line.quoted for line in lines[:SHOWN])],
+    }
+
+
+def _duplicate(log: NcclLog, lines: list[Warned]) -> tuple[str, dict[str, Any]]:
+    pairs = [re.search(r"rank (\d{1,7}) and rank (\d{1,7})", line.text) for line in lines]
+    return "nccl-duplicate-gpu", {"ranks": {int(number) for m in pairs if m is not None for number in m.groups()}}
+
+
+_READERS: dict[str, Callable[[NcclLog, list[Warned]], tuple[str, dict[str, Any]]]] = {
+    "version-mismatch/warned": _version,
+    "interface-missing/warned": _interface,
+    "nccl-duplicate-gpu": _duplicate,
+    "nccl-connect-failed": _connect,
+    "nccl-peer-closed": _closed,
+}
+
+
+def _evidence(*lines: LogLine | None) -> list[str]:
     return [line.quoted for line in lines if line is not None]
 
 
-def _versions(log: NcclLog) -> Iterator[Finding]:
-    if any("Mismatched NCCL version" in one.said for one in log.warned):
+def _versions(log: NcclLog) -> Iterator[DoctorFinding]:
+    if any("Mismatched NCCL version" in one.text for one in log.warned):
         return
-    speaking: dict[str, list[tuple[Speaker, Line]]] = {}
+    by_version: dict[str, list[tuple[Speaker, LogLine]]] = {}
     for speaker in log.speakers.values():
         if speaker.version:
-            speaking.setdefault(speaker.version, []).append((speaker, speaker.lines["version"]))
-    alone: dict[str, list[Line]] = {}
+            by_version.setdefault(speaker.version, []).append((speaker, speaker.lines["version"]))
+    alone: dict[str, list[LogLine]] = {}
     for version, line in log.versions_alone:
         alone.setdefault(version, []).append(line)
-    if len(speaking) > 1:
-        fewest = min(len(pairs) for pairs in speaking.values())
-        odd = [speaker for pairs in speaking.values() if len(pairs) == fewest for speaker, _ in pairs]
-        said = "; ".join(f"{version} on {_whom([s for s, _ in pairs])}" for version, pairs in sorted(speaking.items()))
-        together = any({log.speakers[key].version for key in c.speakers} >= set(speaking) for c in log.communicators.values())
+    if len(by_version) > 1:
+        fewest = min(len(pairs) for pairs in by_version.values())
+        odd = [speaker for pairs in by_version.values() if len(pairs) == fewest for speaker, _ in pairs]
+        versions_of = "; ".join(f"{version} on {_whom([s for s, _ in pairs])}" for version, pairs in sorted(by_version.items()))
+        together = any({log.speakers[key].version for key in c.speakers} >= set(by_version) for c in log.communicators.values())
         yield finding(
             "version-mismatch/log",
             ranks=[speaker.rank for speaker in odd],
             hosts=[speaker.host for speaker in odd],
-            evidence=_evidence(*(pairs[0][1] for pairs in speaking.values())),
+            evidence=_evidence(*(pairs[0][1] for pairs in by_version.values())),
             confidence="certain" if together else "likely",
-            versions=said,
+            versions=versions_of,
         )
-    versions = set(alone) | set(speaking)
+    versions = set(alone) | set(by_version)
     if (
-        len(versions) > 1 and len(speaking) < 2
+        len(versions) > 1 and len(by_version) < 2
     ):  # only rank 0 prints this line, once per communicator: two of them may come from two jobs, or from a restart
-        lines = [lines[0] for _, lines in sorted(alone.items())] + [pairs[0][1] for pairs in speaking.values()]
+        lines = [lines[0] for _, lines in sorted(alone.items())] + [pairs[0][1] for pairs in by_version.values()]
         files = {line.file for line in lines}
         severity: Severity = "degraded" if len(files) > 1 else "note"
         yield finding("version-mismatch/logs", evidence=_evidence(*lines), severity=severity, versions=", ".join(sorted(versions)))
@@ -76,7 +201,7 @@ def _several_hosts(log: NcclLog) -> bool:
     )
 
 
-def _interfaces(log: NcclLog) -> Iterator[Finding]:
+def _interfaces(log: NcclLog) -> Iterator[DoctorFinding]:
     if not _several_hosts(log):
         return  # within one host any interface works
     wrong = [s for s in log.speakers.values() if _LOCAL.match(s.interface) or _LOCAL_ADDRESS.match(s.address)]
@@ -87,7 +212,7 @@ def _interfaces(log: NcclLog) -> Iterator[Finding]:
     asked = next((s.environment["NCCL_SOCKET_IFNAME"] for s in wrong if "NCCL_SOCKET_IFNAME" in s.environment), "")
     because = f", as set by NCCL_SOCKET_IFNAME={asked}" if asked else ""
     wish = right.most_common(1)[0][0] if right else "^lo,docker,virbr,veth,br-"
-    failed = any("onnect" in one.said and one.warning for one in log.warned)
+    failed = any("onnect" in one.text and one.warning for one in log.warned)
     yield finding(
         "nccl-wrong-interface",
         ranks=[s.rank for s in wrong],
@@ -106,7 +231,7 @@ def _using(speakers: list[Speaker]) -> dict[str, Any]:
     return {"whom": _whom(speakers), "uses": "uses" if len({s.host for s in speakers}) == 1 else "use"}
 
 
-def _fallback(log: NcclLog) -> Iterator[Finding]:
+def _fallback(log: NcclLog) -> Iterator[DoctorFinding]:
     if not _several_hosts(log):
         return  # within one host no network is used
     sockets = [s for s in log.speakers.values() if s.network == "Socket"]
@@ -114,7 +239,7 @@ def _fallback(log: NcclLog) -> Iterator[Finding]:
         return
     on_ib = [s for s in log.speakers.values() if s.network and s.network != "Socket"]
     reasons: list[str] = []
-    lines: list[Line | None] = [s.lines["network"] for s in sockets[:2]]
+    lines: list[LogLine | None] = [s.lines["network"] for s in sockets[:2]]
     unset = device = ""
     if off := [s for s in sockets if s.environment.get("NCCL_IB_DISABLE", "0") not in ("", "0")]:
         if not on_ib and not any(s.ib_devices or _IB_NAME.match(s.interface) for s in sockets):
@@ -152,7 +277,7 @@ def _fallback(log: NcclLog) -> Iterator[Finding]:
     )
 
 
-def _missing(log: NcclLog) -> Iterator[Finding]:
+def _missing(log: NcclLog) -> Iterator[DoctorFinding]:
     left = MAX_MEMBERS
     for (name, nranks), communicator in log.communicators.items():
         waiting = set(communicator.started) - set(communicator.complete)
@@ -183,7 +308,7 @@ def _missing(log: NcclLog) -> Iterator[Finding]:
         )
 
 
-def _p2p(log: NcclLog) -> Iterator[Finding]:
+def _p2p(log: NcclLog) -> Iterator[DoctorFinding]:
     speakers = [s for s in log.speakers.values() if s.disabled]
     if not speakers:
         return

@@ -21,23 +21,23 @@ _PLAIN = (
 _NAMING = (pickle.GLOBAL, pickle.STACK_GLOBAL, pickle.INST, pickle.PERSID, pickle.BINPERSID)  # end in a refusal that names the request
 
 
-class Refused(ValueError):
-    """The file is not a pickle of plain values; the message says why."""
+class PickleRefused(ValueError):
+    """The file is not a pickle of plain values; the message is the reason."""
 
 
 def loads(data: bytes) -> Any:
     """The value in a pickle.
 
-    Raises: Refused for a pickle that is damaged or requests anything but plain values.
+    Raises: PickleRefused for a pickle that is damaged or requests anything but plain values.
 
     *Cost:* about a microsecond per opcode. Memory: at most about 110 bytes per byte of the file, for dumps about 15.
     """
     try:
         return _Plain(io.BytesIO(data)).load()
-    except Refused:
+    except PickleRefused:
         raise
     except Exception as error:  # a damaged pickle fails in arbitrary ways
-        raise Refused(f"the pickle is damaged or cut off: {type(error).__name__}: {error}") from None
+        raise PickleRefused(f"the pickle is damaged or cut off: {type(error).__name__}: {error}") from None
 
 
 class _Plain(pickle._Unpickler):  # the Python implementation: its table of opcodes can be reduced
@@ -45,10 +45,10 @@ class _Plain(pickle._Unpickler):  # the Python implementation: its table of opco
 
     def find_class(self, module: str, name: str) -> NoReturn:
         what = f"{module[:80]}.{name[:80]}"
-        raise Refused(f"it requests code to be executed ({what}); a dump contains plain values only, so it was not opened")
+        raise PickleRefused(f"it requests code to be executed ({what}); a dump contains plain values only, so it was not opened")
 
     def persistent_load(self, pid: Any) -> NoReturn:
-        raise Refused("it refers to an object outside of the file")
+        raise PickleRefused("it refers to an object outside of the file")
 
     def load_frame(self) -> None:
         self.read(8)  # type: ignore[attr-defined]  # the frame's length is only a hint
@@ -70,8 +70,8 @@ class _Plain(pickle._Unpickler):  # the Python implementation: its table of opco
 def _fill(target: Any, items: list[Any]) -> None:
     """Adds keys and values to a dict. Keys must not be nested: hashing nested tuples takes exponential time, or overflows the C stack."""
     if type(target) is not dict or len(items) % 2:
-        raise Refused("the pickle is damaged: keys and values without a dict")
+        raise PickleRefused("the pickle is damaged: keys and values without a dict")
     for key, value in zip(items[::2], items[1::2], strict=True):
         if type(key) is tuple and any(type(part) is tuple for part in key):
-            raise Refused("the pickle is damaged: a nested tuple as a key")
+            raise PickleRefused("the pickle is damaged: a nested tuple as a key")
         target[key] = value

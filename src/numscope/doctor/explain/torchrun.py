@@ -1,4 +1,4 @@
-"""torchrun's output: which rank failed first, how it ended, and what that means; and kernel messages, which often accompany it."""
+"""torchrun's output: which rank failed first, how it ended, and what that means; with its ranks' tracebacks, and kernel messages."""
 
 from __future__ import annotations
 
@@ -8,12 +8,11 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
+from numscope.doctor.explain.log_files import LogLine
 from numscope.doctor.explain.masking import shown
-from numscope.doctor.explain.messages import Messages, Seen
-from numscope.doctor.explain.reading import Line
-from numscope.doctor.explain.tracebacks import Raised, Tracebacks
+from numscope.doctor.explain.patterns import PATTERNS, MatchedLine, Messages
 from numscope.doctor.findings import TABLE, capital, finding, named
-from numscope.doctor.records import Confidence, Finding
+from numscope.doctor.records import Confidence, DoctorFinding
 
 MAX_FAILURES = 1 << 17
 SHOWN = 4
@@ -21,13 +20,66 @@ _FIELD = re.compile(r"(?:^|\s)(?P<key>time|host|rank|exitcode|error_file|traceba
 _RANK = re.compile(r"^(?P<rank>\d{1,7}) \(local_rank: (?P<local>\d{1,7})\)")
 _EXIT = re.compile(r"^(?P<code>-?\d{1,9}) \(pid: (?P<pid>\d{1,10})\)")
 _PROGRAM_XIDS = {13, 31, 43, 45}
+MAX_RAISED = 4096
+MAX_RANKS = 1 << 20
+
+_FRAME = re.compile(r"File \"(?P<file>[^\"]{1,400})\", line (?P<line>\d{1,9})(?:, in (?P<name>[^\n]{1,120}))?")
+_RAISED = re.compile(
+    r"(?:^|[\s:>|])(?P<type>(?:[A-Za-z_][\w]*\.)*[A-Z]\w*(?:Error|Exception|Interrupt|Exit|Timeout|Warning|Refused)): (?P<text>.*)$"
+)
+_INSIDE = ("/torch/", "\\torch\\", "<frozen", "/lib/python", "/bin/torchrun", "/bin/accelerate", "site-packages")
+
+
+@dataclass(frozen=True, slots=True)
+class Raised:
+    """An exception as it was printed."""
+
+    line: LogLine
+    rank: int  # -1 if the line has no prefix
+    text: str
+    site: str  # file:line (function) of the innermost frame in the user's code
+    echo: bool  # an exception of the kind that another rank's fault causes
+
+
+@dataclass(slots=True)
+class Tracebacks:
+    """Collects exceptions and the frames above them."""
+
+    raised: list[Raised] = field(default_factory=list)
+    ranks: set[int] = field(default_factory=set)
+    _sites: dict[tuple[str, int], str] = field(default_factory=dict)
+
+    def line(self, line: LogLine) -> str:
+        """Adds a line; returns the current frame in the user's code."""
+        text, rank = line.text, line.rank
+        if rank >= MAX_RANKS:
+            return ""
+        if rank >= 0:
+            self.ranks.add(rank)
+        key = (line.file, rank)
+        if "Traceback (most recent call last)" in text:
+            self._sites.pop(key, None)
+        elif 'File "' in text and (frame := _FRAME.search(text)) is not None:
+            if not any(part in frame["file"] for part in _INSIDE):
+                self._sites[key] = shown(f"{frame['file']}:{frame['line']}" + (f" ({frame['name'].strip()})" if frame["name"] else ""))
+        elif (m := _RAISED.search(text)) is not None and len(self.raised) < MAX_RAISED:
+            text = shown(f"{m['type']}: {m['text']}")
+            self.raised.append(
+                Raised(line, rank, text, self._sites.get(key, ""), PATTERNS["echo of another rank"].search(text) is not None)
+            )
+        return self._sites.get(key, "")
+
+    def of(self, rank: int) -> Raised | None:
+        """A rank's exception, preferably one that another rank's fault did not cause."""
+        mine = [one for one in self.raised if one.rank == rank]
+        return next((one for one in mine if not one.echo), mine[0] if mine else None)
 
 
 @dataclass(slots=True)
 class Failure:
     """One row of torchrun's table."""
 
-    line: Line
+    line: LogLine
     root: bool
     time: str = ""
     host: str = ""
@@ -47,7 +99,7 @@ class Torchrun:
     _root: dict[str, bool] = field(default_factory=dict)
     _open: dict[str, Failure] = field(default_factory=dict)
 
-    def line(self, line: Line) -> bool:
+    def line(self, line: LogLine) -> bool:
         """Adds a line; returns whether it is part of a table."""
         text = line.text
         if "Root Cause (first observed failure)" in text:
@@ -60,7 +112,7 @@ class Torchrun:
             return False
         return True
 
-    def _field(self, line: Line, key: str, value: str) -> None:
+    def _field(self, line: LogLine, key: str, value: str) -> None:
         if key == "time":
             begun = self._open[line.file] = Failure(line, self._root[line.file], time=value[:32])
             if len(self.failures) < MAX_FAILURES:
@@ -89,11 +141,11 @@ class Torchrun:
         """Ranks that the launcher terminated."""
         return {failure.rank for failure in self.failures if failure.code == -signal.SIGTERM and failure.rank >= 0}
 
-    def findings(self, tracebacks: Tracebacks, watchdog_ranks: set[int]) -> list[Finding]:
-        """What is wrong; ``watchdog_ranks`` are those with messages of NCCL's watchdog."""
+    def findings(self, tracebacks: Tracebacks, watchdog_ranks: set[int]) -> list[DoctorFinding]:
+        """Findings; ``watchdog_ranks`` are those with messages of NCCL's watchdog."""
         return [*self._kernel(), *self._failed(tracebacks, watchdog_ranks)]
 
-    def _failed(self, tracebacks: Tracebacks, watchdog_ranks: set[int]) -> Iterator[Finding]:
+    def _failed(self, tracebacks: Tracebacks, watchdog_ranks: set[int]) -> Iterator[DoctorFinding]:
         rows = self.failures or [
             Failure(seen.line, True, local_rank=int(m["local"]), code=int(m["code"]), pid=int(m["pid"]))
             for seen in self.messages.of("failed")
@@ -112,7 +164,7 @@ class Torchrun:
 
     @staticmethod
     def _first(rows: list[Failure], tracebacks: Tracebacks) -> Failure:
-        """The first rank to fail: by time; within the same second a signal, then an exception of its own, then torchrun's choice."""
+        """The first rank to fail: by time; within the same second a signal, then its own exception, then torchrun's choice."""
 
         def order(row: Failure) -> tuple[str, int, int]:
             mine = tracebacks.of(row.rank) if row.rank >= 0 else None
@@ -121,7 +173,7 @@ class Torchrun:
 
         return min(rows, key=order)
 
-    def _ended(self, row: Failure, rows: list[Failure], raised: Raised | None, watchdog: bool) -> Finding:
+    def _ended(self, row: Failure, rows: list[Failure], raised: Raised | None, watchdog: bool) -> DoctorFinding:
         who = named([row.rank]) if row.rank >= 0 else f"local rank {row.local_rank}"
         at = f" on {row.host}" if row.host and row.host != "localhost" else ""
         others = [other.rank for other in rows if other is not row and other.rank >= 0]
@@ -129,7 +181,7 @@ class Torchrun:
 
         first = f"{capital(who)}{at} was the first to end"
 
-        def found(id: str, *, evidence: Iterable[str] = (), **more: Any) -> Finding:
+        def found(id: str, *, evidence: Iterable[str] = (), **more: Any) -> DoctorFinding:
             return finding(id, ranks=[row.rank], hosts=[row.host], evidence=[_row(row), *evidence], first=first, after=after, **more)
 
         if row.code == -signal.SIGKILL:
@@ -143,16 +195,16 @@ class Torchrun:
         own = raised is not None and not raised.echo
         if row.code == -signal.SIGABRT and not (own and not watchdog):  # after an exception gloo's threads abort the process as it ends
             why = "NCCL's watchdog ended it after a timeout" if watchdog else "a C++ exception or assertion, or NCCL's watchdog"
-            evidence = [raised.said] if raised is not None else ()
+            evidence = [raised.text] if raised is not None else ()
             return found("rank-aborted", evidence=evidence, confidence="likely" if watchdog else "possible", why=why)
         if raised is not None and own:
             return _raised(raised, row, after, at)
         what = "its exception is not in these files."
         if raised is not None:
-            what = f"its exception is a consequence of another fault: {raised.said[:120]}"
+            what = f"its exception is a consequence of another fault: {raised.text[:120]}"
         return found("cause-unknown/exit", evidence=[raised.line.quoted] if raised is not None else (), code=row.code, what=what)
 
-    def _kernel(self) -> Iterator[Finding]:
+    def _kernel(self) -> Iterator[DoctorFinding]:
         if oom := self.messages.of("out of memory"):
             killed = set(map(_pid, oom)) - {-1}
             ranks = [row.rank for row in self.failures if row.pid in killed and row.rank >= 0]
@@ -165,12 +217,12 @@ class Torchrun:
         if xids:
             worst = [x for x in xids if x[1] not in _PROGRAM_XIDS] or xids
             kinds = sorted({(xid, bus) for _, xid, bus in worst})
-            said = "; ".join(f"{xid} on {bus} ({TABLE['gpu-xid']['xids'].get(xid, 'see the list of Xids')})" for xid, bus in kinds[:4])
+            listed = "; ".join(f"{xid} on {bus} ({TABLE['gpu-xid']['xids'].get(xid, 'see the list of Xids')})" for xid, bus in kinds[:4])
             confidence: Confidence = "possible" if worst[0][1] in _PROGRAM_XIDS else "certain"
-            yield finding("gpu-xid", evidence=[line.quoted for line, _, _ in worst[:SHOWN]], confidence=confidence, kinds=said)
+            yield finding("gpu-xid", evidence=[line.quoted for line, _, _ in worst[:SHOWN]], confidence=confidence, kinds=listed)
 
 
-def _pid(seen: Seen) -> int:
+def _pid(seen: MatchedLine) -> int:
     return int(next((group for group in seen.match.groups() if group), -1))
 
 
@@ -181,7 +233,7 @@ def _row(row: Failure) -> str:
     )
 
 
-def _raised(raised: Raised, row: Failure | None, after: str = "", at: str = "") -> Finding:
+def _raised(raised: Raised, row: Failure | None, after: str = "", at: str = "") -> DoctorFinding:
     return finding(
         "rank-failed",
         ranks=[raised.rank],
@@ -190,6 +242,6 @@ def _raised(raised: Raised, row: Failure | None, after: str = "", at: str = "") 
         confidence="certain" if row is not None else "likely",
         site=f" at {raised.site}" if raised.site else "",
         at=at,
-        said=raised.said,
+        exception=raised.text,
         after=after,
     )

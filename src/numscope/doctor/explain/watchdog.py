@@ -5,12 +5,12 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, field, replace
 
-from numscope.doctor.explain.collectives import Call, Group, compare
+from numscope.doctor.explain.log_files import LogLine
 from numscope.doctor.explain.masking import shown
-from numscope.doctor.explain.messages import PATTERNS
-from numscope.doctor.explain.reading import Line
+from numscope.doctor.explain.patterns import PATTERNS
+from numscope.doctor.explain.sequences import CollectiveCall, Group, compare
 from numscope.doctor.findings import finding
-from numscope.doctor.records import Finding
+from numscope.doctor.records import DoctorFinding
 
 MAX_MESSAGES = 1 << 18
 _FINGERPRINT = PATTERNS["fingerprint"]
@@ -21,17 +21,17 @@ _TIMEOUT, _GROUP, _AT, _STATUS = (PATTERNS[f"watchdog {name}"] for name in ("tim
 class Watchdog:
     """Collects the messages."""
 
-    timeouts: dict[int, dict[int, Call]] = field(default_factory=dict)  # rank → sequence number → call
+    timeouts: dict[int, dict[int, CollectiveCall]] = field(default_factory=dict)  # rank → sequence number → call
     groups: dict[tuple[int, int], str] = field(default_factory=dict)  # (rank, sequence number) → group
     status: dict[tuple[int, str], int] = field(default_factory=dict)  # (rank, group) → sequence number it enqueued last
-    mismatches: list[tuple[Line, list[Call]]] = field(default_factory=list)
+    mismatches: list[tuple[LogLine, list[CollectiveCall]]] = field(default_factory=list)
 
-    def line(self, line: Line, site: str) -> bool:
+    def line(self, line: LogLine, site: str) -> bool:
         """Adds a line; returns whether it is such a message."""
         text = line.text
         if "CollectiveFingerPrint" in text:
             calls = [
-                Call(
+                CollectiveCall(
                     int(m["rank"]),
                     int(m["seq"] or 0),
                     m["op"],
@@ -53,7 +53,7 @@ class Watchdog:
             rank, seq = int(m["rank"]), int(m["seq"])
             numel = int(m["numel_in"]) if m["numel_in"] else -1
             self.timeouts.setdefault(rank, {}).setdefault(
-                seq, Call(rank, seq, m["op"], numel, state=f"timed out after {int(m['ran']) / 1000:.0f} s", place=line.place)
+                seq, CollectiveCall(rank, seq, m["op"], numel, state=f"timed out after {int(m['ran']) / 1000:.0f} s", place=line.place)
             )
         if (g := _GROUP.search(text)) is not None and (at := _AT.search(text)) is not None:
             rank, group = int(g["rank"]), shown(g["guid"] or g["desc"] or g["id"])
@@ -62,8 +62,8 @@ class Watchdog:
                 self.status[rank, group] = int(s["enqueued"])
         return True
 
-    def findings(self, members: set[int]) -> list[Finding]:
-        """What the messages of all ranks reveal together; ``members`` are all ranks of the job, as far as known."""
+    def findings(self, members: set[int]) -> list[DoctorFinding]:
+        """Findings from the messages of all ranks together; ``members`` are all ranks of the job, as far as known."""
         found = self._differing()
         groups: dict[str, Group] = {}
         for rank, calls in self.timeouts.items():
@@ -86,9 +86,9 @@ class Watchdog:
             found += compare(group)
         return found
 
-    def _differing(self) -> list[Finding]:
+    def _differing(self) -> list[DoctorFinding]:
         sites = {call.rank: call.site for _, calls in self.mismatches for call in calls if call.site}
-        seen: dict[int, Call] = {}
+        seen: dict[int, CollectiveCall] = {}
         lines = [line for line, _ in self.mismatches]
         for _, calls in self.mismatches:
             for call in calls:
@@ -99,8 +99,8 @@ class Watchdog:
             behind = min(call.seq for call in seen.values())
             late = [call for call in seen.values() if call.seq == behind]
             evidence = [*(call.line() for call in seen.values()), *(line.quoted for line in lines[:2])]
-            said = "; ".join(f"rank {call.rank} at #{call.seq} {call.what()}" for call in seen.values())
-            return [finding("collective-mismatch/points", ranks=[call.rank for call in late], evidence=evidence, said=said)]
+            calls_made = "; ".join(f"rank {call.rank} at #{call.seq} {call.what()}" for call in seen.values())
+            return [finding("collective-mismatch/points", ranks=[call.rank for call in late], evidence=evidence, calls=calls_made)]
         group = Group("")
         for call in seen.values():
             group.of(call.rank).calls[call.seq] = call

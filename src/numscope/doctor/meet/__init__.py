@@ -1,1 +1,1 @@
-"""How ranks find each other and communicate."""
+"""Ranks find each other and communicate."""

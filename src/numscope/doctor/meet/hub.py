@@ -4,20 +4,26 @@ An authenticated connection sends one of
 
     join    who it is; answered with ``welcome`` or ``refused`` (it then only waits for the verdict)
     time    a clock exchange, answered with the hub's wall clock
-    beat    what the rank is about to do; answered likewise, which shows the rank that the hub is alive
+    beat    what the rank is about to do; answered in the same way, which shows the rank that the hub is alive
     node    a node's launcher asks for its node's number; answered with ``place`` or ``refused``
     result  a phase's result         leave   a signal ends the rank         bye     the rank has printed its line
+
+One thread with one event loop serves all connections, so neither a thousand ranks nor a port scanner's half-open connections cost a thread
+each. Connections that do not prove to hold the token within seconds are closed. Only the hub's process imports this: asyncio takes 60 ms to
+import.
 
 *Cost:* a rank's heartbeat is 100 bytes a second each way.
 """
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import resource
 import socket
+import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -25,11 +31,15 @@ from pydantic_core import to_jsonable_python
 
 from numscope.doctor.budget import SILENT_S, Deadline
 from numscope.doctor.meet.meeting import Meeting
-from numscope.doctor.meet.server import Guest, Member, Server
+from numscope.doctor.meet.members import Guest, Member, NodeNumbers, refusal
+from numscope.doctor.meet.messages import Join
 from numscope.doctor.meet.sockets import is_loopback, listen
-from numscope.doctor.meet.wire import WireError
-from numscope.doctor.records import Identity, Phase, PhaseResult, Settings, from_json, to_json
+from numscope.doctor.meet.wire import WireError, accept, pack
+from numscope.doctor.records import ExamPhase, Identity, PhaseResult, Settings, from_json, to_json
 
+HANDSHAKE_S = 5.0
+_CLOSE_S = 1.0  # to send what is queued
+_MAX_UNAUTHENTICATED = 256  # beyond that the oldest is closed
 _MAX_REFUSED = 100  # the reasons of more are not kept
 _SPARE_FILES = 512  # besides the ranks' connections
 
@@ -43,63 +53,40 @@ class HubTaken(Exception):
         self.reason = reason
 
 
-class Places:
-    """Assigns numbers to nodes. The hub's own node is number 0, and was given these numbers of nodes and ranks."""
-
-    def __init__(self, num_nodes: int, nproc: int, hostname: str) -> None:
-        self._num_nodes = num_nodes
-        self._nproc = nproc
-        self._taken: dict[int, str] = {0: hostname}
-
-    def assign(self, request: Mapping[str, Any], address: str) -> dict[str, Any]:
-        """The answer to a node's request: its number, or why it gets none. With ``node_rank`` -1 it gets any."""
-        who = f"{request['hostname']} ({address})"
-        nodes, nproc, wish = request["nnodes"], request["nproc"], request["node_rank"]
-        if (nodes, nproc) != (self._num_nodes, self._nproc):
-            ours = f"--nnodes {self._num_nodes} --nproc {self._nproc}"
-            return _refuse("world_size", f"{who} was started with --nnodes {nodes} --nproc {nproc}, {self._taken[0]} with {ours}")
-        if wish >= nodes:
-            return _refuse("rank", f"{who} was started with node_rank {wish}, expected 0 to {nodes - 1}")
-        if wish in self._taken:
-            return _refuse("duplicate", f"{who} and {self._taken[wish]} both claim node number {wish}")
-        free = [node for node in range(nodes) if node not in self._taken]
-        if not free:
-            return _refuse("duplicate", f"{who} is one node more than --nnodes {nodes}")
-        node = wish if wish >= 0 else free[0]
-        self._taken[node] = who
-        return {"kind": "place", "node": node}
-
-
-def _refuse(why: str, reason: str) -> dict[str, Any]:
-    return {"kind": "refused", "why": why, "reason": reason, "stay": False}
-
-
-class Hub(Server):
-    """Where ``world_size`` ranks meet. Raises: HubTaken.
+class Hub:
+    """The meeting point of ``world_size`` ranks. Runs until ``close``; all methods may be called from any thread. Raises: HubTaken.
 
     Args:
         meeting: provides the ports to try, and the token.
-        places: assigns node numbers, where launchers ask for them.
+        numbers: assigns node numbers, where launchers ask for them.
     """
 
-    def __init__(self, meeting: Meeting, settings: Settings, world_size: int, places: Places | None = None) -> None:
+    def __init__(self, meeting: Meeting, settings: Settings, world_size: int, numbers: NodeNumbers | None = None) -> None:
+        self.changed = threading.Condition()  # notified after each event; protects everything that changes
         self.world_size = world_size
         self.members: dict[int, Member] = {}  # admitted ranks
         self.onlookers: list[Member] = []  # ranks that were not admitted
-        self.results: dict[tuple[Phase, int], PhaseResult] = {}  # by phase and rank
+        self.results: dict[tuple[ExamPhase, int], PhaseResult] = {}  # by phase and rank
         self.refused: list[dict[str, Any]] = []  # rejected connections and ranks, with reasons
         self.num_refused = 0
         self.num_turned_away = 0  # ranks of nodes that got no number
         self.started = time.monotonic()
         self.hurry = ""  # why everything that is left is skipped: a signal's name
-        self._places = places
-        self._own_address = ""  # by which ranks of other hosts reach this one
-        self._controls: dict[int, Guest] = {}  # the ranks' connections
-        self._silent_s = SILENT_S * settings.timeout_scale
+        self._numbers = numbers
+        self._token = meeting.token
+        self._scale = settings.timeout_scale
+        self._own_address = ""  # ranks of other hosts reach this one there
+        self._guests: list[Guest] = []  # authenticated connections
+        self._strangers: list[Guest] = []  # in the handshake, the oldest first
         _allow_files(world_size + _SPARE_FILES)
         listening = _listen(meeting)
         self.port: int = listening.getsockname()[1]
-        super().__init__(listening, meeting.token, settings.timeout_scale)
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._started = threading.Event()
+        self._ended = asyncio.Event()
+        self._thread = threading.Thread(target=lambda: asyncio.run(self._serve(listening)), name="doctor-hub", daemon=True)
+        self._thread.start()
+        self._started.wait()
 
     def wait(self, done: Callable[[], bool], deadline: Deadline) -> bool:
         """Waits until ``done()`` (evaluated after each change), the deadline, or a hurry; returns whether it was done."""
@@ -113,33 +100,31 @@ class Hub(Server):
     def hurry_up(self, why: str) -> None:
         """Ends all waiting. Takes no lock, so it is safe in a signal handler."""
         self.hurry = why
-        self.wake_up()
+        self._call(self._update)
 
     def send(self, message: Mapping[str, Any], ranks: tuple[int, ...]) -> None:
-        """Sends to these ranks, as far as they are connected."""
-        self.send_to([self._controls[rank] for rank in ranks if rank in self._controls], message)
+        """Sends to these ranks, if they are connected."""
+        self._send_to([self.members[rank].guest for rank in ranks if rank in self.members], message)
 
     def send_to_all(self, message: Mapping[str, Any]) -> None:
         """Sends to all ranks and onlookers."""
         with self.changed:
-            guests = [guest for guest in self.guests if guest.member is not None]
-        self.send_to(guests, message)
+            guests = [member.guest for member in (*self.members.values(), *self.onlookers)]
+        self._send_to(guests, message)
 
     def roster(self) -> dict[int, dict[str, Any]]:
         """The ranks that joined, as documented at ``Context.roster``."""
         with self.changed:
             roster = {}
             for rank, identity in identities(self.members).items():
-                member = self.members[rank]
-                address = (self._own_address or member.seen) if is_loopback(member.seen) else member.seen
+                seen, introduced = self.members[rank].guest.address, self.members[rank].introduced
+                address = (self._own_address or seen) if is_loopback(seen) else seen
                 roster[rank] = {
                     "identity": to_json(identity),
                     "address": address,
-                    "seen": member.seen,
-                    "listen": {**member.listen, "address": member.listen["address"] or address},
-                    "offset_s": member.offset_s,
-                    "round_trip_s": member.round_trip_s,
-                    "pid": member.pid,
+                    "seen": seen,
+                    "listen": {**introduced["listen"], "address": introduced["listen"]["address"] or address},
+                    **{key: introduced[key] for key in ("offset_s", "round_trip_s", "pid")},
                 }
             return roster
 
@@ -148,15 +133,101 @@ class Hub(Server):
         member = self.members.get(rank)
         return member is not None and member.here
 
-    # ---- what a server asks for -----------------------------------------------------------------------------------------------
+    def close(self) -> None:
+        """Sends what is queued, for a second at most, and stops listening."""
+        self._call(self._ended.set)
+        self._thread.join(2 * _CLOSE_S)
 
-    def received(self, guest: Guest, message: dict[str, Any]) -> None:
+    # ---- in other threads ----------------------------------------------------------------------------------------------------
+
+    def _call(self, function: Callable[[], object]) -> None:
+        assert self._loop is not None
+        with contextlib.suppress(RuntimeError):  # it has ended
+            self._loop.call_soon_threadsafe(function)
+
+    def _send_to(self, guests: Iterable[Guest], message: Mapping[str, Any]) -> None:
+        data = pack(message)
+
+        def write() -> None:
+            for guest in guests:
+                guest.write(data)
+
+        self._call(write)
+
+    # ---- in the hub's thread -------------------------------------------------------------------------------------------------
+
+    def _update(self, change: Callable[..., None] = lambda: None, *what: Any) -> None:
+        """Changes something, and has waiting threads look at it."""
+        with self.changed:
+            change(*what)
+            self.changed.notify_all()
+
+    async def _serve(self, listening: socket.socket) -> None:
+        self._loop = asyncio.get_running_loop()
+        server = await asyncio.start_server(self._attend, sock=listening, backlog=1024)
+        self._started.set()
+        tick_s = 0.2 * min(1.0, self._scale)
+        last = time.monotonic()
+        while not self._ended.is_set():
+            with contextlib.suppress(asyncio.TimeoutError):
+                await asyncio.wait_for(self._ended.wait(), tick_s)
+            now = time.monotonic()
+            paused_s = now - last - tick_s  # a pause of this process must not count as the ranks' silence
+            last = now
+            self._update(self._tick, now, paused_s if paused_s > SILENT_S * self._scale / 4 else 0.0)
+        server.close()
+        with contextlib.suppress(asyncio.TimeoutError):
+            await asyncio.wait_for(asyncio.gather(*map(Guest.sent, self._guests)), _CLOSE_S)
+
+    async def _attend(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        """Serves one connection until it ends."""
+        guest = Guest(reader, writer)
+        try:
+            await self._admit(guest)
+            while True:
+                self._update(self._receive, guest, await guest.receive())
+        except WireError as error:
+            if guest in self._guests and guest.member is None:  # perhaps another version of the doctor
+                guest.answer(refusal(error.kind, str(error)))
+            self._update(self._reject, guest, error.kind, str(error))
+        except (EOFError, OSError) as error:
+            detail = "its connection was closed" if isinstance(error, EOFError) else f"its connection broke: {error.strerror or error}"
+            if guest.member is not None and not guest.member.said_bye:
+                self._update(guest.member.lose, "died", detail)
+            elif guest.has_sent and guest in self._strangers:
+                self._update(self._reject, guest, "closed", f"{detail} during the handshake")
+        except asyncio.CancelledError:
+            pass  # the hub ends; asyncio would print the traceback
+        except Exception as error:  # a bug of the doctor, which ends this connection and nothing else
+            self._update(self._reject, guest, "garbage", f"its message could not be used: {type(error).__name__}: {error}")
+        finally:
+            for kind in (self._strangers, self._guests):
+                if guest in kind:
+                    kind.remove(guest)
+            guest.close()
+
+    async def _admit(self, guest: Guest) -> None:
+        """Has a connection prove that it holds the token. Raises: WireError."""
+        if len(self._strangers) >= _MAX_UNAUTHENTICATED:
+            oldest = self._strangers.pop(0)
+            self._update(self._reject, oldest, "silent", "too many connections without a handshake")
+            oldest.close()
+        self._strangers.append(guest)
+        try:
+            await asyncio.wait_for(accept(guest.read, guest.write, self._token), HANDSHAKE_S * self._scale)
+        except asyncio.TimeoutError:
+            raise WireError("silent", f"no handshake within {HANDSHAKE_S * self._scale:.1f} s") from None
+        self._strangers.remove(guest)
+        self._guests.append(guest)
+
+    def _receive(self, guest: Guest, message: Any) -> None:
+        """Takes in a message of an authenticated connection. Raises: WireError for one that does not fit."""
         kind = message["kind"]
         member = guest.member
         if kind == "time":
             guest.answer({"kind": "clock", "t": message["t"], "hub": time.time()})
-        elif kind == "node" and self._places is not None:
-            place = self._places.assign(message, guest.address)
+        elif kind == "node" and self._numbers is not None:
+            place = self._numbers.assign(message, guest.address)
             if place["kind"] == "refused":
                 self._refuse(guest, place["why"], place["reason"], rank=-1, hostname=message["hostname"])
                 self.num_turned_away += message["nproc"]
@@ -179,55 +250,47 @@ class Hub(Server):
         else:
             raise WireError("garbage", f"{kind!r} a second time, or of a job without --nnodes")
 
-    def closed(self, guest: Guest, detail: str) -> None:
-        if guest.member is not None and not guest.member.said_bye:
-            guest.member.lose("died", detail)
+    def _join(self, guest: Guest, message: Join) -> None:
+        identity = message["identity"]
+        rank, holder = identity.rank, self.members.get(identity.rank)
+        member = guest.member = Member(guest, message, admitted=False)
+        why = reason = ""
+        if identity.world_size != self.world_size:
+            why = "world_size"
+            reason = f"rank {rank} on {member.process} has world size {identity.world_size}, rank 0 has {self.world_size}"
+        elif rank >= self.world_size:
+            why, reason = "rank", f"{member.process} has rank {rank}, expected 0 to {self.world_size - 1}"
+        elif holder is not None:
+            why, reason = "duplicate", f"{member.process} and {holder.process} both claim rank {rank}"
+        if why:
+            self.onlookers.append(member)
+            about = {"rank": rank, "hostname": identity.hostname, "pid": message["pid"], "world_size": identity.world_size}
+            self._refuse(guest, why, reason, **about)
+            guest.answer(refusal(why, reason, stay=True))
+            return
+        member.admitted, self.members[rank] = True, member
+        if not is_loopback(guest.address):
+            self._own_address = guest.own_address
+        guest.answer({"kind": "welcome"})
 
-    def rejected(self, guest: Guest, kind: str, reason: str) -> None:
+    def _reject(self, guest: Guest, kind: str, reason: str) -> None:
+        """Notes why a connection is closed: it does not hold the token, or its messages are not ours."""
         if guest.member is not None:
             guest.member.lose("died", f"its connection was closed by the hub: {reason}")
         else:
             self._refuse(guest, kind, reason)
 
-    def tick(self, now: float, paused_s: float) -> None:
-        for member in (*self.members.values(), *self.onlookers):
-            member.last_beat += paused_s
-            if now - member.last_beat > self._silent_s:
-                member.lose("silent", f"no heartbeat for {self._silent_s:.1f} s")
-
-    def _join(self, guest: Guest, message: dict[str, Any]) -> None:
-        identity: Identity = message["identity"]
-        rank, holder = identity.rank, self.members.get(identity.rank)
-        who = f"{identity.hostname} (process {message['pid']})"
-        why = reason = ""
-        if identity.world_size != self.world_size:
-            why, reason = "world_size", f"rank {rank} on {who} has world size {identity.world_size}, rank 0 has {self.world_size}"
-        elif rank >= self.world_size:
-            why, reason = "rank", f"{who} has rank {rank}, expected 0 to {self.world_size - 1}"
-        elif holder is not None:
-            why, reason = "duplicate", f"{who} and {holder.identity.hostname} (process {holder.pid}) both claim rank {rank}"
-        guest.member = Member(
-            identity=identity,
-            admitted=not why,
-            seen=guest.address,
-            pid=message["pid"],
-            listen=message["listen"],
-            offset_s=message["offset_s"],
-            round_trip_s=message["round_trip_s"],
-        )
-        if why:
-            self.onlookers.append(guest.member)
-            self._refuse(guest, why, reason, rank=rank, hostname=identity.hostname, pid=message["pid"], world_size=identity.world_size)
-        else:
-            self.members[rank], self._controls[rank] = guest.member, guest
-            if not is_loopback(guest.address):
-                self._own_address = guest.own_address
-        guest.answer({"kind": "refused", "why": why, "reason": reason, "stay": True} if why else {"kind": "welcome"})
-
     def _refuse(self, guest: Guest, kind: str, reason: str, **more: Any) -> None:
         self.num_refused += 1
         if len(self.refused) < _MAX_REFUSED:
             self.refused.append({"address": guest.address, "kind": kind, "reason": reason, **more})
+
+    def _tick(self, now: float, paused_s: float) -> None:
+        """Looks for ranks without a heartbeat; ``paused_s`` is how long this process itself was stopped or starved."""
+        for member in (*self.members.values(), *self.onlookers):
+            member.last_beat += paused_s
+            if now - member.last_beat > SILENT_S * self._scale:
+                member.lose("silent", f"no heartbeat for {SILENT_S * self._scale:.1f} s")
 
 
 def identities(members: Mapping[int, Member]) -> dict[int, Identity]:

@@ -1,4 +1,4 @@
-"""Who this rank is, from its launcher's environment variables; contradicting launchers are refused with the reason."""
+"""This rank's identity, from its launcher's environment variables; contradicting launchers are refused with the reason."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _NO_STEP = {"", "batch", "extern", "interactive", "4294967290", "4294967291", "4
 
 
 def identify(environ: Mapping[str, str], hostname: str = "") -> Identity | None:
-    """Who this process is among the ranks, from its environment.
+    """Reads this process's identity among the ranks from its environment.
 
     Returns: None if no launcher started it, or if SLURM or MPI started it alone: such a task (``srun --pty bash``) starts its own ranks.
 
@@ -43,7 +43,7 @@ def identify(environ: Mapping[str, str], hostname: str = "") -> Identity | None:
 
 
 def in_batch_script(environ: Mapping[str, str]) -> str:
-    """Why this host must not be checked alone: this is the script or shell of a SLURM job of several tasks or nodes. "" if it is not."""
+    """The reason not to check this host alone: this is the script or shell of a SLURM job of several tasks or nodes. "" if it is not."""
     for name, what in (("SLURM_NTASKS", "tasks"), ("SLURM_JOB_NUM_NODES", "nodes"), ("SLURM_NNODES", "nodes")):
         number = environ.get(name, "1")
         if "SLURM_JOB_ID" in environ and _step(environ) in _NO_STEP and number.isdigit() and int(number) > 1:

@@ -38,14 +38,14 @@ _PIECE = 256 << 10  # received at once
 _DATAGRAM = struct.Struct(">8s16sI")  # mark, proof of the token, rank
 
 
-class Listener:
-    """A rank's port for other ranks: TCP, and UDP with the same number if that is free. Served by threads of its own.
+class PeerListener:
+    """A rank's port for other ranks: TCP, and UDP with the same number if that is free. Served by its own threads.
 
     Raises: OSError if no port can be opened.
     """
 
     def __init__(self, settings: Settings, rank: int = -1, host: str = "") -> None:
-        self.rank = rank  # reported to whoever connects, so that a wrong address is noticed; -1 until it is known
+        self.rank = rank  # reported to those who connect, so that a wrong address is noticed; -1 until it is known
         self.load = threading.Lock()  # held while a bulk transfer comes in or goes out
         self.heard: Counter[int] = Counter()  # number of datagrams received from each rank
         self._token = settings.token
@@ -60,7 +60,7 @@ class Listener:
             self._datagrams.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)
         with contextlib.suppress(OSError):  # if another socket has this number, no datagrams arrive here
             self._datagrams.bind((host, self.port))
-        for loop, kind in ((self._accept, "accept"), (self._hear, "hear")):
+        for loop, kind in ((self._accept, "accept"), (self._count_datagrams, "datagrams")):
             threading.Thread(target=loop, name=f"doctor-{kind}", daemon=True).start()
 
     def close(self) -> None:
@@ -71,7 +71,7 @@ class Listener:
                 each.shutdown(socket.SHUT_RDWR)  # wakes the waiting thread, which close() does not
             each.close()
 
-    def _hear(self) -> None:
+    def _count_datagrams(self) -> None:
         while not self._closed.is_set():
             try:
                 data = self._datagrams.recv(_DATAGRAM.size + 1)
@@ -149,6 +149,6 @@ class Listener:
 
 
 def datagram(token: str, rank: int) -> bytes:
-    """What a rank sends to show that this direction works; it proves possession of the token without containing it."""
+    """A datagram, which shows that this direction works; it proves possession of the token without containing it."""
     proof = hmac.new(token.encode(), b"datagram/%d" % rank, hashlib.sha256).digest()[:16]
     return _DATAGRAM.pack(PING, proof, rank)

@@ -1,4 +1,4 @@
-"""Where the hub is and what the job's secret is, as every rank learns it from its launcher."""
+"""The place of the hub and the job's secret, as every rank learns them from its launcher."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ _NUM_PORTS = 3  # tried in turn where the doctor chooses the port, since another
 
 @dataclass(frozen=True, slots=True)
 class Meeting:
-    """Where ranks meet."""
+    """The place where ranks meet."""
 
-    host: str  # of the hub, as written by the user or launcher
+    host: str  # the hub's, as written by the user or launcher
     ports: tuple[int, ...]  # tried in this order
-    # which a connection must prove to hold: the job's secret. Where there is none, ranks meet on loopback only, and a token that is derived
+    # a connection must prove to hold it: the job's secret. Where there is none, ranks meet on loopback only, and a token that is derived
     # from the place keeps other jobs out
     token: str
     hosted: bool  # this process hosts the hub
@@ -48,7 +48,7 @@ class Meeting:
 
 
 def meet(identity: Identity, settings: Settings, environ: Mapping[str, str]) -> Meeting:
-    """Where this rank meets the others.
+    """Finds the place where this rank meets the others.
 
     Raises: UsageError if neither the launcher nor the user names a place, or if ranks of several hosts have no secret.
     """
@@ -70,7 +70,7 @@ def meet(identity: Identity, settings: Settings, environ: Mapping[str, str]) -> 
 
 
 def meet_at_endpoint(settings: Settings, environ: Mapping[str, str]) -> Meeting:
-    """Where the nodes of ``--nnodes`` meet; the process on the endpoint's host hosts the hub.
+    """Finds the place where the nodes of ``--nnodes`` meet; the process on the endpoint's host hosts the hub.
 
     Raises: UsageError if there is no endpoint, or no secret and another host hosts the hub.
     """
@@ -120,7 +120,7 @@ def _place(identity: Identity, settings: Settings, environ: Mapping[str, str]) -
 
 
 def _without_secret(place: Meeting) -> Meeting:
-    """The same place on loopback, with a token that is no secret."""
+    """The same place on loopback, with a token that is not secret."""
     words = ("numscope doctor", str(os.getuid()), *map(str, place.ports))
     token = hashlib.sha256("\n".join(words).encode()).hexdigest()
     return replace(place, host=place.host if is_loopback_name(place.host) else "127.0.0.1", token=token, local=True)

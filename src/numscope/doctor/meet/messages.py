@@ -1,7 +1,7 @@
-"""What the doctor's messages look like. ``wire.py`` checks each message before anything reads it, strictly: no value is converted.
+"""The types of the doctor's messages. ``wire.py`` checks each message before anything reads it, strictly: no value is converted.
 
 Text has at most 64 KiB, whole numbers 64 bits, other numbers are finite. Unknown keys are dropped, so that versions may differ.
-Seconds, bytes and ranks are what their names say.
+Names carry the units: seconds, bytes.
 """
 
 from __future__ import annotations
@@ -11,15 +11,15 @@ from typing import Annotated, Generic, Literal, TypeVar, Union
 from pydantic import Field
 from typing_extensions import NotRequired, Required, TypedDict
 
-from numscope.doctor.records import Address, Cell, Count, Identity, Int, Name, Number, Phase, Port, Rank, Status, Text, Verdict
+from numscope.doctor.records import Address, Cell, Count, ExamPhase, Identity, Int, Name, Number, Port, Rank, Status, Text, Verdict
 
 Key = Annotated[str, Field(pattern=r"^\d{1,8}$")]  # a rank as a key
 
-# ---- What each phase measures, as far as it got: the ``data`` of a result. ---------------------------------------------------------
+# ---- The measurements of each phase until it ended: the ``data`` of a result. ------------------------------------------------------
 
 
 class Measured(TypedDict, total=False):
-    """What any phase may have."""
+    """Data that any phase may have."""
 
     internal: Text  # the traceback of a bug of the doctor
 
@@ -56,18 +56,18 @@ class Facts(Measured, total=False):
     container: Text  # its kind; "" if none was recognized
     name: Resolved  # how the host's own name resolves
     interfaces: dict[Text, Interface]
-    shm: Shm  # of /dev/shm
+    shm: Shm  # /dev/shm
     limits: Limits  # -1: unlimited
     cpus: Cpus  # usable: affinity; quota: of the cgroup, in CPUs
     memory: Memory  # limit: of the cgroup
-    versions: dict[Text, Text]  # of python, numscope, torch, nccl, …, as installed
+    versions: dict[Text, Text]  # python, numscope, torch, nccl, …, as installed
     environment: dict[Text, Text]  # variables that matter for collectives, up to 200 characters each
     left_out: list[Text]  # names of such variables whose names look secret
     gpus: Gpus
     infiniband: dict[Text, dict[Text, Text]]  # by device: port, state, rate, link_layer
     wall_s: Number  # this host's clock, seconds since 1970
     pid: Int
-    errors: dict[Text, Text]  # by fact why it is absent
+    errors: dict[Text, Text]  # by fact: why it is absent
 
 
 class Rendezvous(Measured, total=False):
@@ -92,7 +92,7 @@ class Compare(Measured, total=False):
     """Phase 2."""
 
     offset_s: Number  # this clock minus the hub's
-    round_trip_s: Number  # of that measurement; the error is at most half of it
+    round_trip_s: Number  # taken by that measurement; the error is at most half of it
     interface: Reached
     master: Resolved  # how the name of rank 0's host (MASTER_ADDR if it is set) resolves here
 
@@ -111,54 +111,54 @@ class Links(Measured, total=False):
     cells: list[Cell]  # the outgoing links of this node
 
 
-class Child(TypedDict):
+class LostChild(TypedDict):
     """A rank's torch process that died or was killed."""
 
     hung: bool  # killed by its agent at the deadline
     how: Text  # it ended
     doing: Text  # its current step
-    doing_s: Number  # for how long
+    doing_s: Number  # time in that step
     stderr: list[Text]  # its last lines
 
 
-class Together(Measured, total=False):
-    """What the phases of a process group have."""
+class GroupMeasured(Measured, total=False):
+    """Data of the phases with a process group."""
 
-    members: list[Rank]  # of the process group, ascending
-    missing: list[Rank]  # that did not join the phase, or did not report at the end of a round: the child hangs, died or is cut off
+    members: list[Rank]  # ranks of the process group, ascending
+    missing: list[Rank]  # ranks that did not join the phase, or did not report at the end of a round: the child hangs, died or is cut off
     stopped: Text  # why not all was run
-    child: Child
+    child: LostChild
 
 
-class Group(TypedDict, total=False):
-    """How a backend's process group started."""
+class GroupStart(TypedDict, total=False):
+    """The start of a backend's process group."""
 
     seconds: Number
     error: Text  # torch's own text
     skipped: Text  # why it was not started
-    not_ready: list[Rank]  # whose group did not start, known only where ours did not start either
-    lacking: dict[Text, Text]  # by rank what prevents NCCL from starting: "gpu" (none of its own), "nccl" (its torch has none)
+    not_ready: list[Rank]  # ranks whose group did not start, known only where ours did not start either
+    lacking: dict[Text, Text]  # by rank: what prevents NCCL from starting: "gpu" (none of its own), "nccl" (its torch has none)
 
 
 class Store(TypedDict):
     """Torch's store, as this rank reached it."""
 
-    rank: Rank  # that hosts it
+    rank: Rank  # its host
     address: Text
     port: Port
     connect_s: NotRequired[Number | None]
     error: Text  # torch's own text, "" if it was reached
 
 
-class Backend(Together, total=False):
+class Backend(GroupMeasured, total=False):
     """Phase 4."""
 
     torch: Text  # version
-    import_s: Number  # that importing torch took
-    device: Text  # cpu, or cuda:<local rank> if NCCL was started; likewise in the phases to come
+    import_s: Number  # time to import torch
+    device: Text  # cpu, or cuda:<local rank> if NCCL was started; the same in later phases
     num_gpus: Int  # visible to this rank's child
     store: Store
-    groups: dict[Text, Group]  # gloo, nccl
+    groups: dict[Text, GroupStart]  # gloo, nccl
 
 
 class Corrupt(TypedDict):
@@ -168,7 +168,7 @@ class Corrupt(TypedDict):
 
 
 class Received(TypedDict):
-    """What a rank received from its peer; what the peer received is in the peer's own data."""
+    """The payloads that a rank received from its peer; what the peer received is in the peer's own data."""
 
     bytes: Int
     seconds: NotRequired[Number | None]  # the smallest of three up to 1 MiB
@@ -177,7 +177,7 @@ class Received(TypedDict):
     corrupt: NotRequired[Corrupt | None]
 
 
-class Pair(TypedDict):
+class PairTransfer(TypedDict):
     """One pair of ranks over one backend."""
 
     peer: Rank
@@ -190,13 +190,13 @@ class Pair(TypedDict):
     received: NotRequired[list[Received]]
 
 
-class Pairs(Together, total=False):
+class Pairs(GroupMeasured, total=False):
     """Phase 5."""
 
     sizes: list[Int]
     num_rounds: Int
     rounds_done: Int
-    pairs: list[Pair]
+    pairs: list[PairTransfer]
 
 
 # index: of the first
@@ -209,8 +209,8 @@ class Collective(TypedDict):
     name: Text  # all_reduce, broadcast, all_gather, reduce_scatter, all_to_all, barrier, float_sum
     backend: Text  # gloo, nccl
     group: Text  # all, half
-    ranks: list[Rank]  # of the group
-    bytes: Int  # of a rank's whole payload, as asked for (at least one float32 per rank is sent)
+    ranks: list[Rank]  # the group's
+    bytes: Int  # a rank's whole payload, as asked for (at least one float32 per rank is sent)
     status: Text  # ok, wrong, unstable, timeout, error, skipped
     repeats: NotRequired[Int]
     seconds_min: NotRequired[Number | None]
@@ -218,16 +218,16 @@ class Collective(TypedDict):
     bytes_per_s_min: NotRequired[Number | None]
     bytes_per_s_max: NotRequired[Number | None]
     wrong: NotRequired[Wrong | None]
-    digests: NotRequired[list[Text]]  # of the results' bits; of float_sum more than one is unstable, and all ranks of a group must agree
+    digests: NotRequired[list[Text]]  # fingerprints of the results' bits; float_sum must have one, the same on all ranks of a group
     error: NotRequired[Text]  # torch's own text, or why skipped
-    missing: NotRequired[list[Rank]]  # that did not enter it, if it failed
+    missing: NotRequired[list[Rank]]  # ranks that did not enter it, if it failed
 
 
 # error: why the memory could not be allocated and filled
 Allocated = TypedDict("Allocated", {"device": Text, "bytes": Int, "seconds": Number, "error": Text})
 
 
-class Collectives(Together, total=False):
+class Collectives(GroupMeasured, total=False):
     """Phase 6."""
 
     memory: Allocated
@@ -260,9 +260,9 @@ class Copied(Timed):
 class Compute(Measured, total=False):
     """Phase 7."""
 
-    child: Child
+    child: LostChild
     device: Text
-    threads: Int  # of torch
+    threads: Int  # used by torch
     load: Number  # the host's load average over the last minute at the start, or -1
     gemm: Gemm
     copy: Copied
@@ -305,7 +305,7 @@ _NodeRank = Annotated[int, Field(ge=-1, lt=1 << 24)]
 
 
 class Introduced(TypedDict):
-    """What a rank says of itself."""
+    """A rank's introduction."""
 
     identity: Identity
     pid: Int
@@ -329,7 +329,7 @@ class Join(Introduced):
 
 # To the hub.
 Time = TypedDict("Time", {"kind": Literal["time"], "t": Number})
-Beat = TypedDict("Beat", {"kind": Literal["beat"], "t": Number, "phase": Phase, "doing": Text, "for_s": Number})
+Beat = TypedDict("Beat", {"kind": Literal["beat"], "t": Number, "phase": ExamPhase, "doing": Text, "for_s": Number})
 Node = TypedDict("Node", {"kind": Literal["node"], "hostname": Name, "nnodes": Count, "nproc": Count, "node_rank": _NodeRank})
 Outcome = TypedDict("Outcome", {"kind": Literal["result"], "result": Result})
 Leave = TypedDict("Leave", {"kind": Literal["leave"], "signal": Name})
@@ -340,7 +340,7 @@ Welcome = TypedDict("Welcome", {"kind": Literal["welcome"]})
 Refused = TypedDict("Refused", {"kind": Literal["refused"], "why": Text, "reason": Text, "stay": bool})
 Place = TypedDict("Place", {"kind": Literal["place"], "node": Rank})
 Roster = TypedDict("Roster", {"kind": Literal["roster"], "roster": dict[Key, Joined]})
-Begin = TypedDict("Begin", {"kind": Literal["phase"], "phase": Phase, "alive": list[Rank], "budget_s": Number})
+Begin = TypedDict("Begin", {"kind": Literal["phase"], "phase": ExamPhase, "alive": list[Rank], "budget_s": Number})
 Decided = TypedDict("Decided", {"kind": Literal["verdict"], "verdict": Verdict})
 End = TypedDict("End", {"kind": Literal["end"]})
 # To and from the port of a rank.

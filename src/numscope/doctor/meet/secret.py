@@ -1,7 +1,7 @@
 """The job's secret: given by the user, else made by the launcher and handed on by it, else there is none.
 
 torchrun's ranks make it in torchrun's own store, in the store's protocol, since importing torch would take seconds and may be what hangs.
-The store has no password: whoever reaches its port can read the secret until the last rank has it, which then deletes it.
+The store has no password: anyone who reaches its port can read the secret until the last rank has it, which then deletes it.
 
 *Source:* torch/csrc/distributed/c10d/TCPStoreBackend.hpp and TCPStore.cpp; test_secret.py compares with the installed torch.
 """
@@ -24,7 +24,7 @@ RANDOM = "$(openssl rand -hex 32)"
 
 _OPEN_MPI = "OMPI_MCA_orte_precondition_transports"  # 128 random bits, made by mpirun for each job
 _STORE_S = 5.0
-_SECRET_BYTES = 4096  # of a store's answer, or of a file
+_SECRET_BYTES = 4096  # limit for a store's answer or a file
 _VALIDATE = struct.pack("=BI", 0, 0x3C85F7CE)
 _COMPARE_SET, _ADD, _DELETE = b"\x02", b"\x04", b"\x08"
 
@@ -57,7 +57,7 @@ def secret_of(identity: Identity, settings: Settings, environ: Mapping[str, str]
 
 
 def given_secret(settings: Settings, environ: Mapping[str, str]) -> str:
-    """What the user set; "" for nothing."""
+    """The secret that the user set; "" if none."""
     return settings.token or environ.get(TOKEN, "").strip()
 
 

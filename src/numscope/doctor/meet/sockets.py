@@ -7,9 +7,8 @@ import errno
 import ipaddress
 import socket
 import struct
-import threading
 
-from numscope.doctor.budget import Deadline
+from numscope.doctor.budget import Deadline, Overdue, limited
 
 
 def listen(port: int = 0, backlog: int = 1024, host: str = "") -> socket.socket:
@@ -28,27 +27,17 @@ def listen(port: int = 0, backlog: int = 1024, host: str = "") -> socket.socket:
 
 
 def resolve(name: str, deadline: Deadline) -> list[str]:
-    """The addresses of a host name, in the resolver's order. Resolvers have no time limit of their own, so a thread asks.
+    """The addresses of a host name, in the resolver's order. Resolvers have no time limit, so a thread asks.
 
     Raises: OSError with the reason as its text.
     """
-    addresses: list[str] = []
-    errors: list[Exception] = []
-
-    def ask() -> None:
-        try:
-            addresses.extend(dict.fromkeys(str(info[4][0]) for info in socket.getaddrinfo(name, None, type=socket.SOCK_STREAM)))
-        except (OSError, UnicodeError) as error:
-            errors.append(error)
-
-    asking = threading.Thread(target=ask, name="doctor-resolve", daemon=True)
-    asking.start()
-    asking.join(max(deadline.left, 1e-3))
-    if errors:
-        raise OSError(getattr(errors[0], "strerror", None) or str(errors[0]))
-    if not addresses:
-        raise OSError(f"no answer from the resolver within {deadline.seconds:.1f} s")
-    return addresses
+    try:
+        found = limited(deadline.left, lambda: socket.getaddrinfo(name, None, type=socket.SOCK_STREAM))
+    except (OSError, UnicodeError) as error:
+        raise OSError(getattr(error, "strerror", None) or str(error)) from None
+    except Overdue:
+        raise OSError(f"no answer from the resolver within {deadline.seconds:.1f} s") from None
+    return list(dict.fromkeys(str(info[4][0]) for info in found))
 
 
 def is_loopback(address: str) -> bool:
@@ -97,7 +86,7 @@ def take(connection: socket.socket, size: int, deadline: Deadline) -> bytes:
 
 
 def kind_of(error: OSError) -> str:
-    """Why a connection failed: refused, dropped (no answer), reset, unreachable, or failed for any other reason."""
+    """Classifies a failed connection: refused, dropped (no answer), reset, unreachable, or failed for any other reason."""
     if isinstance(error, ConnectionRefusedError):
         return "refused"
     if isinstance(error, TimeoutError):  # includes ETIMEDOUT, the kernel's own

@@ -8,7 +8,7 @@ The handshake never transmits the token, only its HMAC over two fresh numbers:
     accepting side   ``yes`` and HMAC(token, server, both numbers), or ``no`` and zeros
 
 A frame is four bytes of length (highest bit: compressed) and JSON. Every wait has a deadline, and no length is trusted. A message that
-is not as messages.py says is an error of its connection. Nothing after the handshake is encrypted or signed.
+does not match messages.py is an error of its connection. Nothing after the handshake is encrypted or signed.
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ from pydantic_core import PydanticSerializationError, to_json, to_jsonable_pytho
 from numscope.doctor.budget import Deadline
 from numscope.doctor.records import adapter
 
-LIMIT_BYTES = 64 << 20  # of a frame from the hub, uncompressed: the roster of 32,768 ranks is 10 MB
-HEAD_BYTES = 4  # of a frame
-RANK_LIMIT_BYTES = 4 << 20  # of a frame from a rank
+LIMIT_BYTES = 64 << 20  # limit for a frame from the hub, uncompressed: the roster of 32,768 ranks is 10 MB
+HEAD_BYTES = 4  # before each frame
+RANK_LIMIT_BYTES = 4 << 20  # limit for a frame from a rank
 COMPRESS_BYTES = 4096  # longer frames are compressed, which shrinks a roster to a tenth
 
 _NUMBER = 32  # hex digits
@@ -60,7 +60,7 @@ Kind = Literal[
 
 
 class WireError(Exception):
-    """The other side can't be reached, or does not follow the protocol. The sentence says the same as the kind, with what was received."""
+    """The other side can't be reached, or does not follow the protocol. The sentence explains the kind, with what was received."""
 
     def __init__(self, kind: Kind, sentence: str) -> None:
         super().__init__(sentence)
@@ -113,7 +113,7 @@ def pack(message: Mapping[str, Any]) -> bytes:
     flag = 0
     try:
         data = to_json(message, inf_nan_mode="strings")
-    except PydanticSerializationError:  # text that is no UTF-8, as a file's name may be
+    except PydanticSerializationError:  # text that is not UTF-8, as a file's name may be
         text = json.dumps(to_jsonable_python(message), ensure_ascii=False).encode("utf-8", "replace")
         data = to_json(json.loads(text), inf_nan_mode="strings")
     if len(data) > COMPRESS_BYTES:

@@ -1,4 +1,4 @@
-"""A rank's child process, which holds torch: started early, told what to do, killed with its process group at the deadline.
+"""A rank's child process, which holds torch: started early, given its tasks, killed with its process group at the deadline.
 
 Torch, gloo and NCCL can hang where nothing in their process can end them. So they run in a child that announces every step before and
 after it, and sends measurements as they are made, as JSON lines. Whoever kills it knows its current step and keeps the measurements.
@@ -25,8 +25,8 @@ from typing import IO, Any
 
 from numscope.doctor.budget import Deadline
 from numscope.doctor.meet.sockets import listen
-from numscope.doctor.phases.context import Context, PhaseFailed
-from numscope.doctor.records import Identity, Phase, Settings
+from numscope.doctor.phases import Context, PhaseFailed
+from numscope.doctor.records import ExamPhase, Identity, Settings
 
 LISTEN_FD = "NUMSCOPE_DOCTOR_LISTEN_FD"  # the store's socket, for the child
 OWN_SHARE = 0.85  # of a phase's time, after which the child gives up by itself; so a child that must be killed has hung
@@ -58,7 +58,7 @@ class Child:
         self._whose = f"rank {identity.rank}'s torch process"
         self._how = ""  # how it ended
         self._hung = False
-        self._phase = Phase.FACTS  # the last one requested
+        self._phase = ExamPhase.FACTS  # the last one requested
         self._doing = "start"
         self._since = time.monotonic()
         # The parent-death signal comes when the starting thread ends, so that thread lives as long as the child.
@@ -74,14 +74,14 @@ class Child:
         """The id of its process group; 0 before it has one."""
         return self._process.pid if self._process is not None else 0
 
-    def run(self, phase: Phase, arguments: Mapping[str, Any], deadline: Deadline, say: Callable[[str], None]) -> dict[str, Any]:
+    def run(self, phase: ExamPhase, arguments: Mapping[str, Any], deadline: Deadline, announce: Callable[[str], None]) -> dict[str, Any]:
         """Has the child run a phase; returns the phase's data.
 
         Args:
             arguments: JSON values, as documented in the phase's file in child/. ``limit_s`` and ``end`` (on the host's monotonic clock,
                 since the child may still be importing torch) are added: when it must give up by itself.
             deadline: for the phase; the child is killed before, with its process group.
-            say: called with each step before it is taken.
+            announce: called with each step before it is taken.
 
         Raises: PhaseFailed with what was measured until then.
         """
@@ -108,7 +108,7 @@ class Child:
             kind = line["event"]
             if kind == "doing":
                 self._doing, self._since = line["what"], time.monotonic()
-                say(self._doing)
+                announce(self._doing)
             elif kind == "set":
                 data.update(line["values"])
             elif kind == "add":
@@ -170,7 +170,7 @@ class Child:
                 stderr=subprocess.PIPE,
                 env=self._environ,
                 pass_fds=descriptors,
-                start_new_session=True,  # a process group of its own
+                start_new_session=True,  # its own process group
             )
         except OSError as error:
             self._how = f"it could not be started: {error.strerror or error}"
@@ -187,7 +187,7 @@ class Child:
         complaints = threading.Thread(target=self._keep, args=(process.stderr,), name="doctor-child-stderr", daemon=True)
         complaints.start()
         for line in iter(lambda: process.stdout.readline(_LINE_BYTES), b""):  # type: ignore[union-attr]
-            self._hear(line)
+            self._take_in(line)
         os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)  # leaves it unreaped, so that the id of its group is not reused
         with self._lock:
             with contextlib.suppress(ProcessLookupError, PermissionError):
@@ -198,7 +198,7 @@ class Child:
             self._ended.set()
         self._lines.put(None)
 
-    def _hear(self, line: bytes) -> None:
+    def _take_in(self, line: bytes) -> None:
         try:
             message = json.loads(line)
             if message["event"] in ("doing", "done", "set", "add", "end"):
@@ -208,11 +208,11 @@ class Child:
 
     def _keep(self, stream: IO[bytes]) -> None:
         for line in iter(lambda: stream.readline(4096), b""):
-            if line.strip() and not line.startswith(b"frame #"):  # of a C++ stack trace, which does not help a user
+            if line.strip() and not line.startswith(b"frame #"):  # a C++ stack trace does not help a user
                 self._stderr.append(line.decode(errors="replace").rstrip()[:500])
 
 
-def run_in_child(phase: Phase, context: Context) -> dict[str, Any]:
+def run_in_child(phase: ExamPhase, context: Context) -> dict[str, Any]:
     """Has the child run one of phases 4 to 7. Phase 7 needs no other rank, so a fresh child runs it if the first one is gone.
 
     Raises: PhaseFailed.
@@ -233,11 +233,11 @@ def run_in_child(phase: Phase, context: Context) -> dict[str, Any]:
         "store": {"rank": members[0], "address": listen.get("address") or host.get("address", ""), "port": listen.get("store_port", 0)},
     }
     child = context.kept.get("child")
-    if child is None or (phase is Phase.COMPUTE and child.ended):
+    if child is None or (phase is ExamPhase.COMPUTE and child.ended):
         if child is not None:
             child.close()
         child = context.kept["child"] = Child(identity, settings, store=child is None)
-    return child.run(phase, arguments, context.deadline, context.say)
+    return child.run(phase, arguments, context.deadline, context.announce)
 
 
 def _store_socket(host: str) -> socket.socket | None:

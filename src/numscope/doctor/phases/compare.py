@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from typing import Any
 
-from numscope.doctor.phases.context import Context
+from numscope.doctor.phases import Context
 from numscope.doctor.phases.facts import NAME_S, interfaces, resolve
 
 
@@ -27,6 +27,6 @@ def run(context: Context) -> dict[str, Any]:
     except OSError as error:
         data["interface"]["error"] = str(error)
     if name:
-        context.say(f"look up {name}")
+        context.announce(f"look up {name}")
         data["master"] = resolve(name, context.deadline.within(NAME_S * context.settings.timeout_scale))
     return data

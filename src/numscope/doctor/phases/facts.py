@@ -1,6 +1,6 @@
 """Phase 0: facts about this rank's host, from the standard library alone, without importing torch.
 
-A fact that can't be obtained is absent or has an ``error``; the others are reported all the same. ``meet/messages.py`` says what they hold.
+A fact that can't be obtained is absent or has an ``error``; the others are reported all the same. ``meet/messages.py`` describes them.
 """
 
 from __future__ import annotations
@@ -9,8 +9,11 @@ import contextlib
 import os
 import platform
 import re
+import shutil
+import signal
 import socket
 import struct
+import subprocess
 import sys
 import time
 from collections.abc import Callable, Mapping
@@ -20,8 +23,7 @@ from typing import Any
 
 from numscope.doctor.budget import Deadline
 from numscope.doctor.meet import sockets
-from numscope.doctor.phases.context import Context
-from numscope.doctor.phases.gpus import GpuQuery
+from numscope.doctor.phases import Context
 
 PREFIXES = ("NCCL_", "RCCL_", "TORCH_", "TORCHELASTIC_", "PYTORCH_", "GLOO_", "CUDA_", "HIP_", "ROCR_", "UCX_", "FI_", "OMP_", "MKL_")
 NAMES = ("MASTER_ADDR", "MASTER_PORT", "LD_PRELOAD")
@@ -39,11 +41,13 @@ _VERSIONS = {
     "accelerate": ("accelerate",),
     "deepspeed": ("deepspeed",),
 }
+_QUERY = ("--query-gpu=index,name,uuid,memory.total,driver_version", "--format=csv,noheader,nounits")
+_ERROR_CHARACTERS = 300
 
 
 def run(context: Context) -> dict[str, Any]:
     """All facts of this rank's host. *Cost:* about 20 ms without GPUs; with them as long as nvidia-smi takes, at most 8 s."""
-    context.say("gather facts about this host")
+    context.announce("gather facts about this host")
     return gather(os.environ, context.deadline, context.settings.timeout_scale)
 
 
@@ -52,8 +56,8 @@ def gather(environ: Mapping[str, str], deadline: Deadline, scale: float = 1.0) -
     gpus = GpuQuery(environ)  # takes longest, so it runs in parallel
     errors: dict[str, str] = {}
     data: dict[str, Any] = {"errors": errors, "wall_s": time.time(), "pid": os.getpid()}
-    told, left_out = environment(environ)
-    data["environment"], data["left_out"] = told, left_out
+    values, left_out = environment(environ)
+    data["environment"], data["left_out"] = values, left_out
     facts: dict[str, Callable[[], Any]] = {
         "hostname": socket.gethostname,
         "system": platform.system,
@@ -82,17 +86,17 @@ def environment(environ: Mapping[str, str]) -> tuple[dict[str, str], list[str]]:
     """The variables that matter for collectives, and the names of those whose values are secret."""
     wanted = sorted(name for name in environ if name.startswith(PREFIXES) or name in NAMES)
     left_out = [name for name in wanted if _SECRET.search(name)]
-    told = {}
+    values = {}
     for name in wanted:
         if name not in left_out:
             value = _LOGIN.sub("***", environ[name].encode("utf-8", "replace").decode())
             more = f"… ({len(value):,} characters)"
-            told[name] = value if len(value) <= _VALUE_CHARACTERS else value[:_VALUE_CHARACTERS] + more
-    return told, left_out
+            values[name] = value if len(value) <= _VALUE_CHARACTERS else value[:_VALUE_CHARACTERS] + more
+    return values, left_out
 
 
 def resolve(name: str, deadline: Deadline) -> dict[str, Any]:
-    """How a host name resolves.
+    """Resolves a host name.
 
     Returns: ``name``, ``addresses``, ``loopback`` (there are addresses, and all are loopback), ``error``, ``seconds``.
     """
@@ -185,15 +189,9 @@ def _shm() -> dict[str, int]:
 def _limits() -> dict[str, int]:
     import resource
 
-    def limit(kind: int) -> int:
-        soft = resource.getrlimit(kind)[0]
-        return -1 if soft == resource.RLIM_INFINITY else soft
-
-    return {
-        "memlock_bytes": limit(resource.RLIMIT_MEMLOCK),
-        "nofile": limit(resource.RLIMIT_NOFILE),
-        "nproc": limit(resource.RLIMIT_NPROC),
-    }
+    kinds = {"memlock_bytes": resource.RLIMIT_MEMLOCK, "nofile": resource.RLIMIT_NOFILE, "nproc": resource.RLIMIT_NPROC}
+    soft = {name: resource.getrlimit(kind)[0] for name, kind in kinds.items()}
+    return {name: -1 if limit == resource.RLIM_INFINITY else limit for name, limit in soft.items()}
 
 
 def _cpus() -> dict[str, Any]:
@@ -223,3 +221,64 @@ def _container() -> str:
         if os.path.exists(mark):
             return name
     return ""
+
+
+class GpuQuery:
+    """Starts nvidia-smi when created; the answer is awaited later. It ignores CUDA_VISIBLE_DEVICES."""
+
+    def __init__(self, environ: Mapping[str, str]) -> None:
+        self._child: subprocess.Popen[str] | None = None
+        self._error = ""
+        program = shutil.which("nvidia-smi", path=environ.get("PATH"))
+        if program is None:
+            return
+        try:
+            self._child = subprocess.Popen(
+                [program, *_QUERY],
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT,
+                text=True,
+                errors="replace",
+                env=dict(environ),
+                start_new_session=True,  # so that its own children are killed with it
+            )
+        except OSError as error:
+            self._error = str(error)
+
+    def answer(self, deadline: Deadline) -> dict[str, Any]:
+        """The GPUs, as described in ``meet/messages.py``."""
+        if self._child is None:
+            return _without("failed" if self._error else "none", self._error)
+        try:
+            text, _ = self._child.communicate(timeout=max(deadline.left, 0.01))
+        except subprocess.TimeoutExpired:
+            with contextlib.suppress(OSError):
+                os.killpg(self._child.pid, signal.SIGKILL)
+            # Not waited for: a process that hangs in the driver can't be killed.
+            if self._child.stdout is not None:
+                self._child.stdout.close()
+            return _without("timeout", f"nvidia-smi did not end within {deadline.seconds:.1f} s")
+        if self._child.returncode != 0:
+            if "No devices were found" in text:
+                return _without("none")
+            return _without("failed", f"nvidia-smi ended with {self._child.returncode}: {' '.join(text.split())[:_ERROR_CHARACTERS]}")
+        devices, driver = parse(text)
+        return {"status": "ok" if devices else "none", "error": "", "driver": driver, "devices": devices}
+
+
+def _without(status: str, error: str = "") -> dict[str, Any]:
+    return {"status": status, "error": error, "devices": []}
+
+
+def parse(text: str) -> tuple[list[dict[str, Any]], str]:
+    """The devices in nvidia-smi's lines, and the driver's version; other lines (warnings) are skipped."""
+    devices, driver = [], ""
+    for line in text.splitlines():
+        words = [word.strip() for word in line.split(",")]
+        if len(words) != 5 or not words[0].isdigit():
+            continue
+        memory = int(words[3]) << 20 if words[3].isdigit() else 0
+        devices.append({"index": int(words[0]), "name": words[1], "uuid": words[2], "memory_bytes": memory})
+        driver = words[4]
+    return devices, driver

@@ -8,22 +8,42 @@ node one timeout. A lock per node, taken in the order of the nodes, keeps two tr
 
 from __future__ import annotations
 
+import contextlib
+import socket
+import statistics
+import struct
+import sys
 import time
+from collections.abc import Iterator
 from typing import Any
 
-from numscope.doctor.meet.listener import Listener
-from numscope.doctor.phases.context import Context, PhaseFailed
-from numscope.doctor.phases.link import Examiner
-from numscope.doctor.records import Cell, to_json
+from numscope.doctor.budget import Deadline
+from numscope.doctor.meet import wire
+from numscope.doctor.meet.listener import BURST, PATIENCE_S, PING, PeerListener, datagram
+from numscope.doctor.meet.messages import Acknowledged, Go, Here, Opened
+from numscope.doctor.meet.sockets import family_of, is_own, kind_of, take
+from numscope.doctor.phases import Context, PhaseFailed
+from numscope.doctor.records import Cell, Word, to_json
 from numscope.records.words import few
 
 QUICK_NODES = 8  # with so many or fewer, all pairs meet even with ``quick``: a link that was not examined can't be named
+CONNECT_S = 3.5  # the kernel needs 3 s to notice that no host has an address, and sends a lost SYN again after 1 and 3 s
+CONNECT_AGAIN_S = 1.5  # after two dropped connections, which would otherwise use up the time for the rest
+PAYLOAD_S = 2.5  # a lost segment is sent again after 0.2, 0.6 and 1.4 s
+PAYLOAD_BYTES = 64 << 10
+PINGS = 20
+BURST_BYTES = {True: 1 << 20, False: 4 << 20}  # largest burst, by quick
+BURSTS_S = {True: 0.5, False: 1.0}
+FEWEST_BURSTS, MOST_BURSTS = 8, 64  # the first ones only open TCP's window
+DATAGRAMS = 3
+_RESERVED_S = 1.0  # kept of the phase's time, to end in order
+_MESSAGE_BYTES = 4096
 
 
 def run(context: Context) -> dict[str, Any]:
     """Examines the outgoing links of this rank's node. Raises: PhaseFailed if one does not work."""
     listener = context.kept.get("listener")
-    if not isinstance(listener, Listener):
+    if not isinstance(listener, PeerListener):
         raise PhaseFailed("this rank has no listener, so nobody can examine its links", {"cells": []})
     listener.rank = context.identity.rank
     chosen = representatives(context)
@@ -54,7 +74,7 @@ def run(context: Context) -> dict[str, Any]:
 
 
 def representatives(context: Context) -> dict[int, int]:
-    """By node, the rank that examines its links: the lowest that is alive."""
+    """Chooses, for each node, the rank that examines its links: the lowest that is alive."""
     chosen: dict[int, int] = {}
     for rank in sorted(set(context.alive or context.roster) & set(context.roster) | {context.identity.rank}):
         node = context.identity.node if rank == context.identity.rank else int(context.roster[rank]["identity"]["node"])
@@ -63,7 +83,7 @@ def representatives(context: Context) -> dict[int, int]:
 
 
 def partners(index: int, count: int, quick: bool) -> list[int | None]:
-    """Whom a node, by its index, meets in each round; None if it pauses. Two nodes that meet do so in the same round.
+    """The partner of a node, by its index, in each round; None if it pauses. Two nodes that meet do so in the same round.
 
     If ``quick``, only those of many nodes meet whose numbers differ in one bit; so all are connected through others.
     """
@@ -79,7 +99,7 @@ def num_rounds(num: int) -> int:
 
 
 def opponent(index: int, round_: int, num: int) -> int | None:
-    """Whom number ``index`` of ``num`` meets in a round; None if it pauses, as one does in each round of an odd number."""
+    """The opponent of number ``index`` of ``num`` in a round; None if it pauses, as one does in each round of an odd number."""
     circle = num - 1 + num % 2  # all but the one in the center, which is absent for an odd number
     center = circle if num % 2 == 0 else None
     if index == center:
@@ -96,9 +116,227 @@ def rounds_to_play(num: int, quick: bool) -> list[int]:
     return list(range(rounds))
 
 
-def _wait_for_datagrams(context: Context, listener: Listener, cells: list[Cell]) -> None:
+def _wait_for_datagrams(context: Context, listener: PeerListener, cells: list[Cell]) -> None:
     """Waits a moment for datagrams of nodes that could not be reached, which may be slightly behind us."""
     awaited = {cell.to_rank for cell in cells if cell.status in ("dropped", "unreachable")}
     ends = context.deadline.within(0.5 * context.settings.timeout_scale)
     while awaited - set(listener.heard) and not ends.over:
         time.sleep(0.02)
+
+
+class Examiner:
+    """Examines this rank's links."""
+
+    def __init__(self, context: Context, listener: PeerListener) -> None:
+        self._context = context
+        self._listener = listener
+        self._scale = context.settings.timeout_scale
+        self._deadline = context.deadline.within(max(context.deadline.left - _RESERVED_S, context.deadline.left / 2))
+        self._dropped = 0
+        port = context.settings.endpoint.rpartition(":")[2]
+        self._known_port = int(port) if port.isdigit() else 0
+
+    def cell(self, node: int, rank: int, number: int, only_reach: bool = False) -> Cell:
+        """Examines the link to a rank on a node, in round ``number``; with ``only_reach`` just connects and pings."""
+        identity, entry = self._context.identity, self._context.roster[rank]
+        listen = entry.get("listen") or {}
+        address, port = str(listen.get("address") or entry.get("address", "")), int(listen.get("port") or 0)
+        host = str(entry["identity"].get("hostname", ""))
+        cell = Cell(identity.node, node, identity.rank, rank, identity.hostname, host, address, port, number)
+        if self._deadline.left < 0.1:
+            cell.status, cell.error = "skipped", "no time was left for it"
+        elif not port:
+            cell.status, cell.error = "skipped", "that rank has no listener"
+        else:
+            self._examine(cell, only_reach)
+        return cell
+
+    def _examine(self, cell: Cell, only_reach: bool) -> None:
+        name = f"{cell.to_host} ({cell.address}:{cell.port})"
+        self._context.announce(f"connect to {name}")
+        self._send_datagrams(cell)
+        started = time.monotonic()
+        connection, cell.status, cell.error = self._connect(cell.address, cell.port)
+        if connection is None:
+            if self._known_port and cell.status in ("dropped", "refused", "unreachable"):
+                self._context.announce(f"connect to {cell.to_host} ({cell.address}:{self._known_port})")
+                cell.known = self._status(cell.address, self._known_port)
+            self._send_datagrams(cell)
+            if cell.to_host != cell.from_host and is_own(cell.address):
+                error = f"{cell.address} was announced as {cell.to_host}'s address, but {cell.from_host} has it too: {cell.error}"
+                cell.status, cell.error = "stranger", error
+            return
+        cell.connect_s = time.monotonic() - started
+        with connection:
+            try:
+                self._measure(cell, connection, name, only_reach)
+            except wire.WireError as error:
+                words: dict[str, Word] = {"silent": "silent", "closed": "reset", "token": "denied"}
+                cell.status, cell.error = words.get(error.kind, "stranger"), str(error)
+            except OSError as error:
+                cell.status, cell.error = _classified(error, self._deadline.seconds)
+            cell.segments, cell.retransmitted, cell.mss, cell.pmtu = tcp_info(connection)
+            cell.loss = cell.retransmitted / max(cell.segments, 1)
+
+    def _measure(self, cell: Cell, connection: socket.socket, name: str, only_reach: bool) -> None:
+        announce = self._context.announce
+        wire.authenticate(connection, self._context.settings.token, self._within(PATIENCE_S))
+        hello = wire.receive(connection, self._within(PATIENCE_S), Here, _MESSAGE_BYTES)
+        if hello["rank"] not in (cell.to_rank, -1):
+            cell.status = "stranger"
+            cell.error = f"rank {hello['rank']} answers at {name} instead of rank {cell.to_rank}: several nodes have this address"
+            return
+        announce(f"ping {name}")
+        self._ping(cell, connection)
+        if only_reach:
+            return
+        announce(f"send {PAYLOAD_BYTES:,} bytes to {name}")
+        with self._noticing_stalls(cell):
+            started = time.monotonic()
+            deadline = self._within(PAYLOAD_S)
+            wire.send(connection, {"kind": "payload", "bytes": PAYLOAD_BYTES}, deadline)
+            connection.sendall(bytes(PAYLOAD_BYTES))
+            wire.receive(connection, deadline, Acknowledged, _MESSAGE_BYTES)
+            cell.payload_s = time.monotonic() - started
+        if cell.status != "ok":
+            return
+        announce(f"measure throughput to {name}")
+        self._bulk(cell, connection)
+        # Last, as the other side then waits for a connection that may never come.
+        wire.send(connection, {"kind": "ephemeral"}, self._within(PATIENCE_S))
+        fresh = wire.receive(connection, self._within(PATIENCE_S), Opened, _MESSAGE_BYTES)["port"]
+        announce(f"connect to {cell.to_host} ({cell.address}:{fresh}), a fresh port")
+        cell.ephemeral = self._status(cell.address, fresh)
+        if cell.ephemeral != "ok":
+            cell.error = f"port {cell.port} works, but port {fresh}, opened there just now, is {cell.ephemeral}"
+
+    def _ping(self, cell: Cell, connection: socket.socket) -> None:
+        deadline = self._within(PATIENCE_S)
+        wire.send(connection, {"kind": "echo", "times": PINGS}, deadline)
+        times = []
+        for _ in range(PINGS):
+            started = time.monotonic()
+            connection.sendall(PING)
+            take(connection, len(PING), deadline)
+            times.append(time.monotonic() - started)
+        cell.rtt_s, cell.rtt_min_s = statistics.median(times), min(times)
+
+    def _bulk(self, cell: Cell, connection: socket.socket) -> None:
+        """Sends for a limited time while neither node is loaded; both nodes' locks are held, taken in the order of the nodes."""
+        first = cell.from_node < cell.to_node
+        patience_s = min(PATIENCE_S * self._scale, self._deadline.left / 2)
+        load = self._listener.load
+        if first and not load.acquire(timeout=patience_s):
+            return
+        held = first
+        try:
+            wire.send(connection, {"kind": "bulk"}, self._within(PATIENCE_S))
+            if not wire.receive(connection, self._within(2 * PATIENCE_S), Go, _MESSAGE_BYTES)["go"]:
+                return
+            held = held or load.acquire(timeout=patience_s)
+            if held:
+                self._bursts(cell, connection)
+            connection.sendall(BURST.pack(0))
+        finally:
+            if held:
+                load.release()
+
+    def _bursts(self, cell: Cell, connection: socket.socket) -> None:
+        """Sends bursts, each until the other side has acknowledged it.
+
+        A host that is busy for a moment makes a burst slow, never fast. So the fastest burst represents the link, and more are sent until
+        the two fastest agree.
+        """
+        quick = self._context.settings.quick
+        speeds: list[float] = []
+        losses: list[tuple[int, int]] = []
+        before = tcp_info(connection)
+        piece, rate = bytes(BURST_BYTES[quick]), PAYLOAD_BYTES / cell.payload_s
+        ends = time.monotonic() + BURSTS_S[quick]
+        while time.monotonic() < ends and len(speeds) < MOST_BURSTS:
+            if len(speeds) >= FEWEST_BURSTS:
+                second, best = sorted(speeds)[-2:]
+                if second > 0.8 * best:
+                    break
+            size = int(min(len(piece), max(PAYLOAD_BYTES, rate * BURSTS_S[quick] / 4)))
+            deadline = self._within(PATIENCE_S)
+            connection.settimeout(max(deadline.left, 1e-3))
+            started = time.perf_counter()
+            connection.sendall(BURST.pack(size))
+            connection.sendall(memoryview(piece)[:size])
+            take(connection, len(PING), deadline)
+            rate = size / max(time.perf_counter() - started, 1e-6)
+            speeds.append(rate)
+            cell.bytes += size
+            after = tcp_info(connection)
+            losses.append((after[0] - before[0], after[1] - before[1]))
+            before = after
+        cell.bytes_per_s, cell.burst_losses = max(speeds, default=0.0), tuple(losses)
+
+    @contextlib.contextmanager
+    def _noticing_stalls(self, cell: Cell) -> Iterator[None]:
+        """A transfer that stalls here, although pings passed, stalls because of its size."""
+        try:
+            yield
+        except (wire.WireError, TimeoutError) as error:
+            if isinstance(error, wire.WireError) and error.kind != "silent":
+                raise
+            cell.status = "stalled"
+            cell.error = f"{len(PING)} bytes pass, {PAYLOAD_BYTES:,} do not within {PAYLOAD_S * self._scale:.1f} s"
+
+    def _within(self, seconds: float) -> Deadline:
+        return self._deadline.within(seconds * self._scale)
+
+    def _connect(self, address: str, port: int) -> tuple[socket.socket | None, Word, str]:
+        """A connection, or its status and error."""
+        timeout_s = max(self._within(CONNECT_S if self._dropped < 2 else CONNECT_AGAIN_S).left, 0.05)
+        try:
+            connection = socket.create_connection((address, port), timeout_s)
+            connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        except OSError as error:
+            status, text = _classified(error, timeout_s)
+            self._dropped += status == "dropped"
+            return None, status, text
+        return connection, "ok", ""
+
+    def _status(self, address: str, port: int) -> Word:
+        connection, status, _ = self._connect(address, port)
+        if connection is not None:
+            connection.close()
+        return status
+
+    def _send_datagrams(self, cell: Cell) -> None:
+        with contextlib.suppress(OSError), socket.socket(family_of(cell.address), socket.SOCK_DGRAM) as sender:
+            sender.setblocking(False)
+            for _ in range(DATAGRAMS):
+                sender.sendto(datagram(self._context.settings.token, self._context.identity.rank), (cell.address, cell.port))
+
+
+def _classified(error: OSError, seconds: float) -> tuple[Word, str]:
+    """The status and the sentence of an error."""
+    known: dict[str, tuple[Word, str]] = {
+        "refused": ("refused", "connection refused: nothing listens there, or a firewall rejects it"),
+        "dropped": ("dropped", f"no answer within {seconds:.1f} s"),
+        "reset": ("reset", "the connection was reset"),
+        "unreachable": ("unreachable", f"{error.strerror}"),
+    }
+    return known.get(kind_of(error), ("failed", f"the test failed: {error}"))
+
+
+def tcp_info(connection: socket.socket) -> tuple[int, int, int, int]:
+    """Segments sent, segments retransmitted for a reason, MSS and path MTU, as the kernel knows them; zeros on other systems than Linux.
+
+    *Source:* struct tcp_info in linux/tcp.h, whose fields keep their offsets.
+    """
+    if sys.platform != "linux":
+        return 0, 0, 0, 0
+    try:
+        data = connection.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 256)
+    except OSError:
+        return 0, 0, 0, 0
+
+    def word(offset: int) -> int:
+        return int(struct.unpack_from("=I", data, offset)[0]) if len(data) >= offset + 4 else 0
+
+    segments, retransmitted, needless = word(156), word(100), word(216)
+    return segments, max(0, retransmitted - needless), word(16), word(60)

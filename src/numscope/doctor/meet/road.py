@@ -20,7 +20,7 @@ _PAUSE_S = 0.25
 
 @dataclass(frozen=True, slots=True)
 class Unreached:
-    """Why the hub was not reached."""
+    """The reason why the hub was not reached."""
 
     kind: wire.Kind
     sentence: str
@@ -39,9 +39,9 @@ class Road:
     _: KW_ONLY
     elsewhere: bool  # the hub is known to be on another host
     scale: float  # factor on time limits
-    say: Callable[[str], None] = lambda what: None  # called with each step before it is taken
+    announce: Callable[[str], None] = lambda what: None  # called with each step before it is taken
     addresses: tuple[str, ...] = ()
-    address: tuple[str, int] | None = None  # that worked
+    address: tuple[str, int] | None = None  # the one that worked
     attempts: Counter[str] = field(default_factory=Counter)
     latest: dict[int, wire.WireError] = field(default_factory=dict)  # failure by port
 
@@ -51,7 +51,7 @@ class Road:
         while True:
             for port in self.meeting.ports:
                 try:
-                    self.say(f"connect to the hub at {self.meeting.host}:{port}")
+                    self.announce(f"connect to the hub at {self.meeting.host}:{port}")
                     return self._try(port, deadline.within(max(TRY_S * self.scale, 0.2)))
                 except wire.WireError as failed:
                     self.attempts[f"{port} {failed.kind}"] += 1
@@ -103,12 +103,12 @@ class Road:
         try:
             connection = socket.create_connection((address, port), timeout=max(deadline.left, 1e-3))
         except OSError as error:
-            said: dict[str, tuple[wire.Kind, str]] = {
+            known: dict[str, tuple[wire.Kind, str]] = {
                 "refused": ("refused", " refuses connections: nothing listens there"),
                 "dropped": ("dropped", " does not answer at all"),
                 "unreachable": ("unreachable", f" can't be reached: {error.strerror}"),
             }
-            kind, sentence = said.get(kind_of(error), ("closed", f": {error.strerror or error}"))
+            kind, sentence = known.get(kind_of(error), ("closed", f": {error.strerror or error}"))
             raise wire.WireError(kind, where + sentence) from None
         try:
             connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)

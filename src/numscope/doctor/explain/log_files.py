@@ -18,7 +18,7 @@ from numscope.doctor.explain import plain_pickle
 from numscope.doctor.explain.masking import shown, visible
 
 MAX_FILES = 20_000
-MAX_TEXT_BYTES = 256 << 20  # of one file, uncompressed; the rest is ignored, which is reported
+MAX_TEXT_BYTES = 256 << 20  # per file, uncompressed; the rest is ignored, which is reported
 MAX_DUMP_BYTES = 32 << 20  # a dump of 20,000 calls with 20 frames each has 10 MB
 MAX_DUMP_DEPTH = 16
 MAX_DUMP_VALUES = 1 << 24  # with shared parts counted wherever they occur; a long string counts as several
@@ -32,7 +32,7 @@ _RANK = re.compile(r"(\d+)\D*$")  # nccl_trace_rank_3, trace3.json: a dump does 
 
 
 @dataclass(frozen=True, slots=True)
-class Line:
+class LogLine:
     """A line of a text file."""
 
     file: str
@@ -45,7 +45,7 @@ class Line:
 
     @property
     def rank(self) -> int:
-        """By the prefix that torch and torchrun put before a rank's lines; -1 without one."""
+        """The rank in the prefix that torch and torchrun put before a rank's lines; -1 without one."""
         prefix = _SPEAKER.search(self.text)
         return int(prefix[1]) if prefix is not None else -1
 
@@ -66,7 +66,7 @@ class Dump:
 
 @dataclass(slots=True)
 class FileRead:
-    """What was recognized in a file, and why it could not be read, or not completely."""
+    """A file's record: what was recognized in it, and why it could not be read, or not completely."""
 
     name: str
     kinds: set[str] = field(default_factory=set)
@@ -74,14 +74,14 @@ class FileRead:
     num_lines: int = 0
 
 
-class Reader:
+class LogReader:
     """Opens files one by one. Folders are walked, links to folders are not followed."""
 
     def __init__(self, paths: Sequence[Path]) -> None:
         self.paths = paths
         self.files: list[FileRead] = []
 
-    def __iter__(self) -> Iterator[tuple[FileRead, Dump | Iterator[Line]]]:
+    def __iter__(self) -> Iterator[tuple[FileRead, Dump | Iterator[LogLine]]]:
         for path in self._walk():
             record = FileRead(visible(str(path)))
             self.files.append(record)
@@ -110,7 +110,7 @@ class Reader:
                     seen.add(real)
                     yield file
 
-    def _open(self, path: Path, record: FileRead) -> Dump | Iterator[Line] | None:
+    def _open(self, path: Path, record: FileRead) -> Dump | Iterator[LogLine] | None:
         if not stat.S_ISREG(path.stat().st_mode):  # a pipe would block forever
             record.problem = "not a regular file"
             return None
@@ -139,7 +139,7 @@ class Reader:
             return None
         try:
             values = plain_pickle.loads(data) if data[:1] == b"\x80" else json.loads(data)
-        except plain_pickle.Refused as error:
+        except plain_pickle.PickleRefused as error:
             record.problem = f"refused: {visible(str(error))}"
             return None
         except (ValueError, RecursionError) as error:
@@ -161,12 +161,12 @@ class Reader:
         return Dump(record.name, int(found[1][:9]) if found else -1, values)
 
     @staticmethod
-    def _lines(stream: _Stream, packed: IO[bytes], record: FileRead) -> Iterator[Line]:
+    def _lines(stream: _Stream, packed: IO[bytes], record: FileRead) -> Iterator[LogLine]:
         left = MAX_TEXT_BYTES
         try:
             while data := stream.readline(MAX_LINE_CHARS * 4):  # an endless line is cut here
                 record.num_lines += 1
-                yield Line(record.name, record.num_lines, data.decode("utf-8", "replace").rstrip("\r\n")[:MAX_LINE_CHARS])
+                yield LogLine(record.name, record.num_lines, data.decode("utf-8", "replace").rstrip("\r\n")[:MAX_LINE_CHARS])
                 left -= len(data)
                 if left <= 0:
                     record.problem = f"only its first {MAX_TEXT_BYTES >> 20} MiB were read"
@@ -178,7 +178,7 @@ class Reader:
 
 
 def _is_bounded(values: Any) -> bool:
-    """Whether a value is small, with all that it shares written out: a few bytes can nest tuples that have no end."""
+    """Whether a value is small when all shared parts are counted: a few bytes can describe endless nested tuples."""
     level, num_values = [values], 0
     for _ in range(MAX_DUMP_DEPTH):
         inner: list[Any] = []

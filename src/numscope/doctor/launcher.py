@@ -27,16 +27,17 @@ from typing import IO
 from numscope.doctor.budget import Deadline, share
 from numscope.doctor.course import Course
 from numscope.doctor.meet import wire
-from numscope.doctor.meet.hub import HubTaken, Places
+from numscope.doctor.meet.hub import HubTaken
 from numscope.doctor.meet.identity import LAUNCHER
 from numscope.doctor.meet.meeting import ENDPOINT, Meeting, is_here, meet_at_endpoint, split_endpoint
+from numscope.doctor.meet.members import NodeNumbers
 from numscope.doctor.meet.messages import Place, Refused
-from numscope.doctor.meet.reach import Road, Unreached, look
+from numscope.doctor.meet.road import Road, Unreached, look
 from numscope.doctor.meet.secret import TOKEN, NoSecret, given_secret
 from numscope.doctor.output import INCOMPLETE, Output, alone, show, write_lines
 from numscope.doctor.phases.children import python_environ
 from numscope.doctor.rank import SETTINGS, guard, on_signals, taken_about
-from numscope.doctor.records import Identity, Launcher, Phase, Settings, to_json
+from numscope.doctor.records import ExamPhase, Identity, Launcher, Settings, to_json
 
 _AFTER_END_S = 3.0  # for ranks to end once they are released
 _AFTER_TERM_S = 0.7  # for a rank to end after SIGTERM
@@ -76,7 +77,7 @@ def run_node(settings: Settings, num_nodes: int, nproc: int, environ: Mapping[st
     guard(deadline, "numscope doctor", output.lines)
     if meeting.hosted:
         try:
-            course = Course(meeting, settings, node.world_size, deadline, output, Places(num_nodes, nproc, socket.gethostname()))
+            course = Course(meeting, settings, node.world_size, deadline, output, NodeNumbers(num_nodes, nproc, socket.gethostname()))
             if not given and num_nodes > 1:
                 write_lines(_to_paste(meeting, settings, num_nodes, nproc), 2)
             return _run(node, settings, meeting.at_home(course.hub.port).name, meeting.token, deadline, output, course)
@@ -90,7 +91,7 @@ def run_node(settings: Settings, num_nodes: int, nproc: int, environ: Mapping[st
     elsewhere = settings.node_rank > 0 or not is_here(meeting.host)
     road = Road(meeting, elsewhere=elsewhere, scale=settings.timeout_scale)
     with on_signals(_end_at_once):  # no rank is running yet
-        found = road.open(deadline.within(share(settings, Phase.RENDEZVOUS)))
+        found = road.open(deadline.within(share(settings, ExamPhase.RENDEZVOUS)))
         if isinstance(found, Unreached):
             return show(*alone(node, settings, {"reached": False, **to_json(found)}), output)
         with found:
@@ -118,7 +119,7 @@ def run_node(settings: Settings, num_nodes: int, nproc: int, environ: Mapping[st
 def _to_paste(meeting: Meeting, settings: Settings, num_nodes: int, nproc: int) -> list[str]:
     """The command for the other nodes, with the secret that was made here."""
     host, port = split_endpoint(settings.endpoint)
-    host = socket.gethostname() if host in ("0.0.0.0", "::") else host  # which mean another host elsewhere
+    host = socket.gethostname() if host in ("0.0.0.0", "::") else host  # these mean another host elsewhere
     options: dict[str, object] = {"--nnodes": num_nodes, "--nproc": nproc, "--endpoint": replace(meeting, host=host, ports=(port,)).name}
     options |= {f"--{name}": value for name in ("quick", "redact", "ifname") if (value := getattr(settings, name))}
     options |= {"--settings": settings.file} if settings.file else {}
@@ -131,7 +132,7 @@ def _to_paste(meeting: Meeting, settings: Settings, num_nodes: int, nproc: int) 
 
 
 def num_gpus(environ: Mapping[str, str]) -> int:
-    """How many GPUs this node offers, read from files only: asking a driver can hang."""
+    """The number of GPUs on this node, read from files only: asking a driver can hang."""
     visible = environ.get("CUDA_VISIBLE_DEVICES", environ.get("HIP_VISIBLE_DEVICES"))
     if visible is not None:
         return len([word for word in visible.split(",") if word.strip() and word.strip() != "-1"])

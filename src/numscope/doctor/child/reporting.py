@@ -10,11 +10,9 @@ import time
 from collections.abc import Callable, Iterator
 from typing import Any, TypeVar
 
+from numscope.doctor.budget import Overdue, limited
+
 _T = TypeVar("_T")
-
-
-class StepTimeout(Exception):
-    """A step did not end within its limit; its thread is abandoned."""
 
 
 class Report:
@@ -23,7 +21,7 @@ class Report:
     def __init__(self, fd: int) -> None:
         self._fd = fd
         self._lock = threading.Lock()
-        self._abandoned: set[int] = set()
+        self._abandoned: set[threading.Thread] = set()
         self.now_doing = ""  # for error messages
 
     @contextlib.contextmanager
@@ -48,35 +46,18 @@ class Report:
         self._write({"event": "end", "error": error})
 
     def limited(self, seconds: float, function: Callable[[], _T]) -> _T:
-        """The function's result, from a thread of its own, since no timeout can interrupt what hangs in C++.
-
-        Raises: StepTimeout; whatever the function raises.
-        """
-        result: list[_T] = []
-        raised: list[BaseException] = []
-
-        def call() -> None:
-            try:
-                result.append(function())
-            except BaseException as error:
-                raised.append(error)
-
-        thread = threading.Thread(target=call, daemon=True)
-        thread.start()
-        seconds = max(0.0, seconds)
-        thread.join(seconds)
-        if raised:
-            raise raised[0]
-        if result:
-            return result[0]
-        with self._lock:
-            self._abandoned.add(thread.ident or 0)
-        raise StepTimeout(f"not done within {seconds:.1f} s")
+        """The function's result; if it is late, its thread can't report anything any more. Raises: Overdue; whatever it raises."""
+        try:
+            return limited(seconds, function)
+        except Overdue as late:
+            with self._lock:
+                self._abandoned.add(late.thread)
+            raise
 
     def _write(self, line: dict[str, Any]) -> None:
         data = json.dumps(line).encode() + b"\n"
         with self._lock:
-            if threading.get_ident() in self._abandoned:
-                raise StepTimeout("abandoned")  # the thread resumed after its time limit
+            if threading.current_thread() in self._abandoned:
+                raise SystemExit  # the thread resumed after its time limit
             while data:
                 data = data[os.write(self._fd, data) :]

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from numscope.doctor.findings import capital, finding, named
-from numscope.doctor.records import Confidence, Finding
+from numscope.doctor.records import Confidence, DoctorFinding
 
 # All ranks must contribute the same size to these, but not to others (gather, scatter, all_to_all, uneven all_gather …).
 _EVEN = frozenset(
@@ -18,7 +18,7 @@ SHOWN_RANKS = 8
 
 
 @dataclass(frozen=True, slots=True)
-class Call:
+class CollectiveCall:
     """One rank's call of a collective."""
 
     rank: int
@@ -47,10 +47,10 @@ class Call:
 
 
 @dataclass(slots=True)
-class History:
-    """What is known about one rank in one group."""
+class CallHistory:
+    """One rank's calls in one group, as far as known."""
 
-    calls: dict[int, Call] = field(default_factory=dict)  # by number in the sequence
+    calls: dict[int, CollectiveCall] = field(default_factory=dict)  # by number in the sequence
     last_enqueued: int = -1  # number in the sequence; -1 if unknown
     waits: bool = False  # the rank is known to have waited until a timeout
 
@@ -65,23 +65,23 @@ class Group:
 
     name: str
     members: set[int] = field(default_factory=set)
-    ranks: dict[int, History] = field(default_factory=dict)
+    ranks: dict[int, CallHistory] = field(default_factory=dict)
 
     @property
     def where(self) -> str:
         return f" in group {self.name}" if self.name else ""
 
-    def of(self, rank: int) -> History:
-        return self.ranks.setdefault(rank, History())
+    def of(self, rank: int) -> CallHistory:
+        return self.ranks.setdefault(rank, CallHistory())
 
 
-def compare(group: Group) -> list[Finding]:
-    """What is wrong in a group: the first call that differs; else which ranks are behind; else that all are stuck."""
+def compare(group: Group) -> list[DoctorFinding]:
+    """Finds what is wrong in a group: the first call that differs; else which ranks are behind; else that all are stuck."""
     found = _mismatch(group) or _behind(group) or _stuck(group)
     return [found] if found is not None else []
 
 
-def _essence(call: Call) -> tuple[str, int, str]:
+def _essence(call: CollectiveCall) -> tuple[str, int, str]:
     """The part of a call that must be the same on all ranks."""
     if call.kind == "barrier":
         return ("barrier", -1, "")
@@ -89,8 +89,8 @@ def _essence(call: Call) -> tuple[str, int, str]:
     return (call.kind, call.numel if even else -1, call.dtype if even else "")
 
 
-def _mismatch(group: Group) -> Finding | None:
-    by_seq: dict[int, list[Call]] = {}
+def _mismatch(group: Group) -> DoctorFinding | None:
+    by_seq: dict[int, list[CollectiveCall]] = {}
     for history in group.ranks.values():
         for seq, call in history.calls.items():
             by_seq.setdefault(seq, []).append(call)
@@ -104,8 +104,8 @@ def _mismatch(group: Group) -> Finding | None:
         others = [call for call in calls if call not in odd]
         sizes_only = len({essence[0] for essence in kinds}) == 1
         sure: Confidence = "likely" if sizes_only and calls[0].kind in _USUALLY_EVEN else "certain"
-        said = "; ".join(_said(same) for same in _alike(odd)) if odd is not calls else " but ".join(_said(same) for same in _alike(calls))
-        against = f" while {_said(others)}" if others else ""
+        calls_made = (" but " if odd is calls else "; ").join(map(_called, _alike(odd)))
+        against = f" while {_called(others)}" if others else ""
         return finding(
             "collective-mismatch",
             ranks=[call.rank for call in odd],
@@ -113,25 +113,25 @@ def _mismatch(group: Group) -> Finding | None:
             confidence=sure,
             seq=seq,
             where=group.where,
-            said=f"{said}{against}",
+            calls=f"{calls_made}{against}",
             site=next((call.site for call in odd if call.site), "that point"),
         )
     return None
 
 
-def _alike(calls: Sequence[Call]) -> list[list[Call]]:
-    groups: dict[tuple[str, int, str], list[Call]] = {}
+def _alike(calls: Sequence[CollectiveCall]) -> list[list[CollectiveCall]]:
+    groups: dict[tuple[str, int, str], list[CollectiveCall]] = {}
     for call in calls:
         groups.setdefault(_essence(call), []).append(call)
     return list(groups.values())
 
 
-def _said(calls: Sequence[Call]) -> str:
+def _called(calls: Sequence[CollectiveCall]) -> str:
     site = next((f" at {call.site}" for call in calls if call.site), "")
     return f"{named(call.rank for call in calls)} called {calls[0].what()}{site}"
 
 
-def _behind(group: Group) -> Finding | None:
+def _behind(group: Group) -> DoctorFinding | None:
     reached = {rank: history.reached for rank, history in group.ranks.items() if history.reached >= 0}
     if not reached:
         return None
@@ -171,7 +171,7 @@ def _behind(group: Group) -> Finding | None:
     )
 
 
-def _unstarted(group: Group, front: int) -> Finding | None:
+def _unstarted(group: Group, front: int) -> DoctorFinding | None:
     """All ranks called it, but some GPUs have not started it."""
     calls = [history.calls[front] for _, history in sorted(group.ranks.items()) if front in history.calls]
     started = [call for call in calls if call.state == "started"]
@@ -187,7 +187,7 @@ def _unstarted(group: Group, front: int) -> Finding | None:
     )
 
 
-def _stuck(group: Group) -> Finding | None:
+def _stuck(group: Group) -> DoctorFinding | None:
     front = max((history.reached for history in group.ranks.values()), default=-1)
     calls = [history.calls[front] for _, history in sorted(group.ranks.items()) if front in history.calls]
     stuck = [call for call in calls if call.state == "started" or group.ranks[call.rank].waits]

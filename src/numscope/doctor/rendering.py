@@ -17,18 +17,18 @@ from numscope.doctor.diagnose.baseline import measured
 from numscope.doctor.diagnose.blame import hosts_of
 from numscope.doctor.diagnose.transfers import pair_cells
 from numscope.doctor.findings import named
-from numscope.doctor.records import Examined, Finding, Phase, PhaseResult, Verdict, cells_of
+from numscope.doctor.records import DoctorFinding, Examined, ExamPhase, PhaseResult, Verdict, cells_of
 from numscope.doctor.records import to_json as as_json
 from numscope.doctor.redact import redacted
 from numscope.records.words import count, escape
 from numscope.version import __version__
 
-SCHEMA = 2  # of the JSON; increases when a key changes its meaning or is removed
+SCHEMA = 2  # version of the JSON; increases when a key changes its meaning or is removed
 MOST_ROWS = 32  # with more ranks a row stands for a host, and few healthy ones are shown
-MOST_NODES = 12  # in the matrix of links
+MOST_NODES = 12  # rows of the matrix of links
 _EVIDENCE_LINES = 6
-_HEADERS = {phase: phase.label for phase in Phase}
-_BROKEN_HEADERS = {**_HEADERS, Phase.RENDEZVOUS: "rendez-\nvous", Phase.COLLECTIVES: "collec-\ntives"}
+_HEADERS = {phase: phase.label for phase in ExamPhase}
+_BROKEN_HEADERS = {**_HEADERS, ExamPhase.RENDEZVOUS: "rendez-\nvous", ExamPhase.COLLECTIVES: "collec-\ntives"}
 _EXIT = {
     0: "healthy",
     1: "a fault was found",
@@ -38,7 +38,7 @@ _EXIT = {
     5: "incomplete: not everything was examined",
     70: "the doctor itself failed",
 }
-_STYLES = {"ok": "green", "skipped": "dim"}  # of phases; failures are red
+_STYLES = {"ok": "green", "skipped": "dim"}  # phases; failures are red
 _SEVERITY = {"fault": "bold red", "degraded": "bold yellow", "note": "cyan"}
 _MARKS = {  # by status of a link or a pair: its mark in a matrix, and what that means
     "ok": (".", "works"),
@@ -127,7 +127,7 @@ def _head(verdict: Verdict, examined: Examined) -> Text:
     return Text.assemble(("numscope doctor: ", "bold"), (words, style), "\n", (facts, "dim"))
 
 
-def _phases(examined: Examined, verdict: Verdict, headers: Mapping[Phase, str]) -> Table:
+def _phases(examined: Examined, verdict: Verdict, headers: Mapping[ExamPhase, str]) -> Table:
     """A column per phase, a row per rank (or per host, if there are many)."""
     phases = sorted({result.phase for result in examined.results})
     of = {(result.rank, result.phase): result for result in examined.results}
@@ -177,7 +177,7 @@ def _matrices(examined: Examined) -> list[tuple[str, Table]]:
     found = []
     hosts = hosts_of(examined)
     links: dict[tuple[str, str], str] = {}
-    for rank, result in sorted(examined.of(Phase.LINKS).items()):
+    for rank, result in sorted(examined.of(ExamPhase.LINKS).items()):
         for cell in cells_of(result):
             ends = hosts.get(rank, cell.from_host), hosts.get(cell.to_rank, cell.to_host)
             links[ends] = _mark_of("blocked" if cell.status == "ok" and not cell.works else cell.status)
@@ -218,7 +218,7 @@ def _matrix(cells: Mapping[tuple[str, str], str]) -> Table:
     return table
 
 
-def _finding(finding: Finding) -> list[RenderableType]:
+def _finding(finding: DoctorFinding) -> list[RenderableType]:
     head = Text.assemble(
         (f"{finding.severity}: ", _SEVERITY[finding.severity]),
         (escape(finding.summary), "bold"),
