@@ -16,11 +16,11 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-from numscope.summary.triton_fold import fold, merge
+from numscope.summary.triton_fold import fold, merge, row_of
 
 LANES = 128  # of a program; each counts on its own
 FLUSH = 64  # tiles after which float32 sums move to float64
-FOLD = 128  # partial rows that are folded at a time
+FOLD = 64  # partial rows that are folded at a time
 SAMPLE = 32  # elements by which center and scale are chosen
 SLOTS = 4  # tensors whose places travel as arguments; those of more lie in a table
 
@@ -182,7 +182,7 @@ def _share(
     KIND: tl.constexpr, MOMENTS: tl.constexpr, STRIDED: tl.constexpr, VECTORS: tl.constexpr,
     L: tl.constexpr, FLUSH: tl.constexpr, SAMPLE: tl.constexpr,
 ):  # fmt: skip
-    """The row of one program's share of a tensor, as 16 float64."""
+    """The row of one program's share of a tensor."""
     infinity = float("inf")
     BYTES: tl.constexpr = _BYTES[KIND]
     SMALLEST: tl.constexpr = _SMALLEST_NORMAL[KIND]
@@ -288,12 +288,12 @@ def _share(
     back = 1.0 / scale.to(tl.float64)
     lowest_of_all = tl.min(low).to(tl.float64)
     highest_of_all = tl.max(high).to(tl.float64)
-    return (
+    return row_of((
         count, tl.sum(nan).to(tl.float64), tl.sum(pos).to(tl.float64), tl.sum(neg).to(tl.float64),
         tl.sum(zero).to(tl.float64), tl.sum(tiny).to(tl.float64), lowest_of_all, highest_of_all, tl.min(least).to(tl.float64),
         tl.maximum(-lowest_of_all, highest_of_all), d1 * back, da * back, d2 * back * back, d3 * back * back * back,
         d4 * back * back * back * back, shift.to(tl.float64) * back,
-    )  # fmt: skip
+    ))  # fmt: skip
 
 
 @triton.jit
@@ -357,38 +357,20 @@ def observe(
         kind = tl.where(index < 2, tl.where(index == 0, kind0, kind1), tl.where(index == 2, kind2, kind3))
         part = program - tl.where(index < 2, tl.where(index == 0, 0, ends0), tl.where(index == 2, ends1, ends2))
     num_parts = _num_parts(numel, kind, tiles_each, L)
-    nothing = tl.full([], 0.0, tl.float64)
-    f0, f1, f2, f3, f4, f5, f6, f7 = nothing, nothing, nothing, nothing, nothing, nothing, nothing, nothing
-    f8, f9, f10, f11, f12, f13, f14, f15 = nothing, nothing, nothing, nothing, nothing, nothing, nothing, nothing
+    share = tl.zeros([16], tl.float64)
     for KIND in tl.static_range(_NUM_KINDS):
         if KINDS & (1 << KIND):
             if kind == KIND:
-                f0, f1, f2, f3, f4, f5, f6, f7, f8, f9, f10, f11, f12, f13, f14, f15 = _share(
+                share = _share(
                     address, numel, cols, row_stride, col_stride, part, tiles_each, KIND, MOMENTS, STRIDED, VECTORS, L, FLUSH, SAMPLE
                 )
     row = row_address.to(tl.pointer_type(tl.float64))
     if num_parts == 1:
-        merge(row, f0, f1, f2, f3, f4, f5, f6, f7, f8, f9, f10, f11, f12, f13, f14, f15, MOMENTS)
+        merge(row, share, MOMENTS)
     else:
-        all_parts = parts.to(tl.pointer_type(tl.float64))
-        mine = all_parts + program * 16
-        tl.store(mine, f0)
-        tl.store(mine + 1, f1)
-        tl.store(mine + 2, f2)
-        tl.store(mine + 3, f3)
-        tl.store(mine + 4, f4)
-        tl.store(mine + 5, f5)
-        tl.store(mine + 6, f6)
-        tl.store(mine + 7, f7)
-        tl.store(mine + 8, f8)
-        tl.store(mine + 9, f9)
-        if MOMENTS:
-            tl.store(mine + 10, f10)
-            tl.store(mine + 11, f11)
-            tl.store(mine + 12, f12)
-            tl.store(mine + 13, f13)
-            tl.store(mine + 14, f14)
-            tl.store(mine + 15, f15)
+        mine = parts.to(tl.pointer_type(tl.float64)) + program * 16
+        field = tl.arange(0, 16)
+        tl.store(mine + field, share, mask=field < (16 if MOMENTS else 10))
         tl.debug_barrier()
         counter = counters.to(tl.pointer_type(tl.int32)) + index
         if tl.atomic_add(counter, 1, sem="acq_rel", scope="gpu") == num_parts - 1:
