@@ -10,15 +10,15 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from numscope.config.alerting import KEY, AlertPlan, read_alerts
+from numscope.config.alert_plan import KEY, AlertPlan, read_alerts
 from numscope.config.dialects import MISSING, RELOAD, Section, Written, below, translate, unknown
 from numscope.config.features import FEATURES
 from numscope.config.plan import Collect, Plan, PluginFeature, Schedule, Selection, StatRequest, Switch
-from numscope.config.reading import parsed, read
 from numscope.config.schema import CHOICES, Feature, Layers, Plugged, Scheduled, Statistics, Words, clash, explain, for_tensor, part_of
 from numscope.config.wording import KINDS, Errors, listed, meant, one_of, shown
-from numscope.plugins import loading as plug_ins
-from numscope.plugins.loading import Plugins
+from numscope.config.yaml_reading import parsed, read
+from numscope.plugins import discovery as plug_ins
+from numscope.plugins.discovery import Plugins
 from numscope.records.errors import UsageError
 from numscope.records.words import closest
 from numscope.summary.operand_casts import CAST_STATS

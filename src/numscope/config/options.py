@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, fields
 from typing import Any, Literal, get_args
 
-from numscope.config.alerting import AlertPlan, Mode, read_alerts
+from numscope.config.alert_plan import AlertPlan, Mode, read_alerts
 from numscope.records.checks import check_one_of, check_whole
 from numscope.records.errors import UsageError
 from numscope.records.words import nearest

@@ -26,7 +26,7 @@ from torch.nn import Parameter
 from torch.nn.functional import pad
 
 from numscope.summary import native
-from numscope.summary.late import Late
+from numscope.summary.host_copy import HostCopy
 from numscope.summary.sampling import MOST, sampled, steps_of
 from numscope.summary.unseen import unseen
 from numscope.summary.unwrap import Unsummarizable, address_of, describe, plain
@@ -69,7 +69,7 @@ class Checksums:
     def __init__(self, tensors: Sequence[Tensor], firsts: Sequence[int] | None = None, *, sample: bool = False) -> None:
         firsts = firsts or [0] * len(tensors)
         self._sums: list[int] = [0] * len(tensors)
-        self._pending: list[tuple[list[int], Late]] = []  # by device
+        self._pending: list[tuple[list[int], HostCopy]] = []  # by device
         batch = _Batch(sample)
         others = []
         with torch._C.DisableTorchFunction():
@@ -88,7 +88,7 @@ class Checksums:
                     else:
                         own = sum_on_device(sampled(bits) if sample else bits, firsts[i])
                         found.setdefault(bits.device, []).append((i, own))
-                self._pending = [([i for i, _ in sums], Late(torch.stack([own for _, own in sums]))) for sums in found.values()]
+                self._pending = [([i for i, _ in sums], HostCopy(torch.stack([own for _, own in sums]))) for sums in found.values()]
         for i, value in zip(batch.places, batch.sums(), strict=True):
             self._sums[i] = value
 

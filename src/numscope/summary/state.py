@@ -23,9 +23,9 @@ ROW_WIDTH = 16  # a row is two cache lines
 ROW_BYTES = ROW_WIDTH * 8
 EMPTY_ROW: tuple[float, ...] = (0.0,) * 6 + (math.inf, -math.inf, math.inf, -math.inf) + (0.0,) * 6
 
-# Where a device tensor and its row lie: address, its row's address, number of elements, code of the dtype; of a tensor with gaps also the
-# length of a row and both steps, in elements.
-Place = tuple[int, ...]
+# A device tensor as the kernel reads it: address, its row's address, number of elements, code of the dtype; for a tensor with gaps also
+# the length of a row and both steps, in elements.
+KernelInput = tuple[int, ...]
 
 
 class Groups(IntFlag):

@@ -8,7 +8,7 @@ from typing import Any, Literal
 import torch
 from torch import Tensor
 
-from numscope.precision.casting.reference import largest_of_group
+from numscope.precision.casting.reference_cast import largest_of_group
 from numscope.precision.casting.scaling import scale_of
 from numscope.records.checks import check_one_of, check_whole
 from numscope.records.errors import UsageError

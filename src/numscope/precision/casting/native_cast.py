@@ -10,7 +10,7 @@ from functools import lru_cache
 import torch
 from torch import Tensor
 
-from numscope.precision.casting.reference import NUM_CELLS, CastCall, dtype_of, largest_of_group, num_blocks
+from numscope.precision.casting.reference_cast import NUM_CELLS, CastCall, dtype_of, largest_of_group, num_blocks
 from numscope.precision.casting.scaling import How, scale_of
 from numscope.records.formats import Format
 from numscope.summary import native

@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal, get_args
 
-from numscope.config.rules import RULES
+from numscope.config.rule_table import RULES
 from numscope.config.wording import KINDS, listed, one_of, shown
 from numscope.plugins.parts import Setting
 

@@ -9,7 +9,7 @@ from numscope.summary.block import pins
 from numscope.summary.unseen import unseen
 
 
-class Late:
+class HostCopy:
     """A small tensor that is on its way from a device. Nobody waits for it: it is asked now and then whether it has come.
 
     Args:
