@@ -197,7 +197,7 @@ class Session(optimizer_probe.StepListener):
 
     @property
     def step_number(self) -> int:
-        """Number of the step at work; where optimizers count, the first one lasts until the next forward, in case ``step`` is called."""
+        """Number of the current step; where optimizers count, the first one lasts until the next forward, in case ``step`` is called."""
         numbers = [scope.step_number for scope in self._scopes()]
         if self._explicit or self._watch is None or not numbers:
             return self._step_number
@@ -225,7 +225,7 @@ class Session(optimizer_probe.StepListener):
 
     def _number(self) -> None:
         if self.recorder is not None:
-            self.recorder.first_step = self._step_number  # of models that are called for the first time later on
+            self.recorder.first_step = self._step_number  # for models that are called for the first time later on
         for scope in self._scopes():
             if scope.step_number != self._step_number:
                 scope.begin_at(self._step_number)
@@ -236,7 +236,7 @@ class Session(optimizer_probe.StepListener):
     def _inspectors(self) -> list[Inspector]:
         return [scope.inspector for scope in self._scopes() if scope.inspector is not None]
 
-    # ---- what the optimizer probe tells
+    # ---- events of the optimizer probe
 
     def after_step(self, optimizer: Optimizer) -> None:
         if self._watch is not None:
@@ -245,7 +245,7 @@ class Session(optimizer_probe.StepListener):
     def skipped_step(self, optimizer: Optimizer) -> None:
         self.after_step(optimizer)
 
-    # ---- words
+    # ---- the log
 
     def say(self, text: str, layer: str | None = None, level: int = logging.INFO) -> None:
         """A line for the debug log, each text once a layer."""

@@ -90,7 +90,7 @@ def log_message(msg: str, layer_name: str | None = None, level: int = logging.IN
 
     Args:
         level: of Python's logging; from WARNING on it also reaches stderr.
-        extra_cachable_args: told apart by nothing here: each different text is written.
+        extra_cachable_args: ignored: each different text is written.
 
     Raises: UsageError before ``initialize_debug``.
     """
@@ -127,7 +127,7 @@ def log_tensor_stats(
 
 
 def set_tensor_reduction_group(group: Any, layer_name: str | None = None) -> None:
-    """Merge statistics over this process group instead of the ones that the model's own wrappers show.
+    """Merge statistics over this process group instead of those of the model's own wrappers.
 
     Args:
         layer_name: of this layer alone; None: of all.

@@ -1,4 +1,4 @@
-"""From a file or dict to a plan."""
+"""Makes a plan of a file or dict."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def load(source: Source, plugins: Plugins | None = None, text: str | None = None
         text: the file's, if it has been read already.
 
     Returns:
-        What is asked for; which layers of a model that means is for ``resolve`` to say.
+        The plan; ``resolve`` finds the layers of a model that it selects.
 
     Raises:
         UsageError: all that is wrong, a line each.
@@ -172,7 +172,7 @@ class _Builder:
             for loc, under, text, missing in found:
                 if missing and loc != ("enabled",) and off:
                     continue
-                if missing and loc[0] in typos:  # said of the key that was meant to be it
+                if missing and loc[0] in typos:  # reported for the key that was probably meant
                     continue
                 place = written.place(loc, under)
                 self._errors.add(place, text or unknown(place.rpartition(".")[2], model.model_fields, written.alias))
@@ -235,7 +235,7 @@ def _schedule(part: Feature) -> Schedule:
 
 
 def plan_of(config: Source, features: plug_ins.Paths = ()) -> tuple[Plan, Plugins]:
-    """What a configuration asks for, and what plug-ins (files and folders with statistics, features, loggers, rules) give to it.
+    """A configuration's plan, and the plug-ins (files and folders with statistics, features, loggers, rules) that it may name.
 
     Raises: UsageError that lists everything wrong with the configuration, and of what is wrong with the features.
     """

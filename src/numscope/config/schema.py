@@ -1,4 +1,4 @@
-"""The canonical form of a section's parts: what each key can be. A field's description is what an error says was expected."""
+"""The canonical form of a section's parts: the values of each key. Errors quote a field's description as the expected value."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _BOTH_ORIENTATIONS = ("activation", "weight")  # tensors that a step multiplies 
 
 @dataclass(frozen=True)
 class Words:
-    """What validators need to know besides the value.
+    """The validators' context besides the value.
 
     Args:
         statistics: canonical names, each with the tensors it can be computed of (None: any).
@@ -153,7 +153,7 @@ def _types(value: object) -> tuple[str, ...] | None:
 
 
 class Layers(SchemaPart):
-    """Which layers a section is for."""
+    """The layers that a section selects."""
 
     layer_name_regex_pattern: Annotated[Any, PlainValidator(_regex)] = None
     layer_names: Annotated[Any, PlainValidator(_texts("a list of layers' whole names"))] = None
@@ -221,8 +221,8 @@ def _stats(value: object, info: ValidationInfo) -> tuple[StatRequest, ...]:
                     for place, _, text, _ in explain(error, part)
                 )
             ) from None
-        said = [key if v is True else f"{key}_{v}" for key, v in given.items() if v is not False]
-        return StatRequest(name if options is None else "_".join([name, *said]), canonical, tuple(given.items()))
+        given_words = [key if v is True else f"{key}_{v}" for key, v in given.items() if v is not False]
+        return StatRequest(name if options is None else "_".join([name, *given_words]), canonical, tuple(given.items()))
 
     return _asked(value, "a list of statistics such as [min, max, mean]", read)
 

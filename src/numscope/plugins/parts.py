@@ -1,4 +1,4 @@
-"""What users add (statistics, features, loggers, rules), ready to be called: its errors never reach the run."""
+"""Users' own parts (statistics, features, loggers, rules), ready to be called: their errors never reach the run."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ class CustomPart:
         return self._guard(self._call, *args)
 
     def _call(self, *args: Any) -> Any:
-        """What is guarded: the user's function, and the checks of what it returns."""
+        """The guarded call: the user's function, and the checks of its result."""
         return self.function(*args)
 
     def _guard(self, function: Callable[..., Any], *args: Any) -> Any:
@@ -100,12 +100,12 @@ class CustomStatistic(CustomPart):
         return _decoded(self.merge, [cell for cell in cells if isinstance(cell, float | int)])
 
     def cells(self, tensor: Tensor) -> Tensor | None:
-        """What a tensor adds to the cells of ``extra``: float64[extra.width] on its device; None once disabled."""
+        """A tensor's cells of ``extra``: float64[extra.width] on its device; None once disabled."""
         cells: Tensor | None = self._guard(self._cells, tensor)
         return cells
 
     def _call(self, argument: Any) -> float | None:
-        """Of a Summary, or of a tensor: the plain number."""
+        """The plain number of a Summary, or of a tensor."""
         value = self.function(argument)
         return None if value is None else float(value)
 
@@ -128,7 +128,7 @@ class CustomFeature(CustomPart):
     settings: Mapping[str, Setting]  # by name, what a configuration can set besides ``enabled``, ``tensors`` and the schedule
 
     def __call__(self, layer: str, tensor_name: str, tensor: Tensor, step: int, settings: Mapping[str, Any]) -> dict[str, float]:
-        """What the feature gives, by the names that logs add to the tensor's; nothing once disabled."""
+        """The feature's numbers, by the names that logs add to the tensor's; empty once disabled."""
         return super().__call__(layer, tensor_name, tensor, step, settings) or {}
 
     def _call(self, layer: str, tensor_name: str, tensor: Tensor, step: int, settings: Mapping[str, Any]) -> dict[str, float]:
@@ -197,7 +197,7 @@ def place_in(error: BaseException, file: str) -> str:
 # ---- the cells of a statistic that takes a pass of its own
 
 _ADDED = ("count", "sum")
-_ORDERED = ("count", "num_nan", "largest")  # of the smallest value, the largest of the negated ones
+_ORDERED = ("count", "num_nan", "largest")  # for ``min``, the largest of the negated values
 
 
 def _extra(name: str, merge: str) -> Extra:

@@ -291,7 +291,7 @@ def _learn_dtypes(precision: HighPrecisionForward, args: Any, kwargs: Any, leave
     """Run the forward on a copy of the module with fake tensors (no data): this changes no hook, number or random state."""
     known = (Tensor, bool, int, float, complex, str, type(None), torch.dtype, torch.device)
     if not all(isinstance(leaf, known) for leaf in leaves):
-        return None  # a cache, say, would be written to
+        return None  # the forward could write to such an object, for example a cache
     from torch._subclasses.fake_tensor import FakeTensorMode
 
     try:

@@ -57,7 +57,7 @@ class Block:
         self.num_read = 0
 
     def fetch(self) -> bool:
-        """Begin to copy new rows to the host; returns whether somebody must wait for it."""
+        """Begin to copy new rows to the host; returns whether the copy is asynchronous."""
         count = len(self.handles)
         if self.device.type == "cpu" or self.num_read == count:
             return False
@@ -82,11 +82,7 @@ class Block:
         return (ctypes.c_double * (len(self.handles) * ROW_WIDTH)).from_address(self.host.data_ptr())
 
     def bad(self) -> list[int]:
-        """Rows with a nan or an inf, as of the last read."""
-        return self.bad_now()
-
-    def bad_now(self) -> list[int]:
-        """``bad``, where the rows are in host memory, so that nobody waits for a read."""
+        """Rows with a nan or an inf, as of the last read; rows in host memory as they are now."""
         count = len(self.handles)
         if not count:
             return []

@@ -33,7 +33,7 @@ from numscope.summary.unwrap import Unsummarizable, address_of, describe, plain
 
 _MASK = (1 << 64) - 1
 _BLOCK_WORDS = 1024  # share a key, of which each word's is a multiple; mirrors csrc/checksum.cpp
-_PART_BYTES = 1 << 24  # of the torch backend: bounds its memory, which is 6 times that
+_PART_BYTES = 1 << 24  # bytes that the torch backend reads at a time; its memory is 6 times that
 
 
 def checksum(tensor: Tensor, first: int = 0) -> int:
@@ -94,7 +94,7 @@ class Checksums:
 
     @property
     def are_here(self) -> bool:
-        """Whether reading makes nobody wait."""
+        """Whether ``read`` returns without waiting."""
         return all(late.is_here for _, late in self._pending)
 
     def read(self) -> list[int]:

@@ -16,7 +16,7 @@ from typing import Any, Literal
 from numscope.records.errors import UsageError
 from numscope.records.formats import FORMATS, Format
 
-KINDS = ("exponents", "format", "blockwise")  # of a tensor's values; mirrors csrc/extras.h
+KINDS = ("exponents", "format", "blockwise")  # extras computed from a tensor's values; mirrors csrc/extras.h
 NUM_EXPONENTS = 256
 MAX_BLOCK_SIZE = 1024  # mirrors csrc/extras.h
 
@@ -194,7 +194,7 @@ class Layout:
 
     @cached_property
     def has_further(self) -> bool:
-        """Whether an extra of the tensor's values is computed by whoever keeps the sites."""
+        """Whether the owner of the sites computes an extra of the tensor's values."""
         return any(extra.kind in ("cast", "spectral", "attention") for extra in self.extras)
 
     def empty(self) -> list[float]:

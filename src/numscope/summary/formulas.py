@@ -55,7 +55,7 @@ def ratio(part: str, whole: str) -> tuple[Value, str]:
 
 
 def pct(part: str, whole: str) -> tuple[Value, str]:
-    """As ``ratio``, in percent."""
+    """The same as ``ratio``, in percent."""
     return _quotient(part, whole, 100.0), f"100.0 * {part} / nullif({whole}, 0)"
 
 

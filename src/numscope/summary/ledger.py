@@ -26,7 +26,7 @@ from numscope.summary import dispatch, native
 from numscope.summary.block import Block, untransformed
 from numscope.summary.state import ROW_BYTES, ROW_WIDTH, Groups, Summary
 
-KEPT_BYTES = 350  # of Python's objects for a row that is kept, with its part of the journal's event
+KEPT_BYTES = 350  # size of the Python objects for a kept row, with its part of the journal's event
 _ROW = struct.Struct(f"{ROW_WIDTH}d")
 UNOBSERVED = -1  # the handle of a tensor that can't be summarized
 
@@ -112,7 +112,7 @@ class Ledger:
         return self._observe_any(tensor, shape)
 
     def _observe_any(self, tensor: Tensor, shape: torch.Size | None) -> int:
-        """``observe`` of what C leaves to Python."""
+        """``observe`` for tensors that C leaves to Python."""
         kind = type(tensor)
         if kind is not Tensor and kind is not Parameter:
             tensor, shape = _own_part(tensor, shape)
@@ -205,10 +205,10 @@ class Ledger:
         return [None] * len(tensors)
 
     def _share(self, seen: object, meta: object, lock: object) -> None:
-        """Tell C what is known of tensors and of handles, and its lock."""
+        """Pass the known tensors, the handles and the lock to C."""
 
     def _point(self, block: object, handles: object, address: int, capacity: int) -> None:
-        """Tell C where the rows in CPU memory are."""
+        """Pass the address of the rows in CPU memory to C."""
 
     def _make_room(self, block: Block, count: int = 1) -> None:
         needed = len(block.handles) + count
@@ -302,7 +302,7 @@ class Ledger:
             torch.accelerator.current_stream(device).synchronize()
 
     def fetch(self) -> set[torch.device]:
-        """Begin to copy new rows to the host. Returns: the devices that somebody must wait for. *Cost:* no sync."""
+        """Begin to copy new rows to the host. Returns: the devices to synchronize with before reading. *Cost:* no sync."""
         dispatch.launch_waiting()
         return {block.device for block in self._blocks.values() if block.fetch()}
 
@@ -314,11 +314,11 @@ class Ledger:
         return sorted(found)
 
     def has_bad(self, begin: int = 0) -> bool:
-        """Whether a row in host memory, from handle ``begin`` on, has a nan or an inf. It waits for nothing."""
-        return self._cpu is not None and any(self._cpu.handles[row] >= begin for row in self._cpu.bad_now())
+        """Whether a row in host memory, from handle ``begin`` on, has a nan or an inf. It never waits."""
+        return self._cpu is not None and any(self._cpu.handles[row] >= begin for row in self._cpu.bad())
 
     def is_bad(self, handle: int) -> bool | None:
-        """Whether a row on the host has a nan or an inf; None for a row elsewhere. It waits for nothing. *Cost:* 1 µs."""
+        """Whether a row on the host has a nan or an inf; None for a row elsewhere. It never waits. *Cost:* 1 µs."""
         block, row, _, _ = self._meta[handle]
         if block.device.type != "cpu":
             return None
@@ -347,7 +347,7 @@ class Ledger:
         return [names[self._meta[handle][2]] for handle in handles]
 
     def keep(self) -> Kept:
-        """A copy of all rows as of the last read, to be looked at when the ledger has gone on. *Cost:* 128 bytes a row."""
+        """A copy of all rows as of the last read, which stays valid when the ledger has gone on. *Cost:* 128 bytes a row."""
         held = {block: ctypes.string_at(block.host.data_ptr(), len(block.handles) * ROW_BYTES) for block in self._blocks.values()}
         return Kept(self._meta.copy(), held)
 

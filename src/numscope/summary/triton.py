@@ -18,14 +18,14 @@ import triton.language as tl
 
 from numscope.summary.triton_fold import fold, merge, row_of
 
-LANES = 128  # of a program; each counts on its own
+LANES = 128  # lanes of a program; each has its own sums
 FLUSH = 64  # tiles after which float32 sums move to float64
 FOLD = 64  # partial rows that are folded at a time
 SAMPLE = 32  # elements by which center and scale are chosen
 SLOTS = 4  # tensors whose places travel as arguments; those of more lie in a table
 
 _SMALLEST_NORMAL = tl.constexpr((2.0**-126, 2.0**-1022, 2.0**-126, 2.0**-14, 2.0**-6, 2.0**-14, 2.0**-7, 2.0**-15))
-_BYTES = tl.constexpr((4, 8, 2, 2, 1, 1, 1, 1))  # of an element, by code, as in native.CODES
+_BYTES = tl.constexpr((4, 8, 2, 2, 1, 1, 1, 1))  # bytes of an element, by code, as in native.CODES
 _TILE = tl.constexpr((16, 4, 16, 16, 16, 16, 16, 16))  # elements of a lane in a tile
 _NUM_KINDS = tl.constexpr(8)
 
@@ -270,7 +270,7 @@ def _share(
                     d4 += tl.sum(s4).to(tl.float64)
                     s1, sa, s2, s3, s4 = nothing, nothing, nothing, nothing, nothing
         if MOMENTS:
-            d1 += tl.sum(s1).to(tl.float64)  # of the ends, where there is nothing else
+            d1 += tl.sum(s1).to(tl.float64)  # from the ends, if there are no whole tiles
             da += tl.sum(sa).to(tl.float64)
             d2 += tl.sum(s2).to(tl.float64)
             d3 += tl.sum(s3).to(tl.float64)

@@ -90,7 +90,7 @@ def cast_matrix(x: Tensor, call: CastCall) -> tuple[Tensor | None, Tensor | None
 
 @lru_cache(maxsize=256)
 def _spec(how: How, columnwise: bool) -> array[int]:
-    """What ``struct QuantizeSpec`` of csrc/quantize.h holds."""
+    """The fields of ``struct QuantizeSpec`` in csrc/quantize.h."""
     form, scaling = how.format, how.scaling
     packed = struct.pack(
         "=2q3d12q",

@@ -27,7 +27,7 @@ _MAX_MARGIN = 126  # powers of two on either side of 1 that float32 has
 
 @dataclass(frozen=True, slots=True)
 class Scaling:
-    """Which elements share a scale, and which numbers a scale may be.
+    """The elements that share a scale, and the numbers that a scale may be.
 
     Args:
         kind: one scale for the whole tensor, for each row (all of the last dimension), or for each block.

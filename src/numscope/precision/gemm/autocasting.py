@@ -26,7 +26,7 @@ class _Region:
     depth: int = 0
     enabled: bool = True
     recipe: Recipe | None = None
-    number: int = 0  # of the recipe, 0 if there is none
+    number: int = 0  # the recipe's number, 0 without one
 
 
 region: Final = _Region()

@@ -31,7 +31,7 @@ torch.fx.wrap("product")  # symbolic tracing keeps the call, as it keeps a bare 
 
 
 class Converted:
-    """What a converted layer's class has before its own. There is one such class for each kind of layer."""
+    """The first base of converted layers' classes, of which there is one for each kind of layer."""
 
     _numscope_origin: type[nn.Module]
 

@@ -1,4 +1,4 @@
-"""Which casts a configuration's statistics describe: those that a layer's GEMMs make, or casts made on paper."""
+"""Selects the casts that a configuration's statistics describe: those that a layer's GEMMs make, or casts made on paper."""
 
 from __future__ import annotations
 

@@ -93,7 +93,7 @@ def by_layer(resolved: Iterable[tuple[Switch, Sequence[Layer]]]) -> dict[Layer, 
 
 
 def phases(default: LayerPlan, switches: Sequence[Switch], steps: range) -> list[tuple[Phase, list[tuple[int, int]]]]:
-    """What a layer does over a range of steps, each with its spans of steps (first and last, inclusive), in order of first use."""
+    """The phases of a layer over a range of steps, each with its spans of steps (first and last, inclusive), in order of first use."""
     found: dict[Phase, list[int]] = {}
     plans: dict[tuple[bool, ...], Phase] = {}
     for step in steps:

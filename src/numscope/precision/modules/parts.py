@@ -23,7 +23,7 @@ from numscope.records.words import nearest
 
 Init = Callable[[Tensor], object]
 
-INIT_STD = 0.023  # of weights without an init_method, as in Transformer Engine
+INIT_STD = 0.023  # for weights without an init_method, as in Transformer Engine
 
 # Arguments of Transformer Engine that choose how the same numbers are computed or communicated. Without tensor parallelism they change
 # nothing there either, so they are accepted and ignored.

@@ -1,4 +1,4 @@
-"""Searches for the smallest set of GEMMs whose high precision cures a run, with any oracle that tells whether a set does.
+"""Searches for the smallest set of GEMMs whose high precision cures a run, with any oracle that decides whether a set does.
 
 No model runs here. Each answer of the oracle is a short training run, so the cost is how often it is asked.
 

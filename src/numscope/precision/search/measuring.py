@@ -213,7 +213,7 @@ class LossRecorder(optimizer_probe.StepListener):
     def __init__(self, over: Over = lambda step, loss: None) -> None:
         self.losses: list[float] = []
         self._over = over
-        self._sum: float | None = None  # of the current step
+        self._sum: float | None = None  # the current step's loss so far
         self._unscaled = WeakIdKeyDictionary()  # tensors compare by their elements
         self._undo: Callable[[], None] = lambda: None
 
