@@ -77,19 +77,11 @@ class GivenTensors:
         self.unmatched: list[tuple[str, ...]] = []  # for each name: sections that do not select it
 
     def log(self, layer: str, tensor_name: str, tensor: Tensor, *, step: int, group: Any = None, write: bool = True) -> dict[str, Scalar]:
-        """The statistics that the configuration asks for, under the names that it uses; empty where it asks for none at this step.
+        """The statistics that the configuration asks for, as ``debug_tool.log_tensor_stats`` returns them.
 
         Args:
-            layer: as selections match it.
-            tensor_name: one of ``TENSORS``.
-            tensor: of any shape.
-            step: that it belongs to.
-            group: process group over which the numbers merge; its lowest rank writes them. None: no other rank is asked.
+            group: process group over which the numbers merge; its lowest rank writes them. None: this rank's alone.
             write: also into the logs.
-
-        Raises: UsageError.
-
-        *Cost:* one pass over the tensor; on a device one sync; over a group one collective.
         """
         check_one_of("tensor_name", tensor_name, TENSORS)
         if not isinstance(tensor, Tensor):
@@ -147,13 +139,8 @@ class Session(optimizer_probe.StepListener):
 
     Steps are counted by the optimizers, from the first ``step`` on by ``step`` alone.
 
-    Args:
-        config: a YAML file's path, or the same as a dict; None or "": none.
-        log_dir: folder for logs and the run's files.
-        tb_writer: TensorBoard's writer, one more logger; None: none.
-        first_step: number of the first step.
-        debug_file, text_file: the logs' places in ``log_dir``.
-        options: further options of ``WatchOptions``.
+    Args: as for ``debug_tool.initialize_debug``; ``debug_file`` and ``text_file`` are the logs' places in ``log_dir``, and ``options``
+        further options of ``WatchOptions``.
 
     Raises: UsageError that lists everything wrong with the configuration.
     """
@@ -301,7 +288,7 @@ class Session(optimizer_probe.StepListener):
     def assign_names(self, models: nn.Module | Sequence[Any]) -> None:
         """Give each module its qualified name, ``model`` before it; a name that a module has stays."""
         for model in models if isinstance(models, Sequence) else (models,):
-            while not isinstance(model, nn.Module):  # wrappers that are no modules
+            while not isinstance(model, nn.Module):  # wrappers other than modules
                 if (inner := getattr(model, "module", None)) is None:
                     raise UsageError(f"infer_and_assign_layer_names: got {type(model).__name__}, expected a model or a list of models.")
                 model = inner

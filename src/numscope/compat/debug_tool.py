@@ -14,7 +14,7 @@ from numscope.compat import debug_session as sessions
 from numscope.compat.debug_session import Config, Scalar
 from numscope.config.features import ALIASES, FEATURES
 from numscope.config.schema import Plugged, part_of
-from numscope.plugins.parts import CustomFeature
+from numscope.plugins.custom_parts import CustomFeature
 from numscope.records.checks import check_one_of
 
 EXTENSIONS = ("transformer_engine",)
@@ -35,7 +35,7 @@ def initialize_debug(
 
     Args:
         config: a YAML file's path, or the same as a dict; None or "": nothing is watched, the run is the bare one.
-        extensions: namespaces that a configuration may use; all are there without being asked for.
+        extensions: namespaces that a configuration may use; all are always there.
         log_dir: folder for ``debug_logs``, ``debug_statistics_logs`` and the run's files.
         tb_writer: TensorBoard's writer, on the ranks that have one.
         disable_default_logging: no text log of statistics.
@@ -115,7 +115,7 @@ def log_tensor_stats(
         reduction_group: process group to merge over, instead of the one set by ``set_tensor_reduction_group``, instead of all ranks.
         iteration: the step that it belongs to, instead of the one at work.
 
-    Returns: the statistics by the names that the configuration uses; empty off the schedule or where nothing is asked. Each is a
+    Returns: the statistics by the names that the configuration uses; empty off the schedule, or if none are configured. Each is a
         float that also does what a tensor of one element does: ``.item()``, ``torch.allclose(it, tensor)``.
 
     Raises: UsageError.
@@ -145,7 +145,7 @@ def get_tensor_reduction_group(layer_name: str | None = None) -> Any:
 def infer_and_assign_layer_names(model: nn.Module | Sequence[Any]) -> None:
     """Give each module of a model, or of a list of them, its qualified name, ``model`` before it; names that modules have stay.
 
-    Raises: UsageError before ``initialize_debug``, and of what is no model.
+    Raises: UsageError before ``initialize_debug``, or for something other than a model.
     """
     sessions.needed("infer_and_assign_layer_names").assign_names(model)
 

@@ -92,7 +92,7 @@ def detect_overflow(var: Tensor, ctx: str) -> bool:
 
     Args:
         var: any tensor.
-        ctx: the first words of what is printed, such as ``after layer_norm``.
+        ctx: the first words of the printed line, such as ``after layer_norm``.
 
     Returns:
         True when a nan or inf is there.

@@ -8,7 +8,7 @@ from typing import Any, Literal, get_args
 
 from numscope.config.rule_table import RULES
 from numscope.config.wording import KINDS, listed, one_of, shown
-from numscope.plugins.parts import Setting
+from numscope.plugins.custom_parts import Setting
 
 Mode = Literal["off", "note", "raise"]
 MODES: tuple[Mode, ...] = get_args(Mode)
@@ -56,12 +56,12 @@ class AlertPlan:
 
 
 def read_alerts(given: object, add: Add, customs: Collection[str] | None = ()) -> AlertPlan:
-    """A plan from what a user wrote.
+    """Makes a plan of a user's value.
 
     Args:
         given: a mode, or settings by rule with the mode beside them; False, as YAML reads ``off``, is "off".
-        add: takes what is wrong: the place below ``given``, and a sentence.
-        customs: names of users' own rules, which have no settings. None: they are not known yet, and nor is which names are wrong.
+        add: called for each error with the place below ``given``, and a sentence.
+        customs: names of users' own rules, which have no settings. None: they are not known yet, so unknown names pass.
     """
     if not isinstance(given, Mapping):
         return AlertPlan(_mode(given, "", add))

@@ -15,7 +15,7 @@ NAMESPACE = "transformer_engine"  # features may stand in it or directly in the 
 
 LAYER_KEYS = {"exact_layer_names": "layer_names"}
 KEYS = {"type": "stats"}
-# A struct's key → its entries' key, the plural that an entry may have instead, which is what it becomes.
+# A struct's key → its entries' key, and the canonical plural, which an entry may have instead.
 _STRUCTS = {"gemms_struct": ("gemm", "gemms"), "tensors_struct": ("tensor", "tensors")}
 _MAX_PARTS = 1000  # entries that structs may hold together
 
@@ -33,7 +33,7 @@ class Written:
     single: frozenset[str] = frozenset()  # keys whose one-element list was a single word in the file
 
     def place(self, loc: tuple[Any, ...], under: str = "") -> str:
-        """The path in the file of a canonical key, or of what is below it, such as ``[0]``."""
+        """The path in the file of a canonical key, or of a part of its value, such as ``[0]``."""
         if not loc:
             return self.path + under
         key, *rest = loc

@@ -84,7 +84,7 @@ def _alerts(tree: dict[str, Any], rules: Collection[str], errors: Errors) -> Ale
 
 
 class _Builder:
-    """Checks sections one after the other and keeps what they come to."""
+    """Checks sections one after the other and collects the plan's parts."""
 
     def __init__(self, errors: Errors, plugins: Plugins) -> None:
         from numscope.summary.statistics import STATISTICS
@@ -158,7 +158,7 @@ class _Builder:
         return True
 
     def _part(self, written: Written, on: bool) -> Feature | None:
-        """The checked feature; None where it is wrong, or off and incomplete, which is no error."""
+        """The checked feature; None if it is wrong, or off and incomplete, which is allowed."""
         spec = FEATURES.get(written.feature)
         model = Plugged if spec is None else part_of(spec)
         off = not on or written.settings.get("enabled") is False
@@ -237,7 +237,7 @@ def _schedule(part: Feature) -> Schedule:
 def plan_of(config: Source, features: plug_ins.Paths = ()) -> tuple[Plan, Plugins]:
     """A configuration's plan, and the plug-ins (files and folders with statistics, features, loggers, rules) that it may name.
 
-    Raises: UsageError that lists everything wrong with the configuration, and of what is wrong with the features.
+    Raises: UsageError that lists all errors of the configuration and of the features.
     """
     from numscope.summary.statistics import STATISTICS
 

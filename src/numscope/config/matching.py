@@ -27,7 +27,7 @@ Groups = tuple[str | None, ...]
 @functools.lru_cache(64)
 def compiled(pattern: str) -> Regex:
     """
-    Raises: re.error for what is not a regex, or is too large.
+    Raises: re.error: not a regular expression, or too large a one.
     """
     return Regex(pattern)
 
@@ -68,7 +68,7 @@ class Regex:
 
 
 def _num_parts(pattern: str) -> int:
-    """At most so many parts are compiled: a repeat of n or more is written out n + 1 times, also within another one."""
+    """An upper bound on the number of compiled parts: a repeat of n or more is written out n + 1 times, also within another one."""
     found = [(bool(group), 1 + int(least[:9] or 1)) for group, least in _LEAST_REPEATS.findall(pattern)]
     if _BETWEEN.search(pattern):
         found = [(True, times) for _, times in found]

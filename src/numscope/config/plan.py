@@ -112,7 +112,7 @@ class Schedule:
 
 @dataclass(frozen=True, slots=True)
 class StatRequest:
-    """One statistic as it was asked for."""
+    """One requested statistic."""
 
     label: str  # the name in logs, as written in the configuration
     statistic: str  # its canonical name in ``summary/statistics.py``

@@ -127,7 +127,7 @@ def _hint(selection: Selection, layers: Sequence[Layer]) -> str:
 
 
 def _near(sought: str, layers: Sequence[Layer]) -> str:
-    """The layers whose names, or parts of them, are most like what was sought."""
+    """The layers whose names, or parts of them, are nearest to a selection's words."""
     owners = [layer for layer in layers if layer.owns_parameters]
     words: dict[str, str] = {}
     for layer in owners:

@@ -78,7 +78,7 @@ def _list(value: object, rule: str) -> list[Any]:
 
 
 def _each(rule: str, mistake: Callable[[object], str | None]) -> Callable[[object], tuple[Any, ...]]:
-    """A validator of lists; ``mistake`` is what is wrong with an item, None if nothing is."""
+    """A validator of lists; ``mistake`` returns the error of an item, None without one."""
 
     def check(value: object) -> tuple[Any, ...]:
         items = _list(value, rule)
@@ -266,7 +266,7 @@ OPTIONS: dict[str, type[SchemaPart]] = {"max_blockwise_dynamic_range": Blockwise
 
 
 def for_tensor(asked: StatRequest, tensor: str) -> StatRequest:
-    """The statistic with what it leaves to the tensor filled in: whether both orientations count."""
+    """The statistic with the option filled in that depends on the tensor: whether both orientations count."""
     if asked.statistic != "max_blockwise_dynamic_range" or any(name == "max_over_orientations" for name, _ in asked.options):
         return asked
     return StatRequest(asked.label, asked.statistic, (*asked.options, ("max_over_orientations", tensor in _BOTH_ORIENTATIONS)))

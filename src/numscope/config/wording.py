@@ -1,4 +1,4 @@
-"""How a configuration's errors read: where, what was got, what was expected, the nearest right name."""
+"""The wording of a configuration's errors: the place, the value, the expected values, the nearest right name."""
 
 from __future__ import annotations
 

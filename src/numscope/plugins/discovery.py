@@ -13,7 +13,7 @@ from functools import partial
 from importlib.metadata import entry_points
 from pathlib import Path
 
-from numscope.plugins.parts import CustomFeature, CustomLogger, CustomPart, CustomRule, CustomStatistic, Say, place_in
+from numscope.plugins.custom_parts import CustomFeature, CustomLogger, CustomPart, CustomRule, CustomStatistic, Say, place_in
 from numscope.plugins.registry import PROCESS, Registry, filling
 from numscope.records.errors import UsageError
 from numscope.records.faults import ours
@@ -24,7 +24,7 @@ Paths = str | os.PathLike[str] | Sequence[str | os.PathLike[str]]
 
 log = logging.getLogger("numscope")
 
-_loaded: dict[str, Registry] = {}  # what was executed in this process, and what each added
+_loaded: dict[str, Registry] = {}  # executed sources of this process, and the parts of each
 
 
 @dataclass
@@ -35,7 +35,7 @@ class Plugins:
     features: dict[str, CustomFeature] = field(default_factory=dict)
     loggers: dict[str, CustomLogger] = field(default_factory=dict)
     rules: dict[str, CustomRule] = field(default_factory=dict)
-    messages: tuple[tuple[str, int], ...] = ()  # (text, level) for the log: what was loaded, what was left out and why
+    messages: tuple[tuple[str, int], ...] = ()  # (text, level) for the log: loaded sources, and those left out with the reason
     say: Say = lambda text, level: log.log(level, "%s", text)  # reports errors at run time; Python's logging unless set
 
     def add(self, part: CustomPart) -> None:
@@ -53,7 +53,7 @@ def load(paths: Paths = (), *, taken: Iterable[str] = ()) -> Plugins:
 
     Args:
         paths: files, or folders that are searched for ``*.py``, those inside them too, in the order of their names.
-        taken: names of statistics that are no longer free.
+        taken: names of built-in statistics.
 
     Raises: UsageError for a path that is not there or holds no Python, and for a name that two of them want.
     """

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any, TypeVar, get_args
 
-from numscope.plugins.parts import CustomFeature, CustomLogger, CustomPart, CustomRule, CustomStatistic, Kind, Merge, Of, Setting
+from numscope.plugins.custom_parts import CustomFeature, CustomLogger, CustomPart, CustomRule, CustomStatistic, Kind, Merge, Of, Setting
 from numscope.records.checks import check_one_of
 from numscope.records.errors import UsageError
 from numscope.records.faults import ours

@@ -213,7 +213,7 @@ def _leaves(value: Any) -> list[Any]:
 
 
 def _output_dtype_by_rule(module: nn.Module, leaves: list[Any], autocast: torch.dtype | None) -> torch.dtype | None:
-    """A guess at the output's dtype, rather too wide than too narrow; None if there are no floating-point tensors."""
+    """A guess at the output's dtype, which errs on the wide side; None if there are no floating-point tensors."""
     inputs = [leaf.dtype for leaf in leaves if _is_floating(leaf)]
     own = [p for p in module._parameters.values() if _is_floating(p)]
     if autocast is not None and torch.float64 not in inputs:

@@ -55,7 +55,7 @@ class Extra:
         columns: name of each column.
         widths: number of cells of each column; a column of several cells is a list by name.
         is_max: for each cell whether it merges by maximum; else by addition.
-        kind: what it describes: one of ``KINDS`` of a tensor's values, an optimizer's step (``dynamics``), a plug-in's
+        kind: its subject: one of ``KINDS`` for a tensor's values, an optimizer's step (``dynamics``), a plug-in's
             numbers, a cast on paper, the cast that a layer's GEMM makes of its operand, a matrix as a whole, or rows of
             probabilities.
         settings: arguments of the kernel.

@@ -332,7 +332,7 @@ class Ledger:
         return list(_ROW.unpack(ctypes.string_at(block.host.data_ptr() + row * ROW_BYTES, ROW_BYTES)))
 
     def place(self, handle: int) -> tuple[Block, int, torch.dtype, tuple[int, ...]]:
-        """Where a handle's row is among those of its device, and what was read into it: dtype and shape."""
+        """A handle's block and row number, and the dtype and shape of the tensor in it."""
         return self._meta[handle]
 
     def rows(self, handles: Sequence[int]) -> list[list[float]]:
@@ -342,7 +342,7 @@ class Ledger:
         return [host[block][row * ROW_WIDTH : (row + 1) * ROW_WIDTH] for block, row in places]
 
     def dtypes(self, handles: Sequence[int]) -> list[str]:
-        """The names of what was read into rows, such as ``float32``."""
+        """The dtypes of the tensors in rows, such as ``float32``."""
         names = {dtype: str(dtype).removeprefix("torch.") for dtype in {self._meta[handle][2] for handle in handles}}
         return [names[self._meta[handle][2]] for handle in handles]
 
@@ -392,7 +392,7 @@ class Ledger:
 
 
 def _numbers(block: Block) -> ctypes.Array[ctypes.c_double]:
-    """A block's rows on the host, one behind the other, read without an operation of torch's: somebody may be recording those."""
+    """A block's rows on the host, one after the other, read without torch operations, which a mode may be recording."""
     return (ctypes.c_double * block.host.numel()).from_address(block.host.data_ptr())
 
 

@@ -51,7 +51,7 @@ def _addresses() -> list[int]:
     return [ctypes.cast(getattr(library, name), ctypes.c_void_p).value or 0 for name in (*names, "torch_get_const_data_ptr")]
 
 
-knows_torch = False  # whether C can ask tensors what they are; else Python does, in its own methods
+knows_torch = False  # whether C can read tensors' attributes; else the Python methods run
 if module is not None:
     _C, _base = torch._C, torch.Tensor
     module.know_torch(

@@ -246,7 +246,7 @@ _LIST: list[Statistic] = [
     _simple("num_inf", "elements that are inf or -inf", "count", "num_pos_inf + num_neg_inf"),
     _simple("zero_pct", "100 × zeros / numel", "%", "100.0 * num_zero / nullif(numel, 0)"),
     _simple("subnormal_pct", "100 × subnormals of the tensor's dtype / numel", "%", "100.0 * num_subnormal / nullif(numel, 0)"),
-    Statistic("exponent_histogram", "finite elements by the exponent bits of float32; zeros and what is below 2^-126 in bin 0", "counts",
+    Statistic("exponent_histogram", "finite elements by the exponent bits of float32; zeros and magnitudes below 2^-126 in bin 0", "counts",
               _exponents, lambda options: EXPONENTS, "exponents"),
     Statistic("max_blockwise_dynamic_range", "max over blocks of log2(largest magnitude) - log2(smallest non-zero magnitude)", "log2",
               _block_value("block32_dynamic_range"), _block_options, where("numel > 0", "block32_dynamic_range")),

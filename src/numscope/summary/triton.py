@@ -331,7 +331,7 @@ def observe(
     KINDS: tl.constexpr, MOMENTS: tl.constexpr, TABLE: tl.constexpr, STRIDED: tl.constexpr, VECTORS: tl.constexpr,
     L: tl.constexpr, FLUSH: tl.constexpr, SAMPLE: tl.constexpr, FOLD: tl.constexpr,
 ):  # fmt: skip
-    """Merges tensors' summaries into their rows, on as many programs as they have parts; the last program of a tensor folds its parts.
+    """Merges tensors' summaries into their rows, with one program per part; the last program of a tensor folds its parts.
 
     Addresses are in device memory. Of each tensor: its address, its row's, its number of elements, its dtype's code, as arguments or, with
     the sizes and steps of rows in it, in a ``table`` [N, 8] of int64; ``programs`` then holds each program's tensor. KINDS: a bit for each

@@ -93,7 +93,7 @@ def _sums(parts, index, inside):
 
 @triton.jit
 def fold(parts, pointer, num_parts, MOMENTS: tl.constexpr, FOLD: tl.constexpr):
-    """Merges partial rows into the row in memory, in their order whoever was the last to write one."""
+    """Merges partial rows into the row in memory, in their order, whichever program wrote the last one."""
     infinity = float("inf")
     nothing = tl.zeros([FOLD], tl.float64)
     field = tl.arange(0, 16)[None, :]

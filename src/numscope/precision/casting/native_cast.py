@@ -43,7 +43,7 @@ def cast_matrix(x: Tensor, call: CastCall) -> tuple[Tensor | None, Tensor | None
     summed in another order.
 
     *Cost:* one read of x, or two if the elements that share a scale do not fit the cache (per tensor, per column, NVFP4's outer scale), one
-    write of what is wanted, and 4 µs per call.
+    write of each wanted output, and 4 µs per call.
     """
     how, scale, columnwise, want_values, want_codes, cells, amax, group, _ = call
     if not serves(x, how) or (group is not None and how.scaling.scale_format == "e4m3fn"):

@@ -32,7 +32,7 @@ def _quantized(y: Tensor, how: How, generator: torch.Generator | None) -> tuple[
     if how.rounding == "nearest_even" and y.dtype is torch.float32 and form.name in _CASTABLE:
         magnitude = y.abs()
         over = magnitude >= limit if form.limit_overflows else magnitude > limit
-        codes = y.clamp(-form.max, form.max).to(dtype_of(form))  # clamp keeps NaN; torch versions differ in casts of what it limits
+        codes = y.clamp(-form.max, form.max).to(dtype_of(form))  # clamp keeps NaN; torch versions differ in casts beyond the maximum
         q = codes.to(torch.float32)
         if how.saturate:
             return q, over, codes

@@ -81,7 +81,7 @@ class How:
     """How one operand is quantized.
 
     Args:
-        format: what it is rounded to.
+        format: the format of its codes.
         scaling: which elements share a scale.
         margin: scales are divided by 2 to this power.
         delayed: the scale comes from a history of amaxes, not from the tensor itself; the caller of ``cast`` passes it.

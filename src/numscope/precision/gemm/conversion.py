@@ -141,7 +141,7 @@ def convert(
 
 
 def revert(model: nn.Module) -> nn.Module:
-    """Turn converted layers back into what they were.
+    """Undo ``convert``: the layers get their own classes back.
 
     Args:
         model: as ``convert`` took it, or anything around or inside it.

@@ -126,7 +126,7 @@ def run_trial(script: Script, spec: Spec, place: Path) -> TrialOutcome:
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:
-    """Kill what is left of a trial's processes: a data loader's workers, other ranks."""
+    """Kill the remaining processes of a trial: a data loader's workers, other ranks."""
     if hasattr(os, "killpg"):
         try:
             os.killpg(process.pid, signal.SIGKILL)

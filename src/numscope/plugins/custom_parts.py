@@ -53,7 +53,7 @@ class CustomPart:
 
     kind: ClassVar[Kind]
     name: str  # what configurations, logs and messages call it
-    function: Callable[..., Any]  # what was decorated
+    function: Callable[..., Any]  # the decorated function or class
     place: str  # where it is defined, as file:line
     summary: str  # first line of its docstring
     say: Say = field(default=lambda text, level: log.log(level, "%s", text), kw_only=True)
@@ -83,7 +83,7 @@ class CustomStatistic(CustomPart):
     """A statistic: Summary → float or None, or Tensor → number or tensor of one element."""
 
     kind = "statistic"
-    of: Of  # what it is computed from
+    of: Of  # computed from a summary or a tensor
     merge: Merge | None  # how the numbers of several tensors become one; None if it is computed from a summary, which merges by itself
 
     @cached_property
