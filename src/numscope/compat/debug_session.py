@@ -178,7 +178,7 @@ class Session(optimizer_probe.StepListener):
             self._watch.elsewhere = self._given.unmatched
             self._watch.__enter__()
             optimizer_probe.listen(self)
-        at_end(self.close)  # scripts forget end_debug; the step at work is written all the same
+        at_end(self.close)  # scripts forget end_debug; the current step is written nevertheless
 
     # ---- steps
 
@@ -205,7 +205,7 @@ class Session(optimizer_probe.StepListener):
         self._number()
 
     def begin_at(self, step: int) -> None:
-        """Number the step at work: a run goes on from a checkpoint."""
+        """Set the number of the current step, for a run that resumes from a checkpoint."""
         check_whole("training step", step, 0)
         self._step_number = step
         self._number()
@@ -311,7 +311,7 @@ class Session(optimizer_probe.StepListener):
     # ---- the end
 
     def close(self) -> None:
-        """Write the step at work, take every hook away, close the logs. Safe to call twice."""
+        """Write the current step, remove all hooks, close the logs. Safe to call twice."""
         not_at_end(self.close)
         optimizer_probe.unlisten(self)
         watch, self._watch = self._watch, None
@@ -330,7 +330,7 @@ _session: Session | None = None
 
 
 def begin(called: str, *args: Any, **kwargs: Any) -> Session:
-    """Begin this process's session, which messages call by its interface's name. Raises: UsageError where one is at work already."""
+    """Begin this process's session; ``called`` is its interface's name in messages. Raises: UsageError if there is one already."""
     global _session
     if _session is not None:
         raise UsageError(f"{called}: called a second time, expected once on each rank. Call end_debug() first, or leave this call out.")
@@ -351,7 +351,7 @@ def needed(called: str) -> Session:
 
 
 def end() -> None:
-    """End this process's session, if one is at work."""
+    """End this process's session, if there is one."""
     global _session
     session, _session = _session, None
     if session is not None:

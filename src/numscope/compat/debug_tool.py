@@ -74,12 +74,12 @@ def step() -> None:
 
 
 def end_debug() -> None:
-    """Write the step at work, take every hook away, close the logs. Nothing where nothing was begun."""
+    """Write the current step, remove all hooks, close the logs. Does nothing before ``initialize_debug``."""
     sessions.end()
 
 
 def initialize_training_step(train_step: int) -> None:
-    """Number the step at work: a run goes on from a checkpoint. Nothing where nothing was begun."""
+    """Set the number of the current step, for a run that resumes from a checkpoint. Does nothing before ``initialize_debug``."""
     session = sessions.at_work()
     if session is not None:
         session.begin_at(train_step)
@@ -113,7 +113,7 @@ def log_tensor_stats(
         tensor: of any shape.
         skip_reduction: this rank's alone. Else all ranks of the group must call; the lowest one writes the lines.
         reduction_group: process group to merge over, instead of the one set by ``set_tensor_reduction_group``, instead of all ranks.
-        iteration: the step that it belongs to, instead of the one at work.
+        iteration: the step that it belongs to, instead of the current one.
 
     Returns: the statistics by the names that the configuration uses; empty off the schedule, or if none are configured. Each is a
         float that also does what a tensor of one element does: ``.item()``, ``torch.allclose(it, tensor)``.

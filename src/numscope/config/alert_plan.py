@@ -13,7 +13,7 @@ from numscope.plugins.custom_parts import Setting
 Mode = Literal["off", "note", "raise"]
 MODES: tuple[Mode, ...] = get_args(Mode)
 
-KEY = "alerts"  # in a configuration, beside its sections
+KEY = "alerts"  # a key of a configuration, next to its sections
 MODE = "mode"
 
 MOST = 1e18  # limit of a number in settings: it has to fit NumPy's
@@ -59,7 +59,7 @@ def read_alerts(given: object, add: Add, customs: Collection[str] | None = ()) -
     """Makes a plan of a user's value.
 
     Args:
-        given: a mode, or settings by rule with the mode beside them; False, as YAML reads ``off``, is "off".
+        given: a mode, or settings by rule and the mode; False, which is how YAML reads ``off``, is "off".
         add: called for each error with the place below ``given``, and a sentence.
         customs: names of users' own rules, which have no settings. None: they are not known yet, so unknown names pass.
     """

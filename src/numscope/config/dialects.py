@@ -10,7 +10,7 @@ from typing import Any
 from numscope.config.features import ALIASES, FEATURES, Alias
 from numscope.config.wording import Errors, listed, meant, one_of, shown
 
-NAMESPACE = "transformer_engine"  # features may stand in it or directly in the section, which makes no difference
+NAMESPACE = "transformer_engine"  # features may be in it or directly in the section, with the same meaning
 
 
 LAYER_KEYS = {"exact_layer_names": "layer_names"}
@@ -56,7 +56,7 @@ class Section:
     empty: bool  # whether it has neither features nor anything that might have been meant as one
 
 
-RELOAD = "reload"  # a key beside the sections
+RELOAD = "reload"  # a key next to the sections
 MISSING = object()
 
 
@@ -144,7 +144,7 @@ def _feature(name: str, path: str, settings: Any, known: Collection[str], errors
 
 
 def _parts(whole: Written, errors: Errors) -> list[Written]:
-    """The feature once for each entry of its structs, each with what stands around the struct, its own first."""
+    """The feature once for each entry of its structs, each with the settings around the struct, which the entry's own override."""
     parts = [whole]
     for struct, (one, many) in _STRUCTS.items():
         parts = [part for outer in parts for part in _entries(outer, struct, one, many, errors)]

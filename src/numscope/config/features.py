@@ -60,7 +60,7 @@ class Alias:
 
 
 def _alias(spec: FeatureSpec, name: str) -> Alias:
-    words = {"stats": "type"} if name.startswith("collect_") else {}  # as the debug tool has it
+    words = {"stats": "type"} if name.startswith("collect_") else {}  # as in the debug tool
     return Alias(spec.name, words, {} if name == "statistics" else spec.stats)
 
 

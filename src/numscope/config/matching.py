@@ -18,7 +18,7 @@ MAX_PARTS = 100_000  # most parts of a regex with its repeats written out, as ``
 MAX_S = 1.0  # for all slow searches for one regex together
 _SLOW_S = 0.005  # a search that takes longer is slow
 _LEAST_REPEATS = re.compile(r"(\))?(?:\+|\{([0-9]+))")  # the repeat of a group or of anything else, and how many
-_BETWEEN = re.compile(r"\(\?(?:[a-zA-Z-]*x|#)")  # white space or comments may stand between a group and its repeat
+_BETWEEN = re.compile(r"\(\?(?:[a-zA-Z-]*x|#)")  # white space or comments are allowed between a group and its repeat
 _LITERAL_BRACE = re.compile(r"(\\.)|\{(?![0-9]*,?[0-9]*\})", re.DOTALL)  # what ``regex`` takes for a fuzzy match: ``(?:abc){e}``
 
 Groups = tuple[str | None, ...]

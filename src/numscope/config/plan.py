@@ -69,7 +69,7 @@ class Selection:
     pattern: str | None = None  # regex searched for in the layer's name; alone
     numbers: frozenset[int] | None = None  # layer numbers; None: any
     types: tuple[str, ...] | None = None  # parts of a layer's name, or class names; None: any
-    containers: bool = False  # modules without parameters of their own too
+    containers: bool = False  # also modules without their own parameters
     names: tuple[str, ...] | None = None  # layers' names as they are; alone
 
     def selects(self, layer: Layer) -> bool:
@@ -135,7 +135,7 @@ class Collect(Part):
 
     Args:
         reduce: merge over the ranks that share the tensor; False: each rank logs its own; "when read": each rank logs its own part, and
-            what several ranks hold alike is logged by one, so that a reader can merge them.
+            one of several ranks with the same part logs it, so that a reader can merge the parts.
         merge: also statistics of groups of sites: ``layer``, ``type``, ``all`` or a regex whose groups name them; None: none.
         evaluation: also of forwards in evaluation mode without gradients.
     """

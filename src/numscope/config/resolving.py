@@ -151,7 +151,7 @@ def _ranges(numbers: Iterable[int]) -> str:
 
 
 def _settings(part: Collect | Switch | PluginFeature) -> object:
-    """All that must be alike where two sections give one layer the same feature; tensors and GEMMs are looked at one by one."""
+    """The settings that must be equal if two sections give one layer the same feature; tensors and GEMMs are compared one by one."""
     if isinstance(part, Collect):
         return (part.schedule, frozenset(part.stats), part.reduce, part.merge, part.evaluation)
     return (part.schedule, {key: value for key, value in part.settings.items() if key not in ("tensors", "gemms")})
@@ -196,7 +196,7 @@ def _check_labels(collects: Iterable[tuple[Collect, Sequence[Layer]]], errors: E
 
 
 def _once(collects: Sequence[tuple[Collect, tuple[Layer, ...]]]) -> Iterator[tuple[Collect, tuple[Layer, ...]]]:
-    """Leaves out of a section what an earlier one requests alike; a section that merges sites keeps all of its own."""
+    """Leaves out of a section what an earlier one requests alike; a section that merges sites keeps everything."""
     seen: set[tuple[object, ...]] = set()
     for collect, layers in collects:
         if collect.merge is not None:

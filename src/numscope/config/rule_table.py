@@ -1,6 +1,6 @@
 """The built-in rules: their names and settings in configurations.
 
-A rule or a check that is added stands here too; this table loads no torch, so that a configuration is checked before a script's first line.
+New rules and checks need a row here; this table loads no torch, so a configuration is checked before a script's first line.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _SPECS = (
         "overflow ahead", "a tensor's largest magnitude grows towards the end of its dtype's range", {"bits": 5.0, "steps": 50, "most": 1}
     ),
     RuleSpec("divergence ahead", "weights and outputs grow faster than steps of one size make them grow", {"limit": 1.0}),
-    RuleSpec("loss spike", "the loss stands above its band", {"band": 8.0}),
+    RuleSpec("loss spike", "the loss is above its band", {"band": 8.0}),
     RuleSpec("gradients vanish", "gradients sink through depth", {"bits": 20.0}),
     RuleSpec("gradients explode", "gradients grow by many bits within some steps", {"bits": 10.0}),
     RuleSpec(

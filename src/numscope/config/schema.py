@@ -169,7 +169,7 @@ class Layers(SchemaPart):
 
 
 def clash(keys: Collection[str]) -> tuple[str, ...]:
-    """Keys of ``layers`` that cannot be combined: numbers and types can, a pattern or names stand alone."""
+    """Keys of ``layers`` that cannot be combined: numbers and types can, a pattern or names can't."""
     given = tuple(key for key in CHOICES if key in keys)
     return () if {*given} <= {"layer_numbers", "layer_types"} or len(given) == 1 else given
 

@@ -78,7 +78,7 @@ class Errors:
 
 
 def shown(value: Any) -> str:
-    """A value as a configuration would have it, shortened."""
+    """A value as written in a configuration, shortened."""
     if value is None:
         return "nothing"
     if isinstance(value, list) and not value:

@@ -82,7 +82,7 @@ def text_of(source: str | os.PathLike[str], errors: Errors) -> str | None:
             elif "\n" in str(path) or ": " in str(path):
                 errors.add("", "got YAML text, expected a YAML file's path or a dict. Read it first: yaml.safe_load(text).")
             else:
-                # By stems: all names that end in .yaml are alike.
+                # By stems, as all names end in .yaml.
                 files = path.parent.iterdir() if path.parent.is_dir() else ()
                 siblings = {p.stem: p.name for p in files if p.suffix in (".yaml", ".yml")}
                 near = closest(path.stem, siblings)

@@ -48,7 +48,7 @@ class Setting:
 class CustomPart:
     """Something a user added. Its first error disables it and is logged; from then on calls return None.
 
-    A registry has it as it was added; each run calls a copy of its own.
+    A registry keeps the original; each run calls its own copy.
     """
 
     kind: ClassVar[Kind]
@@ -88,7 +88,7 @@ class CustomStatistic(CustomPart):
 
     @cached_property
     def extra(self) -> Extra | None:
-        """The cells that it needs beside a summary; None where a summary is enough."""
+        """The cells that it needs in addition to a summary; None if a summary is enough."""
         return None if self.merge is None else _extra(self.name, self.merge)
 
     def value(self, summary: Summary, extras: Mapping[str, float | Histogram]) -> float | None:
@@ -194,7 +194,7 @@ def place_in(error: BaseException, file: str) -> str:
     return file if frame is None else f"{frame.filename}:{frame.lineno}"
 
 
-# ---- the cells of a statistic that takes a pass of its own
+# ---- the cells of a statistic that takes its own pass
 
 _ADDED = ("count", "sum")
 _ORDERED = ("count", "num_nan", "largest")  # for ``min``, the largest of the negated values

@@ -37,7 +37,7 @@ _PART_BYTES = 1 << 24  # bytes that the torch backend reads at a time; its memor
 
 
 def checksum(tensor: Tensor, first: int = 0) -> int:
-    """The sum of one tensor. *Cost:* one pass over memory; a sync where it lies on a device.
+    """The sum of one tensor. *Cost:* one pass over memory; a sync for a tensor on a device.
 
     Args:
         tensor: of any dtype, strides and device.
@@ -114,7 +114,7 @@ def _numbers(tensor: Tensor) -> Tensor:
 
 
 def _is_simple(tensor: Tensor) -> bool:
-    """Whether a tensor's memory can be read as it lies, without an operation of torch's. *Cost:* 1 µs."""
+    """Whether a tensor's memory can be read directly, without a torch operation. *Cost:* 1 µs."""
     if native.module is None or (type(tensor) is not Tensor and type(tensor) is not Parameter):
         return False
     if torch._C._functorch.is_functorch_wrapped_tensor(tensor) or not tensor.is_cpu or tensor.dtype not in native.CODES:

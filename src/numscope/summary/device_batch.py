@@ -75,7 +75,7 @@ def observe(tensor: Tensor, block: Tensor, block_address: int, row: int, groups:
     """Merge a plain tensor's summary into ``block[row]`` with the device's kernel, in one launch with other tensors observed now.
 
     Args:
-        copy: whether a tensor may be copied whose elements do not lie in equal rows.
+        copy: whether a tensor may be copied if its elements are not in equal rows.
 
     Returns: whether it can; if not, nothing is done. *Cost:* one pass over memory, 2 µs of the host and a part of a launch; no sync.
     """
@@ -95,7 +95,7 @@ def observe(tensor: Tensor, block: Tensor, block_address: int, row: int, groups:
             tensor, found = tensor.contiguous(), ()
         steps = found
     address = tensor.data_ptr()
-    if not address:  # no memory of its own
+    if not address:  # without memory
         return False
     entry = (address, block_address + row * ROW_BYTES, numel, code, *steps)
     waiting = _waiting

@@ -22,7 +22,7 @@ LANES = 128  # lanes of a program; each has its own sums
 FLUSH = 64  # tiles after which float32 sums move to float64
 FOLD = 64  # partial rows that are folded at a time
 SAMPLE = 32  # elements by which center and scale are chosen
-SLOTS = 4  # tensors whose places travel as arguments; those of more lie in a table
+SLOTS = 4  # tensors whose addresses are passed as arguments; for more there is a table
 
 _SMALLEST_NORMAL = tl.constexpr((2.0**-126, 2.0**-1022, 2.0**-126, 2.0**-14, 2.0**-6, 2.0**-14, 2.0**-7, 2.0**-15))
 _BYTES = tl.constexpr((4, 8, 2, 2, 1, 1, 1, 1))  # bytes of an element, by code, as in native.CODES
@@ -78,7 +78,7 @@ def _within(x):
 
 @triton.jit
 def _place(index, cols, row_stride, col_stride, STRIDED: tl.constexpr):
-    """Where an element lies, counted in elements."""
+    """The place of an element, counted in elements."""
     if STRIDED:
         row = index // cols
         return row * row_stride + (index - row * cols) * col_stride
@@ -240,7 +240,7 @@ def _share(
                 square = y * y
                 t1, ta, t2 = _within(y), _within(tl.abs(z)), _within(square)
                 t3, t4 = _within(square * y), _within(square * square)
-            # What lies beyond the end is zero, which is no ordinary element.
+            # Elements beyond the end are zero, which is not ordinary.
             ordinary = (highest < infinity) & (lowest > -infinity) & (smallest >= SMALLEST)
             if tl.min(ordinary.to(tl.int32)) == 1:
                 low = tl.minimum(low, lowest)

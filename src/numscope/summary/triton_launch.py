@@ -14,9 +14,9 @@ from torch import Tensor
 from numscope.summary import triton
 from numscope.summary.state import ROW_WIDTH, Groups, KernelInput
 
-PROGRAMS_EACH = 4  # that a processor can hold at once: the kernel takes at most 128 registers on NVIDIA's
+PROGRAMS_EACH = 4  # programs that a processor can hold at once: the kernel takes at most 128 registers on NVIDIA's
 BATCH_WAVES = 4  # programs of a table, in multiples of what all processors can hold: tensors' shares differ in size
-RECENT_TABLES = 16  # that stay on the device; gradients and parameters mostly lie where they lay a step ago
+RECENT_TABLES = 16  # tables kept on the device; gradients and parameters mostly keep their addresses from step to step
 TILE = (16 * triton.LANES, 4 * triton.LANES, *[16 * triton.LANES] * 6)  # elements, by code
 _UNUSED = [[0] * (4 * (triton.SLOTS - used)) for used in range(triton.SLOTS + 1)]
 _SIZES = triton.LANES, triton.FLUSH, triton.SAMPLE, triton.FOLD
@@ -32,8 +32,8 @@ class Launcher:
         stream: the number of the stream that the caller is on.
         is_capturing: whether that stream is being captured into a graph.
 
-    *Cost:* about 3 µs on the host for up to 4 tensors; for more, 1 µs a tensor, and one small copy to the device where they lie elsewhere
-    than before.
+    *Cost:* about 3 µs on the host for up to 4 tensors; for more, 1 µs a tensor, and one small copy to the device if their addresses
+    have changed.
     """
 
     def __init__(

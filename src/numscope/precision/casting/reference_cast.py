@@ -75,7 +75,7 @@ def decode(codes: Tensor, form: Format) -> Tensor:
 
 
 class CastCall(NamedTuple):
-    """The arguments of ``cast`` beside the tensor, checked."""
+    """The checked arguments of ``cast`` without the tensor."""
 
     how: How
     scale: Tensor | None = None

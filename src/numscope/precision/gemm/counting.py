@@ -20,7 +20,7 @@ from numscope.summary.extras import Layout
 from numscope.summary.operand_casts import EXTRAS
 
 DELAYED = "fp8_delayed_scaling"  # only layers that use this recipe have its scales
-# The GEMM whose cast of an operand a statistic describes, and the GEMM that stands in where the first takes it in high precision.
+# The GEMM whose cast of an operand a statistic describes, and the GEMM used instead if the first takes it in high precision.
 _TAKERS = {
     ("activation", "rowwise"): ("fprop", "wgrad"),
     ("activation", "columnwise"): ("wgrad", "fprop"),

@@ -186,7 +186,7 @@ class _Pass:
         return products.takes_codes(self._state, gemm.name, *hows, self._tensors[first], self._tensors[second])
 
     def _operand(self, gemm: str, operand: str) -> Cast | Tensor:
-        """An operand as the plan has it: cast, or the tensor itself in the dtype to compute in."""
+        """An operand by the plan: cast, or the tensor itself in the dtype of the computation."""
         state, plan, tensor = self._state, self._plan, self._tensors[operand]
         how = plan[gemm, operand]
         if how is None:

@@ -238,7 +238,7 @@ class HighPrecision(Recipe):
 
 @dataclass(frozen=True)
 class Custom(Recipe):
-    """A plan of your own: any format and scaling for each operand of each GEMM.
+    """A custom plan: any format and scaling for each operand of each GEMM.
 
     Args:
         layer_plan: how each operand is quantized.

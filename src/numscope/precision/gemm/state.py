@@ -243,7 +243,7 @@ def named_states(model: nn.Module) -> dict[str, LayerState]:
 
 
 def state_dict(model: nn.Module) -> dict[str, dict[str, Any]]:
-    """The state of delayed scaling for a checkpoint. It goes beside the model's own state dict, which stays as it was.
+    """The state of delayed scaling for a checkpoint. Save it with the model's own state dict, which does not contain it.
 
     Args:
         model: with converted layers.

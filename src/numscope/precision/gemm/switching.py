@@ -1,6 +1,6 @@
 """How a configuration's switches change a layer's plan, step by step. This is plain data; nothing is computed here.
 
-If several switches concern one GEMM, the first in this list takes precedence. Everything else is as the layer's recipe has it.
+If several switches concern one GEMM, the first in this list takes precedence. Everything else follows the layer's recipe.
 
 1. ``disable_fp8_layer``: all three GEMMs run in high precision.
 2. ``disable_fp8_gemm``: the named GEMMs run in high precision.
