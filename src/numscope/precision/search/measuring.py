@@ -14,7 +14,7 @@ from torch.utils.weak import WeakIdKeyDictionary
 from numscope.precision.casting.cast import cast, empty_cells
 from numscope.precision.casting.delayed import History, advance_all
 from numscope.precision.casting.scaling import MX, PER_TENSOR, How, Scaling
-from numscope.precision.gemm.conversion import convertible
+from numscope.precision.gemm.conversion import convertible, is_conv1d
 from numscope.precision.gemm.plan import COLUMNWISE
 from numscope.precision.search.advise import OPERANDS
 from numscope.probe import optimizer as optimizer_probe
@@ -104,7 +104,7 @@ class WhatIf(optimizer_probe.StepListener):
                 self._sites += [(layer.name, operand) for operand in OPERANDS]
                 armed[module] = LayerSites(activation=first, gradient=first + 2)
                 self._weights.append((first + 1, module))
-                if any(kind.__name__ == "Conv1D" for kind in type(module).__mro__):  # transformers' own
+                if is_conv1d(module):
                     self._transposed.add(first + 1)
         probe = ModuleProbe(model)
         probe.arm(armed, self)
