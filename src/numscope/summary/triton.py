@@ -16,16 +16,16 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-from numscope.summary.triton_fold import fold, merge, row_of
+from numscope.summary.triton_fold import fold, merge
 
-LANES = 128  # lanes of a program; each has its own sums
+LANES = 128  # of a program; each counts on its own
 FLUSH = 64  # tiles after which float32 sums move to float64
-FOLD = 64  # partial rows that are folded at a time
+FOLD = 128  # partial rows that are folded at a time
 SAMPLE = 32  # elements by which center and scale are chosen
-SLOTS = 4  # tensors whose addresses are passed as arguments; for more there is a table
+SLOTS = 4  # tensors whose places travel as arguments; those of more lie in a table
 
 _SMALLEST_NORMAL = tl.constexpr((2.0**-126, 2.0**-1022, 2.0**-126, 2.0**-14, 2.0**-6, 2.0**-14, 2.0**-7, 2.0**-15))
-_BYTES = tl.constexpr((4, 8, 2, 2, 1, 1, 1, 1))  # bytes of an element, by code, as in native.CODES
+_BYTES = tl.constexpr((4, 8, 2, 2, 1, 1, 1, 1))  # of an element, by code, as in native.CODES
 _TILE = tl.constexpr((16, 4, 16, 16, 16, 16, 16, 16))  # elements of a lane in a tile
 _NUM_KINDS = tl.constexpr(8)
 
@@ -78,7 +78,7 @@ def _within(x):
 
 @triton.jit
 def _place(index, cols, row_stride, col_stride, STRIDED: tl.constexpr):
-    """The place of an element, counted in elements."""
+    """Where an element lies, counted in elements."""
     if STRIDED:
         row = index // cols
         return row * row_stride + (index - row * cols) * col_stride
@@ -182,7 +182,7 @@ def _share(
     KIND: tl.constexpr, MOMENTS: tl.constexpr, STRIDED: tl.constexpr, VECTORS: tl.constexpr,
     L: tl.constexpr, FLUSH: tl.constexpr, SAMPLE: tl.constexpr,
 ):  # fmt: skip
-    """The row of one program's share of a tensor."""
+    """The row of one program's share of a tensor, as 16 float64."""
     infinity = float("inf")
     BYTES: tl.constexpr = _BYTES[KIND]
     SMALLEST: tl.constexpr = _SMALLEST_NORMAL[KIND]
@@ -240,7 +240,7 @@ def _share(
                 square = y * y
                 t1, ta, t2 = _within(y), _within(tl.abs(z)), _within(square)
                 t3, t4 = _within(square * y), _within(square * square)
-            # Elements beyond the end are zero, which is not ordinary.
+            # What lies beyond the end is zero, which is no ordinary element.
             ordinary = (highest < infinity) & (lowest > -infinity) & (smallest >= SMALLEST)
             if tl.min(ordinary.to(tl.int32)) == 1:
                 low = tl.minimum(low, lowest)
@@ -270,7 +270,7 @@ def _share(
                     d4 += tl.sum(s4).to(tl.float64)
                     s1, sa, s2, s3, s4 = nothing, nothing, nothing, nothing, nothing
         if MOMENTS:
-            d1 += tl.sum(s1).to(tl.float64)  # from the ends, if there are no whole tiles
+            d1 += tl.sum(s1).to(tl.float64)  # of the ends, where there is nothing else
             da += tl.sum(sa).to(tl.float64)
             d2 += tl.sum(s2).to(tl.float64)
             d3 += tl.sum(s3).to(tl.float64)
@@ -288,12 +288,12 @@ def _share(
     back = 1.0 / scale.to(tl.float64)
     lowest_of_all = tl.min(low).to(tl.float64)
     highest_of_all = tl.max(high).to(tl.float64)
-    return row_of((
+    return (
         count, tl.sum(nan).to(tl.float64), tl.sum(pos).to(tl.float64), tl.sum(neg).to(tl.float64),
         tl.sum(zero).to(tl.float64), tl.sum(tiny).to(tl.float64), lowest_of_all, highest_of_all, tl.min(least).to(tl.float64),
         tl.maximum(-lowest_of_all, highest_of_all), d1 * back, da * back, d2 * back * back, d3 * back * back * back,
         d4 * back * back * back * back, shift.to(tl.float64) * back,
-    ))  # fmt: skip
+    )  # fmt: skip
 
 
 @triton.jit
@@ -331,7 +331,7 @@ def observe(
     KINDS: tl.constexpr, MOMENTS: tl.constexpr, TABLE: tl.constexpr, STRIDED: tl.constexpr, VECTORS: tl.constexpr,
     L: tl.constexpr, FLUSH: tl.constexpr, SAMPLE: tl.constexpr, FOLD: tl.constexpr,
 ):  # fmt: skip
-    """Merges tensors' summaries into their rows, with one program per part; the last program of a tensor folds its parts.
+    """Merges tensors' summaries into their rows, on as many programs as they have parts; the last program of a tensor folds its parts.
 
     Addresses are in device memory. Of each tensor: its address, its row's, its number of elements, its dtype's code, as arguments or, with
     the sizes and steps of rows in it, in a ``table`` [N, 8] of int64; ``programs`` then holds each program's tensor. KINDS: a bit for each
@@ -357,20 +357,38 @@ def observe(
         kind = tl.where(index < 2, tl.where(index == 0, kind0, kind1), tl.where(index == 2, kind2, kind3))
         part = program - tl.where(index < 2, tl.where(index == 0, 0, ends0), tl.where(index == 2, ends1, ends2))
     num_parts = _num_parts(numel, kind, tiles_each, L)
-    share = tl.zeros([16], tl.float64)
+    nothing = tl.full([], 0.0, tl.float64)
+    f0, f1, f2, f3, f4, f5, f6, f7 = nothing, nothing, nothing, nothing, nothing, nothing, nothing, nothing
+    f8, f9, f10, f11, f12, f13, f14, f15 = nothing, nothing, nothing, nothing, nothing, nothing, nothing, nothing
     for KIND in tl.static_range(_NUM_KINDS):
         if KINDS & (1 << KIND):
             if kind == KIND:
-                share = _share(
+                f0, f1, f2, f3, f4, f5, f6, f7, f8, f9, f10, f11, f12, f13, f14, f15 = _share(
                     address, numel, cols, row_stride, col_stride, part, tiles_each, KIND, MOMENTS, STRIDED, VECTORS, L, FLUSH, SAMPLE
                 )
     row = row_address.to(tl.pointer_type(tl.float64))
     if num_parts == 1:
-        merge(row, share, MOMENTS)
+        merge(row, f0, f1, f2, f3, f4, f5, f6, f7, f8, f9, f10, f11, f12, f13, f14, f15, MOMENTS)
     else:
-        mine = parts.to(tl.pointer_type(tl.float64)) + program * 16
-        field = tl.arange(0, 16)
-        tl.store(mine + field, share, mask=field < (16 if MOMENTS else 10))
+        all_parts = parts.to(tl.pointer_type(tl.float64))
+        mine = all_parts + program * 16
+        tl.store(mine, f0)
+        tl.store(mine + 1, f1)
+        tl.store(mine + 2, f2)
+        tl.store(mine + 3, f3)
+        tl.store(mine + 4, f4)
+        tl.store(mine + 5, f5)
+        tl.store(mine + 6, f6)
+        tl.store(mine + 7, f7)
+        tl.store(mine + 8, f8)
+        tl.store(mine + 9, f9)
+        if MOMENTS:
+            tl.store(mine + 10, f10)
+            tl.store(mine + 11, f11)
+            tl.store(mine + 12, f12)
+            tl.store(mine + 13, f13)
+            tl.store(mine + 14, f14)
+            tl.store(mine + 15, f15)
         tl.debug_barrier()
         counter = counters.to(tl.pointer_type(tl.int32)) + index
         if tl.atomic_add(counter, 1, sem="acq_rel", scope="gpu") == num_parts - 1:

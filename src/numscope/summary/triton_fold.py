@@ -1,4 +1,4 @@
-"""How the triton kernel merges rows: a tensor's partial rows in their order, and the result into the tensor's row."""
+"""How the triton kernel merges rows: a tensor's partial rows in their order, and what comes of it into the tensor's row."""
 
 # mypy: disallow-untyped-defs=False, disallow-incomplete-defs=False, disallow-untyped-decorators=False
 
@@ -6,32 +6,6 @@ from __future__ import annotations
 
 import triton
 import triton.language as tl
-
-
-@triton.jit
-def row_of(numbers):
-    """Sixteen numbers as one row."""
-    row = tl.zeros([16], tl.float64)
-    for i in tl.static_range(16):
-        row = tl.where(tl.arange(0, 16) == i, numbers[i], row)
-    return row
-
-
-@triton.jit
-def _at(row, FIELD: tl.constexpr):
-    """One number of a row."""
-    return tl.sum(tl.where(tl.arange(0, 16) == FIELD, row, 0.0))
-
-
-@triton.jit
-def _num_finite(row):
-    return _at(row, 0) - _at(row, 1) - _at(row, 2) - _at(row, 3)
-
-
-@triton.jit
-def _chosen(field, sums, least, most):
-    """Minima for the fields that merge by minimum, maxima for those that merge by maximum, sums for the others."""
-    return tl.where((field == 6) | (field == 8), least, tl.where((field == 7) | (field == 9), most, sums))
 
 
 @triton.jit
@@ -45,86 +19,113 @@ def _moved(n, s1, s2, s3, s4, d):
 
 
 @triton.jit
-def _with_sums(row, s1, s2, s3, s4):
-    field = tl.arange(0, 16)
-    row = tl.where(field == 10, s1, tl.where(field == 12, s2, row))
-    return tl.where(field == 13, s3, tl.where(field == 14, s4, row))
-
-
-@triton.jit
-def _recentered(row, d):
-    """A row with its sums about a center that is d lower."""
-    s1, s2, s3, s4 = _moved(_num_finite(row), _at(row, 10), _at(row, 12), _at(row, 13), _at(row, 14), d)
-    return _with_sums(row, s1, s2, s3, s4)
-
-
-@triton.jit
-def merge(pointer, row, MOMENTS: tl.constexpr):
-    """Merges a row into the one in memory: sums about its center, or about the other's if the row in memory has fewer elements."""
-    field = tl.arange(0, 16)
-    kept = field < (16 if MOMENTS else 10)
-    before = tl.load(pointer + field, mask=kept, other=0.0)
+def merge(row, numel, nan, pos, neg, zero, tiny, low, high, least, most, s1, sa, s2, s3, s4, center, MOMENTS: tl.constexpr):
+    """Merges one row's numbers into a row: sums about its center, or about the other's if the row has fewer elements."""
+    before, before_nan, before_pos, before_neg = tl.load(row), tl.load(row + 1), tl.load(row + 2), tl.load(row + 3)
+    zero += tl.load(row + 4)
+    tiny += tl.load(row + 5)
+    low = tl.minimum(tl.load(row + 6), low) + 0.0  # -0.0 becomes 0.0
+    high = tl.maximum(tl.load(row + 7), high) + 0.0
+    least = tl.minimum(tl.load(row + 8), least)
+    most = tl.maximum(tl.load(row + 9), most) + 0.0
     if MOMENTS:
-        own, center = _at(before, 15), _at(row, 15)
-        middle = tl.where(_num_finite(before) < _num_finite(row), center, own)
-        if own != center:
-            before = _recentered(before, own - middle)
-            row = _recentered(row, center - middle)
-    merged = _chosen(field, before + row, tl.minimum(before, row), tl.maximum(before, row))
-    if MOMENTS:
-        merged = tl.where(field == 15, middle, merged)
+        own = tl.load(row + 15)
+        b1, b2, b3, b4 = tl.load(row + 10), tl.load(row + 12), tl.load(row + 13), tl.load(row + 14)
+        sa += tl.load(row + 11)
     tl.debug_barrier()  # one thread writes what all have read
-    tl.store(pointer + field, merged + 0.0, mask=kept)  # -0.0 becomes 0.0
+    tl.store(row, before + numel)
+    tl.store(row + 1, before_nan + nan)
+    tl.store(row + 2, before_pos + pos)
+    tl.store(row + 3, before_neg + neg)
+    tl.store(row + 4, zero)
+    tl.store(row + 5, tiny)
+    tl.store(row + 6, low)
+    tl.store(row + 7, high)
+    tl.store(row + 8, least)
+    tl.store(row + 9, most)
+    if MOMENTS:
+        n = numel - nan - pos - neg
+        n_before = before - before_nan - before_pos - before_neg
+        middle = tl.where(n_before < n, center, own)
+        if own != center:
+            b1, b2, b3, b4 = _moved(n_before, b1, b2, b3, b4, own - middle)
+            s1, s2, s3, s4 = _moved(n, s1, s2, s3, s4, center - middle)
+        tl.store(row + 10, b1 + s1)
+        tl.store(row + 11, sa)
+        tl.store(row + 12, b2 + s2)
+        tl.store(row + 13, b3 + s3)
+        tl.store(row + 14, b4 + s4)
+        tl.store(row + 15, middle)
 
 
 @triton.jit
-def _column(parts, index, inside, FIELD: tl.constexpr):
-    return tl.load(parts + index * 16 + FIELD, mask=inside, other=0.0, cache_modifier=".cg")  # other programs wrote it
+def _column(parts, index, inside, field: tl.constexpr, empty):
+    return tl.load(parts + index * 16 + field, mask=inside, other=empty, cache_modifier=".cg")  # other programs wrote it
 
 
 @triton.jit
-def _sums(parts, index, inside):
-    """The number of finite elements, their sums, and the center of each partial row."""
-    n = _column(parts, index, inside, 0) - _column(parts, index, inside, 1)
-    n -= _column(parts, index, inside, 2) + _column(parts, index, inside, 3)
-    s1, s2 = _column(parts, index, inside, 10), _column(parts, index, inside, 12)
-    return n, s1, s2, _column(parts, index, inside, 13), _column(parts, index, inside, 14), _column(parts, index, inside, 15)
-
-
-@triton.jit
-def fold(parts, pointer, num_parts, MOMENTS: tl.constexpr, FOLD: tl.constexpr):
-    """Merges partial rows into the row in memory, in their order, whichever program wrote the last one."""
+def fold(parts, row, num_parts, MOMENTS: tl.constexpr, FOLD: tl.constexpr):
+    """Merges partial rows into the row, in their order whoever was the last to write one."""
     infinity = float("inf")
     nothing = tl.zeros([FOLD], tl.float64)
-    field = tl.arange(0, 16)[None, :]
-    empty = _chosen(field, 0.0, infinity, -infinity) + tl.zeros([FOLD, 16], tl.float64)
-    found = empty
-    first_moment, leftmost, rightmost = nothing, nothing + infinity, nothing - infinity
+    numel, nan, pos, neg, zero, tiny = nothing, nothing, nothing, nothing, nothing, nothing
+    low, high, least, most = nothing + infinity, nothing - infinity, nothing + infinity, nothing - infinity
+    s1, sa, s2, s3, s4, first_moment = nothing, nothing, nothing, nothing, nothing, nothing
+    leftmost, rightmost = nothing + infinity, nothing - infinity
     for start in range(0, num_parts, FOLD):
         index = start + tl.arange(0, FOLD)
         inside = index < num_parts
-        rows = tl.load(parts + index[:, None] * 16 + field, mask=inside[:, None], other=empty, cache_modifier=".cg")
-        found = _chosen(field, found + rows, tl.minimum(found, rows), tl.maximum(found, rows))
+        a, b = _column(parts, index, inside, 0, 0.0), _column(parts, index, inside, 1, 0.0)
+        c, d = _column(parts, index, inside, 2, 0.0), _column(parts, index, inside, 3, 0.0)
+        numel += a
+        nan += b
+        pos += c
+        neg += d
+        zero += _column(parts, index, inside, 4, 0.0)
+        tiny += _column(parts, index, inside, 5, 0.0)
+        low = tl.minimum(low, _column(parts, index, inside, 6, infinity))
+        high = tl.maximum(high, _column(parts, index, inside, 7, -infinity))
+        least = tl.minimum(least, _column(parts, index, inside, 8, infinity))
+        most = tl.maximum(most, _column(parts, index, inside, 9, -infinity))
         if MOMENTS:
-            n, s1, _, _, _, center = _sums(parts, index, inside)
-            first_moment += n * center + s1
+            n = a - b - c - d
+            t1, center = _column(parts, index, inside, 10, 0.0), _column(parts, index, inside, 15, 0.0)
+            s1 += t1
+            sa += _column(parts, index, inside, 11, 0.0)
+            s2 += _column(parts, index, inside, 12, 0.0)
+            s3 += _column(parts, index, inside, 13, 0.0)
+            s4 += _column(parts, index, inside, 14, 0.0)
+            first_moment += n * center + t1
             leftmost = tl.minimum(leftmost, tl.where(n > 0, center, infinity))
             rightmost = tl.maximum(rightmost, tl.where(n > 0, center, -infinity))
-    row = _chosen(tl.arange(0, 16), tl.sum(found, 0), tl.min(found, 0), tl.max(found, 0))
+    counts = tl.sum(numel), tl.sum(nan), tl.sum(pos), tl.sum(neg)
+    middle = tl.full([], 0.0, tl.float64)
     if MOMENTS:
-        left, num_finite = tl.min(leftmost), _num_finite(row)
-        middle = tl.where(num_finite > 0, left, 0.0)
+        num_finite = counts[0] - counts[1] - counts[2] - counts[3]
+        left = tl.min(leftmost)
+        if num_finite > 0:
+            middle = left
         if left < tl.max(rightmost):  # about the mean, where each part was about its own
             middle = tl.sum(first_moment) / num_finite
-            t1, t2, t3, t4 = nothing, nothing, nothing, nothing
+            s1, s2, s3, s4 = nothing, nothing, nothing, nothing
             for start in range(0, num_parts, FOLD):
                 index = start + tl.arange(0, FOLD)
-                n, s1, s2, s3, s4, center = _sums(parts, index, index < num_parts)
-                s1, s2, s3, s4 = _moved(n, s1, s2, s3, s4, center - middle)
-                t1 += s1
-                t2 += s2
-                t3 += s3
-                t4 += s4
-            row = _with_sums(row, tl.sum(t1), tl.sum(t2), tl.sum(t3), tl.sum(t4))
-        row = tl.where(tl.arange(0, 16) == 15, middle, row)
-    merge(pointer, row, MOMENTS)
+                inside = index < num_parts
+                n = _column(parts, index, inside, 0, 0.0) - _column(parts, index, inside, 1, 0.0)
+                n -= _column(parts, index, inside, 2, 0.0) + _column(parts, index, inside, 3, 0.0)
+                m1, m2, m3, m4 = _moved(
+                    n,
+                    _column(parts, index, inside, 10, 0.0),
+                    _column(parts, index, inside, 12, 0.0),
+                    _column(parts, index, inside, 13, 0.0),
+                    _column(parts, index, inside, 14, 0.0),
+                    _column(parts, index, inside, 15, 0.0) - middle,
+                )
+                s1 += m1
+                s2 += m2
+                s3 += m3
+                s4 += m4
+    merge(
+        row, counts[0], counts[1], counts[2], counts[3], tl.sum(zero), tl.sum(tiny), tl.min(low), tl.max(high), tl.min(least), tl.max(most),
+        tl.sum(s1), tl.sum(sa), tl.sum(s2), tl.sum(s3), tl.sum(s4), middle, MOMENTS,
+    )  # fmt: skip
