@@ -22,7 +22,7 @@ sys.path[:0] = [str(ROOT), str(ROOT / "src")]
 import torch  # noqa: E402
 from _machine import describe, write  # noqa: E402
 
-from numscope.summary import places  # noqa: E402
+from numscope.summary import device_batch  # noqa: E402
 from numscope.summary.ledger import Ledger  # noqa: E402
 from tests.simulated import accelerator  # noqa: E402, F401
 
@@ -41,9 +41,9 @@ class _Compiled(dict):  # type: ignore[type-arg]
 
 def measure(rounds: int) -> dict[str, float]:
     device = torch.device("simulated:0")
-    launcher = importlib.import_module("numscope.summary.launch").Launcher(device, 132, 32, lambda: 0, lambda: False)
+    launcher = importlib.import_module("numscope.summary.triton_launch").Launcher(device, 132, 32, lambda: 0, lambda: False)
     launcher._compiled = _Compiled()
-    places.KERNELS["simulated"] = lambda _: launcher
+    device_batch.KERNELS["simulated"] = lambda _: launcher
     tensors = [torch.zeros(64, 64, device=device) for _ in range(COUNT)]
     ledger = Ledger(capacity=COUNT)
     found: dict[str, list[float]] = {"alone": [], "two in a call": [], "four in a call": [], "all in one launch": []}
@@ -55,7 +55,7 @@ def measure(rounds: int) -> dict[str, float]:
                 ledger.observe_many(tensors)
             else:
                 for at in range(0, COUNT, each):
-                    with places.Together():
+                    with device_batch.DeviceBatch():
                         for tensor in tensors[at : at + each]:
                             ledger.observe(tensor)
             found[name].append((time.thread_time() - start) / COUNT * 1e6)

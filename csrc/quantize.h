@@ -1,4 +1,4 @@
-// Casts to narrow formats: scales, rounds, dequantizes and counts in one pass. numscope/precision/casting/native.py calls it.
+// Casts to narrow formats: scales, rounds, dequantizes and counts in one pass. numscope/precision/casting/native_cast.py calls it.
 #pragma once
 
 #include <cstdint>

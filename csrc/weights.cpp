@@ -1,4 +1,4 @@
-// What summary/weights.py's Weights does for plain parameters in CPU memory, which have a row already. See the class in Python.
+// What summary/parameter_rows.py's Weights does for plain parameters in CPU memory, which have a row already. See the class in Python.
 #include <vector>
 
 #include "python.h"

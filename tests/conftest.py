@@ -95,7 +95,7 @@ LONGEST = (
         "cli/test_child_processes",
     ),
     *("precision/casting/test_scaling", "doctor/test_control_faults", "compat/test_underflow_overflow", "cli/test_gone"),
-    *("precision/casting/test_native", "doctor/test_control_reach", "precision/test_modules_training", "faults/test_transformers"),
+    *("precision/casting/test_native_cast", "doctor/test_control_reach", "precision/test_modules_training", "faults/test_transformers"),
 )
 
 

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from numscope.alerts import desk as desks
 from numscope.alerts.desk import CALM_STEPS, Desk
-from numscope.config.alerting import AlertPlan
+from numscope.config.alert_plan import AlertPlan
 from numscope.records.alert import Alert
 from numscope.records.errors import AlertError
 

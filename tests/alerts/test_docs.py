@@ -6,7 +6,7 @@ from dataclasses import fields
 from pathlib import Path
 
 from numscope.alerts.desk import CALM_STEPS, MOST_KEPT
-from numscope.config.rules import RULES
+from numscope.config.rule_table import RULES
 from numscope.records.alert import Alert
 
 TEXT = (Path(__file__).parents[2] / "docs" / "alerts.md").read_text(encoding="utf-8")

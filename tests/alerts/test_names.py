@@ -8,7 +8,7 @@ from pathlib import Path
 
 from numscope.alerts.checks.checker import CHECKS
 from numscope.alerts.engine import EACH_STEP, EACH_TICK, SCALE_FALLS
-from numscope.config.rules import RULES
+from numscope.config.rule_table import RULES
 from numscope.inspect.rules import FP8
 
 DOCS = Path(__file__).parents[2] / "docs"

@@ -10,7 +10,7 @@ import numscope
 from numscope import UsageError
 from numscope.config import load
 from numscope.config.plan import Schedule
-from numscope.plugins.loading import Plugins
+from numscope.plugins.discovery import Plugins
 from numscope.plugins.registry import Registry, filling
 
 

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from torch.optim.sgd import sgd
 
 import numscope
-from numscope.config.rules import RULES
+from numscope.config.rule_table import RULES
 
 STEPS = 40
 

@@ -16,7 +16,7 @@ from numscope.probe.naming import qualified_names
 from numscope.records.site import Phase, Site
 from numscope.summary import dispatch
 from numscope.summary.ledger import UNOBSERVED
-from numscope.summary.weights import Weights
+from numscope.summary.parameter_rows import Weights
 
 NAN = torch.tensor([math.nan])
 

@@ -15,7 +15,7 @@ from torch.nn.utils import clip_grad_norm_
 from torch.optim import SGD, Adam, AdamW, Optimizer
 
 import numscope
-from numscope.config.rules import RULES
+from numscope.config.rule_table import RULES
 
 ROOT = Path(__file__).parents[2]
 OF_SEARCH = 17  # skips that lead from torch's first scale, 2^16, below 1

@@ -12,7 +12,7 @@ from torch.nn.parallel import DistributedDataParallel as DDP
 
 import numscope
 from numscope.alerts.engine import Engine as OwnEngine
-from numscope.config.alerting import AlertPlan
+from numscope.config.alert_plan import AlertPlan
 from numscope.detect.journal import Journal
 from numscope.distributed.channel import Channel
 from numscope.records.alert import Alert

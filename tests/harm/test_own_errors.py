@@ -19,7 +19,7 @@ from numscope.probe import optimizers, step, walk
 from numscope.replay import call as replay
 from numscope.replay import derivatives, named, op, outside
 from numscope.report import delivery
-from numscope.summary import dispatch, ledger, weights
+from numscope.summary import dispatch, ledger, parameter_rows
 from tests.harm.training import Notes, Watch, assert_equal, assert_no_hooks, bare, noted
 
 
@@ -67,7 +67,7 @@ PLACES = [
     (ledger.Ledger, "read"), (ledger.Ledger, "bad"), (ledger.Ledger, "reset"), (ledger.Ledger, "numbers"),
     (journal.Journal, "tap"), (journal.Journal, "add_gradient"), (journal.Journal, "add_handles"), (journal.Journal, "bad"),
     (journal.Journal, "reset"), (journal.Journal, "frames"),
-    (weights.Weights, "observe"), (weights.Weights, "observe_many"),
+    (parameter_rows.Weights, "observe"), (parameter_rows.Weights, "observe_many"),
     (dispatch, "observe"), (dispatch, "observe_many"),
     (walk, "leaves"), (walk, "tensors"), (walk, "visit"),
     (replay.Call, "capture"), (replay.Call, "keep"), (replay.RandomState, "capture"), (replay.BufferCopies, "capture"),

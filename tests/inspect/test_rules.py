@@ -7,7 +7,7 @@ import torch
 from torch import nn
 
 import numscope
-from numscope.config.rules import RULES
+from numscope.config.rule_table import RULES
 from numscope.inspect.rules import OutOfRange
 from numscope.records.alert import Alert
 from numscope.records.observation import Observation

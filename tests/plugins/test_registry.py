@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 import numscope
-from numscope.plugins.parts import CustomFeature, CustomPart, CustomStatistic, Setting
+from numscope.plugins.custom_parts import CustomFeature, CustomPart, CustomStatistic, Setting
 from numscope.plugins.registry import PROCESS, Registry, filling
 from numscope.records.errors import UsageError
 

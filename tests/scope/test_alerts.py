@@ -16,7 +16,7 @@ from torch import nn
 import numscope
 from numscope.alerts.desk import Desk
 from numscope.alerts.engine import Engine as OwnEngine
-from numscope.config.alerting import AlertPlan
+from numscope.config.alert_plan import AlertPlan
 from numscope.detect.journal import Journal
 from numscope.page.recorded import read_recorded
 from numscope.records.alert import Alert

@@ -18,7 +18,7 @@ from typing import Any
 
 import torch
 
-from numscope.summary import native, places
+from numscope.summary import device_batch, native
 
 SOURCE = Path(__file__).with_name("device.cpp")
 COMPILER = shutil.which(os.environ.get("CXX", "g++"))
@@ -127,8 +127,8 @@ def use_kernel() -> None:
     """Give the device a kernel of its own, as CUDA has triton's: without it, torch's operations summarize."""
     assert native.module is not None
 
-    def kernel(device: torch.device) -> Callable[[Sequence[places.Place], int], None]:
-        def launch(found: Sequence[places.Place], groups: int) -> None:
+    def kernel(device: torch.device) -> Callable[[Sequence[device_batch.KernelInput], int], None]:
+        def launch(found: Sequence[device_batch.KernelInput], groups: int) -> None:
             launches.append(len(found))
             for address, row, numel, code, *steps in found:
                 if steps:
@@ -142,4 +142,4 @@ def use_kernel() -> None:
 
         return launch
 
-    places.KERNELS["simulated"] = kernel
+    device_batch.KERNELS["simulated"] = kernel

@@ -192,12 +192,12 @@ def every_layout_is_read_where_it_lies() -> None:
 
 
 def a_kernel_that_fails_leaves_it_to_torch() -> None:
-    from numscope.summary import places
+    from numscope.summary import device_batch
 
     def fails(device: torch.device) -> Any:
         raise RuntimeError("no compiler")
 
-    places.KERNELS["simulated"] = fails
+    device_batch.KERNELS["simulated"] = fails
     bare, _ = train(False)
     watched, waited = train(True)
     assert all(map(torch.equal, bare, watched)) and waited == [["synchronizeStream"]] * 5

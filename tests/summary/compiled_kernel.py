@@ -23,8 +23,8 @@ from triton.backends.compiler import GPUTarget
 from triton.compiler import ASTSource
 
 from numscope.summary import triton as kernel
-from numscope.summary.launch import TILE
 from numscope.summary.native import CODES
+from numscope.summary.triton_launch import TILE
 
 TARGETS = {
     "sm_80": GPUTarget("cuda", 80, 32),

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 
 import torch
 
-from numscope.summary import places, reference, triton
-from numscope.summary.launch import Launcher
+from numscope.summary import device_batch, reference, triton
 from numscope.summary.state import Groups, Summary
+from numscope.summary.triton_launch import Launcher
 from tests.summary.oracle import EXACT, assert_same, summary_of
 from tests.summary.test_moments import NAMES, exact
 
@@ -18,11 +18,11 @@ launcher = Launcher(torch.device("cpu"), 2, 32, lambda: 0, lambda: False)
 
 def observed(tensors: Sequence[torch.Tensor], groups: Groups = Groups.ALL) -> list[Summary]:
     """Summaries of tensors that are observed together."""
-    places.KERNELS["cpu"] = lambda device: launcher
+    device_batch.KERNELS["cpu"] = lambda device: launcher
     block = reference.empty_block(len(tensors))
-    with places.Together():
+    with device_batch.DeviceBatch():
         for row, tensor in enumerate(tensors):
-            assert places.observe(tensor, block, block.data_ptr(), row, groups, copy=True)
+            assert device_batch.observe(tensor, block, block.data_ptr(), row, groups, copy=True)
     assert not launcher._scratch[0][1].any()  # each launch leaves its counters as it found them
     return [Summary.from_row(row) for row in block.tolist()]
 

@@ -14,8 +14,8 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from numscope.summary import dispatch
 from numscope.summary.ledger import UNOBSERVED, Ledger
+from numscope.summary.parameter_rows import Weights
 from numscope.summary.state import ROW_BYTES
-from numscope.summary.weights import Weights
 
 
 @pytest.fixture(params=["native", "reference"])

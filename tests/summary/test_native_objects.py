@@ -22,7 +22,7 @@ from numscope.replay.noting import NotingProbe
 from numscope.replay.tape import OpTape
 from numscope.summary import native
 from numscope.summary.ledger import Ledger
-from numscope.summary.weights import Weights
+from numscope.summary.parameter_rows import Weights
 
 needs_native = pytest.mark.skipif(native.module is None, reason="the kernel was not built")
 
@@ -54,7 +54,7 @@ import torch
 from numscope.detect.journal import Journal
 from numscope.summary.ledger import Ledger
 from numscope.summary.native import module as m
-from numscope.summary.weights import Weights
+from numscope.summary.parameter_rows import Weights
 p, w = torch.nn.Parameter(torch.ones(2)), Weights()
 w.observe(p)
 try:

@@ -23,9 +23,10 @@ from numscope.summary import operand_casts
 from numscope.summary.attention import attention_cells
 from numscope.summary.dispatch import observe_extras, summarize
 from numscope.summary.extras import ATTENTION, CASTS, DYNAMICS, EXPONENTS, SIGNS, SPECTRAL, Layout, blockwise, format_extra
+from numscope.summary.formulas import Number
 from numscope.summary.spectral import spectral_norm
 from numscope.summary.state import Summary
-from numscope.summary.statistics import RAW_SUMS, STATISTICS, Value, extra_of, formula_of, statistic_of
+from numscope.summary.statistics import RAW_SUMS, STATISTICS, extra_of, formula_of, statistic_of
 
 OPERANDS = list(operand_casts.EXTRAS.values())
 ON_PAPER = list(operand_casts.PAPER_EXTRAS.values())
@@ -55,7 +56,7 @@ def numbers_of(tensor: Tensor, dynamics: list[float] | None = None) -> tuple[Sum
     return summarize(tensor), LAYOUT.named(cells.tolist())
 
 
-def value(name: str, tensor: Tensor, dynamics: list[float] | None = None) -> Value:
+def value(name: str, tensor: Tensor, dynamics: list[float] | None = None) -> Number:
     return formula_of(StatRequest(name))(*numbers_of(tensor, dynamics))
 
 

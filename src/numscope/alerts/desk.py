@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Protocol
 
-from numscope.config.alerting import AlertPlan
+from numscope.config.alert_plan import AlertPlan
 from numscope.distributed.agree import is_first, spread
 from numscope.records.alert import Alert, parse_alert
 from numscope.records.errors import AlertError

@@ -17,7 +17,7 @@ from numscope.alerts.rules.gradients import EXPLODE, VANISH, gradients_from_step
 from numscope.alerts.rules.growth import divergence_ahead
 from numscope.alerts.rules.loss import loss_spike
 from numscope.alerts.rules.overflow import overflow_ahead
-from numscope.config.alerting import AlertPlan
+from numscope.config.alert_plan import AlertPlan
 from numscope.detect.journal import Event, Journal, Look
 from numscope.probe import optimizer as optimizer_probe
 from numscope.records.alert import Alert

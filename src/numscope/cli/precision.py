@@ -20,8 +20,8 @@ from numscope.cli.trial import trial
 from numscope.cli.values import OUTPUT_FILE, Value, real, whole_number
 from numscope.config.dialects import translate
 from numscope.config.loading import plan_of
-from numscope.config.reading import read
 from numscope.config.wording import Errors
+from numscope.config.yaml_reading import read
 from numscope.precision.search.advise import Limits, advice_of, merged
 from numscope.precision.search.sections import sections, text_of
 from numscope.precision.search.trials import AUTOCAST, Book, Script, Spec, TrialFailed, run_trial

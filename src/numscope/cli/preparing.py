@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from torch import nn
 
     from numscope.config.plan import Plan
-    from numscope.plugins.loading import Paths
+    from numscope.plugins.discovery import Paths
 
 RECIPES = ("delayed", "current", "rowwise", "block", "mxfp8", "nvfp4")  # also here: torch must not be loaded before the script
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import click
 
 from numscope.cli.printing import say
-from numscope.config.rules import RULES
+from numscope.config.rule_table import RULES
 from numscope.page.digest import digests
 from numscope.page.document import render
 from numscope.page.payload import comparison_of, payload_of

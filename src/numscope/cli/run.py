@@ -13,7 +13,7 @@ from numscope.cli.preparing import SCRIPT_WORDS, recipe_option, takes_script
 from numscope.cli.script import Target, launch
 from numscope.cli.torchwatch import TorchWatch
 from numscope.cli.values import OUTPUT_FILE, OUTPUT_FOLDER, listed, one_of, whole_number
-from numscope.config.alerting import MODES
+from numscope.config.alert_plan import MODES
 from numscope.config.loading import plan_of
 from numscope.config.options import LEVELS, ON_NONFINITE, WatchOptions, switched_on
 from numscope.records.errors import UsageError

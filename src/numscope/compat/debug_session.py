@@ -77,19 +77,11 @@ class GivenTensors:
         self.unmatched: list[tuple[str, ...]] = []  # for each name: sections that do not select it
 
     def log(self, layer: str, tensor_name: str, tensor: Tensor, *, step: int, group: Any = None, write: bool = True) -> dict[str, Scalar]:
-        """The statistics that the configuration asks for, under the names that it uses; empty where it asks for none at this step.
+        """The statistics that the configuration asks for, as ``debug_tool.log_tensor_stats`` returns them.
 
         Args:
-            layer: as selections match it.
-            tensor_name: one of ``TENSORS``.
-            tensor: of any shape.
-            step: that it belongs to.
-            group: process group over which the numbers merge; its lowest rank writes them. None: no other rank is asked.
+            group: process group over which the numbers merge; its lowest rank writes them. None: this rank's alone.
             write: also into the logs.
-
-        Raises: UsageError.
-
-        *Cost:* one pass over the tensor; on a device one sync; over a group one collective.
         """
         check_one_of("tensor_name", tensor_name, TENSORS)
         if not isinstance(tensor, Tensor):
@@ -147,13 +139,8 @@ class Session(optimizer_probe.StepListener):
 
     Steps are counted by the optimizers, from the first ``step`` on by ``step`` alone.
 
-    Args:
-        config: a YAML file's path, or the same as a dict; None or "": none.
-        log_dir: folder for logs and the run's files.
-        tb_writer: TensorBoard's writer, one more logger; None: none.
-        first_step: number of the first step.
-        debug_file, text_file: the logs' places in ``log_dir``.
-        options: further options of ``WatchOptions``.
+    Args: as for ``debug_tool.initialize_debug``; ``debug_file`` and ``text_file`` are the logs' places in ``log_dir``, and ``options``
+        further options of ``WatchOptions``.
 
     Raises: UsageError that lists everything wrong with the configuration.
     """
@@ -191,13 +178,13 @@ class Session(optimizer_probe.StepListener):
             self._watch.elsewhere = self._given.unmatched
             self._watch.__enter__()
             optimizer_probe.listen(self)
-        at_end(self.close)  # scripts forget end_debug; the step at work is written all the same
+        at_end(self.close)  # scripts forget end_debug; the current step is written nevertheless
 
     # ---- steps
 
     @property
     def step_number(self) -> int:
-        """Number of the step at work; where optimizers count, the first one lasts until the next forward, in case ``step`` is called."""
+        """Number of the current step; where optimizers count, the first one lasts until the next forward, in case ``step`` is called."""
         numbers = [scope.step_number for scope in self._scopes()]
         if self._explicit or self._watch is None or not numbers:
             return self._step_number
@@ -218,14 +205,14 @@ class Session(optimizer_probe.StepListener):
         self._number()
 
     def begin_at(self, step: int) -> None:
-        """Number the step at work: a run goes on from a checkpoint."""
+        """Set the number of the current step, for a run that resumes from a checkpoint."""
         check_whole("training step", step, 0)
         self._step_number = step
         self._number()
 
     def _number(self) -> None:
         if self.recorder is not None:
-            self.recorder.first_step = self._step_number  # of models that are called for the first time later on
+            self.recorder.first_step = self._step_number  # for models that are called for the first time later on
         for scope in self._scopes():
             if scope.step_number != self._step_number:
                 scope.begin_at(self._step_number)
@@ -236,7 +223,7 @@ class Session(optimizer_probe.StepListener):
     def _inspectors(self) -> list[Inspector]:
         return [scope.inspector for scope in self._scopes() if scope.inspector is not None]
 
-    # ---- what the optimizer probe tells
+    # ---- events of the optimizer probe
 
     def after_step(self, optimizer: Optimizer) -> None:
         if self._watch is not None:
@@ -245,7 +232,7 @@ class Session(optimizer_probe.StepListener):
     def skipped_step(self, optimizer: Optimizer) -> None:
         self.after_step(optimizer)
 
-    # ---- words
+    # ---- the log
 
     def say(self, text: str, layer: str | None = None, level: int = logging.INFO) -> None:
         """A line for the debug log, each text once a layer."""
@@ -301,7 +288,7 @@ class Session(optimizer_probe.StepListener):
     def assign_names(self, models: nn.Module | Sequence[Any]) -> None:
         """Give each module its qualified name, ``model`` before it; a name that a module has stays."""
         for model in models if isinstance(models, Sequence) else (models,):
-            while not isinstance(model, nn.Module):  # wrappers that are no modules
+            while not isinstance(model, nn.Module):  # wrappers other than modules
                 if (inner := getattr(model, "module", None)) is None:
                     raise UsageError(f"infer_and_assign_layer_names: got {type(model).__name__}, expected a model or a list of models.")
                 model = inner
@@ -324,7 +311,7 @@ class Session(optimizer_probe.StepListener):
     # ---- the end
 
     def close(self) -> None:
-        """Write the step at work, take every hook away, close the logs. Safe to call twice."""
+        """Write the current step, remove all hooks, close the logs. Safe to call twice."""
         not_at_end(self.close)
         optimizer_probe.unlisten(self)
         watch, self._watch = self._watch, None
@@ -343,7 +330,7 @@ _session: Session | None = None
 
 
 def begin(called: str, *args: Any, **kwargs: Any) -> Session:
-    """Begin this process's session, which messages call by its interface's name. Raises: UsageError where one is at work already."""
+    """Begin this process's session; ``called`` is its interface's name in messages. Raises: UsageError if there is one already."""
     global _session
     if _session is not None:
         raise UsageError(f"{called}: called a second time, expected once on each rank. Call end_debug() first, or leave this call out.")
@@ -364,7 +351,7 @@ def needed(called: str) -> Session:
 
 
 def end() -> None:
-    """End this process's session, if one is at work."""
+    """End this process's session, if there is one."""
     global _session
     session, _session = _session, None
     if session is not None:

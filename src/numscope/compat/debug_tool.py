@@ -14,7 +14,7 @@ from numscope.compat import debug_session as sessions
 from numscope.compat.debug_session import Config, Scalar
 from numscope.config.features import ALIASES, FEATURES
 from numscope.config.schema import Plugged, part_of
-from numscope.plugins.parts import CustomFeature
+from numscope.plugins.custom_parts import CustomFeature
 from numscope.records.checks import check_one_of
 
 EXTENSIONS = ("transformer_engine",)
@@ -35,7 +35,7 @@ def initialize_debug(
 
     Args:
         config: a YAML file's path, or the same as a dict; None or "": nothing is watched, the run is the bare one.
-        extensions: namespaces that a configuration may use; all are there without being asked for.
+        extensions: namespaces that a configuration may use; all are always there.
         log_dir: folder for ``debug_logs``, ``debug_statistics_logs`` and the run's files.
         tb_writer: TensorBoard's writer, on the ranks that have one.
         disable_default_logging: no text log of statistics.
@@ -74,12 +74,12 @@ def step() -> None:
 
 
 def end_debug() -> None:
-    """Write the step at work, take every hook away, close the logs. Nothing where nothing was begun."""
+    """Write the current step, remove all hooks, close the logs. Does nothing before ``initialize_debug``."""
     sessions.end()
 
 
 def initialize_training_step(train_step: int) -> None:
-    """Number the step at work: a run goes on from a checkpoint. Nothing where nothing was begun."""
+    """Set the number of the current step, for a run that resumes from a checkpoint. Does nothing before ``initialize_debug``."""
     session = sessions.at_work()
     if session is not None:
         session.begin_at(train_step)
@@ -90,7 +90,7 @@ def log_message(msg: str, layer_name: str | None = None, level: int = logging.IN
 
     Args:
         level: of Python's logging; from WARNING on it also reaches stderr.
-        extra_cachable_args: told apart by nothing here: each different text is written.
+        extra_cachable_args: ignored: each different text is written.
 
     Raises: UsageError before ``initialize_debug``.
     """
@@ -113,9 +113,9 @@ def log_tensor_stats(
         tensor: of any shape.
         skip_reduction: this rank's alone. Else all ranks of the group must call; the lowest one writes the lines.
         reduction_group: process group to merge over, instead of the one set by ``set_tensor_reduction_group``, instead of all ranks.
-        iteration: the step that it belongs to, instead of the one at work.
+        iteration: the step that it belongs to, instead of the current one.
 
-    Returns: the statistics by the names that the configuration uses; empty off the schedule or where nothing is asked. Each is a
+    Returns: the statistics by the names that the configuration uses; empty off the schedule, or if none are configured. Each is a
         float that also does what a tensor of one element does: ``.item()``, ``torch.allclose(it, tensor)``.
 
     Raises: UsageError.
@@ -127,7 +127,7 @@ def log_tensor_stats(
 
 
 def set_tensor_reduction_group(group: Any, layer_name: str | None = None) -> None:
-    """Merge statistics over this process group instead of the ones that the model's own wrappers show.
+    """Merge statistics over this process group instead of those of the model's own wrappers.
 
     Args:
         layer_name: of this layer alone; None: of all.
@@ -145,7 +145,7 @@ def get_tensor_reduction_group(layer_name: str | None = None) -> Any:
 def infer_and_assign_layer_names(model: nn.Module | Sequence[Any]) -> None:
     """Give each module of a model, or of a list of them, its qualified name, ``model`` before it; names that modules have stay.
 
-    Raises: UsageError before ``initialize_debug``, and of what is no model.
+    Raises: UsageError before ``initialize_debug``, or for something other than a model.
     """
     sessions.needed("infer_and_assign_layer_names").assign_names(model)
 

@@ -29,7 +29,7 @@ _PLAIN_TYPES = frozenset({Tensor, nn.Parameter})
 
 
 class DebugOption(str, Enum):
-    """What may stand after ``--debug``."""
+    """Values of ``--debug``."""
 
     UNDERFLOW_OVERFLOW = "underflow_overflow"
     TPU_METRICS_DEBUG = "tpu_metrics_debug"
@@ -88,11 +88,11 @@ def get_abs_min_max(var: Tensor, ctx: str) -> str:
 
 
 def detect_overflow(var: Tensor, ctx: str) -> bool:
-    """Whether the tensor holds a nan or inf; says so on stdout.
+    """Whether the tensor holds a nan or inf; prints it on stdout.
 
     Args:
         var: any tensor.
-        ctx: the first words of what is printed, such as ``after layer_norm``.
+        ctx: the first words of the printed line, such as ``after layer_norm``.
 
     Returns:
         True when a nan or inf is there.
@@ -164,7 +164,7 @@ class DebugUnderflowOverflow:
 
     def reset_saved_frames(self) -> None:
         """Forget the finished frames."""
-        self.frames = []  # unbounded from here on, as the known text shows: after a traced batch a report has more than 21 frames
+        self.frames = []  # unbounded from here on, as in the known text: after a traced batch a report has more than 21 frames
 
     def trace_frames(self) -> None:
         """Print the finished frames and forget them."""
@@ -209,7 +209,7 @@ class DebugUnderflowOverflow:
         self.save_frame()
 
     def forward_hook(self, module: nn.Module, input: Any, output: Any) -> None:
-        """What runs after every module's forward."""
+        """The hook, which runs after every module's forward."""
         tracing = self.batch_number in self.trace_batch_nums
         if tracing:
             self.reset_saved_frames()

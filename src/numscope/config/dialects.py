@@ -10,12 +10,12 @@ from typing import Any
 from numscope.config.features import ALIASES, FEATURES, Alias
 from numscope.config.wording import Errors, listed, meant, one_of, shown
 
-NAMESPACE = "transformer_engine"  # features may stand in it or directly in the section, which makes no difference
+NAMESPACE = "transformer_engine"  # features may be in it or directly in the section, with the same meaning
 
 
 LAYER_KEYS = {"exact_layer_names": "layer_names"}
 KEYS = {"type": "stats"}
-# A struct's key → its entries' key, the plural that an entry may have instead, which is what it becomes.
+# A struct's key → its entries' key, and the canonical plural, which an entry may have instead.
 _STRUCTS = {"gemms_struct": ("gemm", "gemms"), "tensors_struct": ("tensor", "tensors")}
 _MAX_PARTS = 1000  # entries that structs may hold together
 
@@ -33,7 +33,7 @@ class Written:
     single: frozenset[str] = frozenset()  # keys whose one-element list was a single word in the file
 
     def place(self, loc: tuple[Any, ...], under: str = "") -> str:
-        """The path in the file of a canonical key, or of what is below it, such as ``[0]``."""
+        """The path in the file of a canonical key, or of a part of its value, such as ``[0]``."""
         if not loc:
             return self.path + under
         key, *rest = loc
@@ -56,7 +56,7 @@ class Section:
     empty: bool  # whether it has neither features nor anything that might have been meant as one
 
 
-RELOAD = "reload"  # a key beside the sections
+RELOAD = "reload"  # a key next to the sections
 MISSING = object()
 
 
@@ -144,7 +144,7 @@ def _feature(name: str, path: str, settings: Any, known: Collection[str], errors
 
 
 def _parts(whole: Written, errors: Errors) -> list[Written]:
-    """The feature once for each entry of its structs, each with what stands around the struct, its own first."""
+    """The feature once for each entry of its structs, each with the settings around the struct, which the entry's own override."""
     parts = [whole]
     for struct, (one, many) in _STRUCTS.items():
         parts = [part for outer in parts for part in _entries(outer, struct, one, many, errors)]

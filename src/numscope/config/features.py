@@ -51,7 +51,7 @@ FAMILIES = {spec.name: spec.family for spec in _TABLE if spec.family}
 
 @dataclass(frozen=True)
 class Alias:
-    """What a feature's name, as written, stands for."""
+    """The meaning of a feature's name as written."""
 
     feature: str  # canonical name; a plug-in's own
     # canonical key → this dialect's word for it, which messages use; either is read
@@ -60,7 +60,7 @@ class Alias:
 
 
 def _alias(spec: FeatureSpec, name: str) -> Alias:
-    words = {"stats": "type"} if name.startswith("collect_") else {}  # as the debug tool has it
+    words = {"stats": "type"} if name.startswith("collect_") else {}  # as in the debug tool
     return Alias(spec.name, words, {} if name == "statistics" else spec.stats)
 
 

@@ -1,4 +1,4 @@
-"""From a file or dict to a plan."""
+"""Makes a plan of a file or dict."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from numscope.config.alerting import KEY, AlertPlan, read_alerts
+from numscope.config.alert_plan import KEY, AlertPlan, read_alerts
 from numscope.config.dialects import MISSING, RELOAD, Section, Written, below, translate, unknown
 from numscope.config.features import FEATURES
 from numscope.config.plan import Collect, Plan, PluginFeature, Schedule, Selection, StatRequest, Switch
-from numscope.config.reading import parsed, read
 from numscope.config.schema import CHOICES, Feature, Layers, Plugged, Scheduled, Statistics, Words, clash, explain, for_tensor, part_of
 from numscope.config.wording import KINDS, Errors, listed, meant, one_of, shown
-from numscope.plugins import loading as plug_ins
-from numscope.plugins.loading import Plugins
+from numscope.config.yaml_reading import parsed, read
+from numscope.plugins import discovery as plug_ins
+from numscope.plugins.discovery import Plugins
 from numscope.records.errors import UsageError
 from numscope.records.words import closest
 from numscope.summary.operand_casts import CAST_STATS
@@ -36,7 +36,7 @@ def load(source: Source, plugins: Plugins | None = None, text: str | None = None
         text: the file's, if it has been read already.
 
     Returns:
-        What is asked for; which layers of a model that means is for ``resolve`` to say.
+        The plan; ``resolve`` finds the layers of a model that it selects.
 
     Raises:
         UsageError: all that is wrong, a line each.
@@ -84,7 +84,7 @@ def _alerts(tree: dict[str, Any], rules: Collection[str], errors: Errors) -> Ale
 
 
 class _Builder:
-    """Checks sections one after the other and keeps what they come to."""
+    """Checks sections one after the other and collects the plan's parts."""
 
     def __init__(self, errors: Errors, plugins: Plugins) -> None:
         from numscope.summary.statistics import STATISTICS
@@ -158,7 +158,7 @@ class _Builder:
         return True
 
     def _part(self, written: Written, on: bool) -> Feature | None:
-        """The checked feature; None where it is wrong, or off and incomplete, which is no error."""
+        """The checked feature; None if it is wrong, or off and incomplete, which is allowed."""
         spec = FEATURES.get(written.feature)
         model = Plugged if spec is None else part_of(spec)
         off = not on or written.settings.get("enabled") is False
@@ -172,7 +172,7 @@ class _Builder:
             for loc, under, text, missing in found:
                 if missing and loc != ("enabled",) and off:
                     continue
-                if missing and loc[0] in typos:  # said of the key that was meant to be it
+                if missing and loc[0] in typos:  # reported for the key that was probably meant
                     continue
                 place = written.place(loc, under)
                 self._errors.add(place, text or unknown(place.rpartition(".")[2], model.model_fields, written.alias))
@@ -235,9 +235,9 @@ def _schedule(part: Feature) -> Schedule:
 
 
 def plan_of(config: Source, features: plug_ins.Paths = ()) -> tuple[Plan, Plugins]:
-    """What a configuration asks for, and what plug-ins (files and folders with statistics, features, loggers, rules) give to it.
+    """A configuration's plan, and the plug-ins (files and folders with statistics, features, loggers, rules) that it may name.
 
-    Raises: UsageError that lists everything wrong with the configuration, and of what is wrong with the features.
+    Raises: UsageError that lists all errors of the configuration and of the features.
     """
     from numscope.summary.statistics import STATISTICS
 

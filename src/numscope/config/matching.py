@@ -14,11 +14,11 @@ from typing import Any
 
 from numscope.records.errors import UsageError
 
-MAX_PARTS = 100_000  # of a regex with its repeats written out, as ``regex`` compiles it: some 2 s and 100 MB
+MAX_PARTS = 100_000  # most parts of a regex with its repeats written out, as ``regex`` compiles it: some 2 s and 100 MB
 MAX_S = 1.0  # for all slow searches for one regex together
 _SLOW_S = 0.005  # a search that takes longer is slow
-_LEAST_REPEATS = re.compile(r"(\))?(?:\+|\{([0-9]+))")  # of a group or of anything else, and how many
-_BETWEEN = re.compile(r"\(\?(?:[a-zA-Z-]*x|#)")  # white space or comments may stand between a group and its repeat
+_LEAST_REPEATS = re.compile(r"(\))?(?:\+|\{([0-9]+))")  # the repeat of a group or of anything else, and how many
+_BETWEEN = re.compile(r"\(\?(?:[a-zA-Z-]*x|#)")  # white space or comments are allowed between a group and its repeat
 _LITERAL_BRACE = re.compile(r"(\\.)|\{(?![0-9]*,?[0-9]*\})", re.DOTALL)  # what ``regex`` takes for a fuzzy match: ``(?:abc){e}``
 
 Groups = tuple[str | None, ...]
@@ -27,7 +27,7 @@ Groups = tuple[str | None, ...]
 @functools.lru_cache(64)
 def compiled(pattern: str) -> Regex:
     """
-    Raises: re.error for what is not a regex, or is too large.
+    Raises: re.error: not a regular expression, or too large a one.
     """
     return Regex(pattern)
 
@@ -68,7 +68,7 @@ class Regex:
 
 
 def _num_parts(pattern: str) -> int:
-    """At most so many parts are compiled: a repeat of n or more is written out n + 1 times, also within another one."""
+    """An upper bound on the number of compiled parts: a repeat of n or more is written out n + 1 times, also within another one."""
     found = [(bool(group), 1 + int(least[:9] or 1)) for group, least in _LEAST_REPEATS.findall(pattern)]
     if _BETWEEN.search(pattern):
         found = [(True, times) for _, times in found]

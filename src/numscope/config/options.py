@@ -1,4 +1,4 @@
-"""What a watch may be told: by arguments, or by the environment variables that switch the debug tool on from outside."""
+"""Options of a watch: arguments, or the environment variables that switch the debug tool on from outside."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, fields
 from typing import Any, Literal, get_args
 
-from numscope.config.alerting import AlertPlan, Mode, read_alerts
+from numscope.config.alert_plan import AlertPlan, Mode, read_alerts
 from numscope.records.checks import check_one_of, check_whole
 from numscope.records.errors import UsageError
 from numscope.records.words import nearest
@@ -17,7 +17,7 @@ OnNonfinite = Literal["raise", "warn", "note", "off"]
 
 LEVELS: tuple[Level, ...] = get_args(Level)
 ON_NONFINITE: tuple[OnNonfinite, ...] = get_args(OnNonfinite)
-_SAME: dict[str, OnNonfinite | None] = {"note": "warn", "off": None}  # of on_nonfinite
+_SAME: dict[str, OnNonfinite | None] = {"note": "warn", "off": None}  # synonyms for on_nonfinite
 
 
 @dataclass(frozen=True)
@@ -84,7 +84,7 @@ class WatchOptions:
         return self.on_nonfinite is not None and not self.trace
 
     def alert_plan(self, customs: Collection[str] | None = ()) -> AlertPlan:
-        """What is said of alerts here.
+        """The options of alerts.
 
         Args:
             customs: names of users' own rules; None: they are not known yet.
@@ -115,7 +115,7 @@ LOG_DIR = "NV_DEBUG_TOOL_LOG_DIR"
 
 
 def switched_on() -> dict[str, str] | None:
-    """The options of a watch that the environment gives; None where the debug tool is off, whatever the other variables say.
+    """The options of a watch that the environment gives; None if the debug tool is off, whatever the other variables are.
 
     Returns: ``config``, without which the run collects nothing, and ``log_dir``, each if its variable is set.
 

@@ -1,4 +1,4 @@
-"""What a configuration asks for, in plain data: what to collect, of which layers, at which steps."""
+"""A configuration as plain data: what to collect, from which layers, at which steps."""
 
 from __future__ import annotations
 
@@ -7,21 +7,21 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
-from numscope.config.alerting import AlertPlan
+from numscope.config.alert_plan import AlertPlan
 from numscope.config.matching import compiled
 
 if TYPE_CHECKING:
     from numscope.records.layer import Layer
 
 
-# `layer4`, `Layer_1`, `decoder_block2`, `h_3`; never `fc1`, `w1`, `conv2`: their digits tell parts of one layer apart.
+# `layer4`, `Layer_1`, `decoder_block2`, `h_3`; never `fc1`, `w1`, `conv2`: their digits distinguish parts of one layer.
 _NUMBERED_SEGMENT = re.compile(r"(?:layer|block)s?_?([0-9]{1,9})\Z|^h_?([0-9]{1,9})\Z", re.IGNORECASE)
 _WHOLE = re.compile(r"[0-9]{1,9}")
 _EXPERTS = re.compile(r"experts?$", re.IGNORECASE)
 
 
 def number_of(name: str) -> int | None:
-    """The layer number that a name tells, None where it tells none.
+    """The layer number in a name; None without one.
 
     The first path segment that is a number counts (``encoder.block.3.layer.1`` is of layer 3), except an expert's
     (``experts.3``, ``local_experts.0``); else the digits at the end of a segment such as ``layer4`` or ``Layer_1``.
@@ -31,7 +31,7 @@ def number_of(name: str) -> int | None:
 
 
 def block_of(name: str) -> str:
-    """The part of a name that ends with its layer number (``decoder.layers.3``); the whole name where it tells none."""
+    """The part of a name that ends with its layer number (``decoder.layers.3``); the whole name without one."""
     segments = name.split(".")
     found = _number_in(segments)
     return name if found is None else ".".join(segments[: found[0] + 1])
@@ -52,7 +52,7 @@ def group_of(by: str, name: str, cls: str) -> str | None:
 
 
 def _number_in(segments: list[str]) -> tuple[int, int] | None:
-    """(place of the segment that tells the layer number, the number)."""
+    """(place of the segment with the layer number, the number)."""
     for place, (before, segment) in enumerate(zip(("", *segments), segments, strict=False)):
         if _WHOLE.fullmatch(segment) and not _EXPERTS.search(before):
             return place, int(segment)
@@ -69,7 +69,7 @@ class Selection:
     pattern: str | None = None  # regex searched for in the layer's name; alone
     numbers: frozenset[int] | None = None  # layer numbers; None: any
     types: tuple[str, ...] | None = None  # parts of a layer's name, or class names; None: any
-    containers: bool = False  # modules without parameters of their own too
+    containers: bool = False  # also modules without their own parameters
     names: tuple[str, ...] | None = None  # layers' names as they are; alone
 
     def selects(self, layer: Layer) -> bool:
@@ -112,9 +112,9 @@ class Schedule:
 
 @dataclass(frozen=True, slots=True)
 class StatRequest:
-    """One statistic as it was asked for."""
+    """One requested statistic."""
 
-    label: str  # the name that logs show, as written in the configuration
+    label: str  # the name in logs, as written in the configuration
     statistic: str  # its canonical name in ``summary/statistics.py``
     options: tuple[tuple[str, Any], ...] = ()  # such as ``(("block_size", 32), ("dims", 1))``
 
@@ -135,7 +135,7 @@ class Collect(Part):
 
     Args:
         reduce: merge over the ranks that share the tensor; False: each rank logs its own; "when read": each rank logs its own part, and
-            what several ranks hold alike is logged by one, so that a reader can merge them.
+            one of several ranks with the same part logs it, so that a reader can merge the parts.
         merge: also statistics of groups of sites: ``layer``, ``type``, ``all`` or a regex whose groups name them; None: none.
         evaluation: also of forwards in evaluation mode without gradients.
     """
@@ -149,10 +149,10 @@ class Collect(Part):
 
 @dataclass(frozen=True, slots=True)
 class Switch(Part):
-    """A precision feature (``disable_fp8_gemm`` and its like): read and checked here; ``precision/switching.py`` says what it does.
+    """A precision feature (``disable_fp8_gemm`` and its like): read and checked here; ``precision/gemm/switching.py`` applies it.
 
     Args:
-        feature: canonical name, whatever the configuration calls it.
+        feature: canonical name.
         settings: canonical keys: tuples of ``gemms`` and ``tensors`` (None: all), of ``StatRequest`` for ``stats``.
     """
 
@@ -175,12 +175,12 @@ class Plan:
     collects: tuple[Collect, ...] = ()
     switches: tuple[Switch, ...] = ()
     customs: tuple[PluginFeature, ...] = ()
-    notes: tuple[str, ...] = ()  # what the log says of it once: sections that are off, features that find nothing to act on
+    notes: tuple[str, ...] = ()  # logged once: sections that are off, features that find nothing to act on
     text: str = ""  # the configuration as it was given, for the log and run.json
     reload: bool = False  # the file is read again when it is edited during the run
     alerts: AlertPlan = field(default_factory=AlertPlan)
 
     @property
     def parts(self) -> tuple[Collect | Switch | PluginFeature, ...]:
-        """All that it asks for."""
+        """All parts of all kinds."""
         return (*self.collects, *self.switches, *self.customs)

@@ -1,4 +1,4 @@
-"""What a plan means for the layers of one model."""
+"""Resolves a plan on the layers of one model."""
 
 from __future__ import annotations
 
@@ -18,27 +18,27 @@ from numscope.records.observation import TENSORS
 from numscope.records.words import closest, spans
 
 _Part = TypeVar("_Part", Collect, Switch, PluginFeature)
-_SHOWN = 3  # layer names that a message shows
+_SHOWN = 3  # layer names in a message
 
 
 @dataclass(frozen=True, slots=True)
 class Resolved:
     """A plan's parts, each with the layers it is for, in the model's order."""
 
-    # what several sections ask for alike stands in the first of them alone, unless they merge sites
+    # what several sections request alike is in the first of them alone, unless they merge sites
     collects: list[tuple[Collect, tuple[Layer, ...]]]
     switches: list[tuple[Switch, tuple[Layer, ...]]]
     customs: list[tuple[PluginFeature, tuple[Layer, ...]]]
-    unmatched: tuple[str, ...] = ()  # sections, or parts of their selections, that no layer answers to, with what was sought
-    notes: tuple[str, ...] = ()  # what chooses less than it says: numbers that no layer has
+    unmatched: tuple[str, ...] = ()  # sections, or parts of their selections, that match no layer
+    notes: tuple[str, ...] = ()  # selections that match less than they name: numbers that no layer has
 
 
 def resolve(plan: Plan, layers: Sequence[Layer], *, strict: bool = True) -> Resolved:
     """A plan on a model's layers.
 
     Args:
-        strict: what no layer answers to, and sections that contradict each other, are errors; False where the model may be a
-            part of the one that the configuration is for (a pipeline's stage), so that only contradictions are.
+        strict: selections that match no layer are errors, as contradictions between sections always are; False where the model may be a
+            part of the one that the configuration is for (a pipeline's stage).
 
     Raises:
         UsageError: all of that, a line each.
@@ -100,7 +100,7 @@ def _check_selection(
         few = ", ".join(shown(layer.name) for layer in containers[:_SHOWN])
         what = "only modules without their own parameters"
         unmatched.add(place, f"{_sought(selection)} matches {what} ({few}). To select them: containers: true.")
-    elif not (selection.types is not None and selection.numbers is None):  # said above
+    elif not (selection.types is not None and selection.numbers is None):  # reported above
         unmatched.add(place, f"{_sought(selection)} matches none of the model's {len(layers)} layers.{_hint(selection, layers)}")
 
 
@@ -127,7 +127,7 @@ def _hint(selection: Selection, layers: Sequence[Layer]) -> str:
 
 
 def _near(sought: str, layers: Sequence[Layer]) -> str:
-    """The layers whose names, or parts of them, are most like what was sought."""
+    """The layers whose names, or parts of them, are nearest to a selection's words."""
     owners = [layer for layer in layers if layer.owns_parameters]
     words: dict[str, str] = {}
     for layer in owners:
@@ -151,7 +151,7 @@ def _ranges(numbers: Iterable[int]) -> str:
 
 
 def _settings(part: Collect | Switch | PluginFeature) -> object:
-    """All that must be alike where two sections give one layer the same feature; tensors and GEMMs are looked at one by one."""
+    """The settings that must be equal if two sections give one layer the same feature; tensors and GEMMs are compared one by one."""
     if isinstance(part, Collect):
         return (part.schedule, frozenset(part.stats), part.reduce, part.merge, part.evaluation)
     return (part.schedule, {key: value for key, value in part.settings.items() if key not in ("tensors", "gemms")})
@@ -196,7 +196,7 @@ def _check_labels(collects: Iterable[tuple[Collect, Sequence[Layer]]], errors: E
 
 
 def _once(collects: Sequence[tuple[Collect, tuple[Layer, ...]]]) -> Iterator[tuple[Collect, tuple[Layer, ...]]]:
-    """What an earlier section asks for alike is left out of the later one; a section that merges sites keeps all of its own."""
+    """Leaves out of a section what an earlier one requests alike; a section that merges sites keeps everything."""
     seen: set[tuple[object, ...]] = set()
     for collect, layers in collects:
         if collect.merge is not None:

@@ -1,4 +1,4 @@
-"""The canonical form of a section's parts: what each key can be. A field's description is what an error says was expected."""
+"""The canonical form of a section's parts: the values of each key. Errors quote a field's description as the expected value."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _BOTH_ORIENTATIONS = ("activation", "weight")  # tensors that a step multiplies 
 
 @dataclass(frozen=True)
 class Words:
-    """What validators need to know besides the value.
+    """The validators' context besides the value.
 
     Args:
         statistics: canonical names, each with the tensors it can be computed of (None: any).
@@ -78,7 +78,7 @@ def _list(value: object, rule: str) -> list[Any]:
 
 
 def _each(rule: str, mistake: Callable[[object], str | None]) -> Callable[[object], tuple[Any, ...]]:
-    """A validator of lists; ``mistake`` is what is wrong with an item, None if nothing is."""
+    """A validator of lists; ``mistake`` returns the error of an item, None without one."""
 
     def check(value: object) -> tuple[Any, ...]:
         items = _list(value, rule)
@@ -153,7 +153,7 @@ def _types(value: object) -> tuple[str, ...] | None:
 
 
 class Layers(SchemaPart):
-    """Which layers a section is for."""
+    """The layers that a section selects."""
 
     layer_name_regex_pattern: Annotated[Any, PlainValidator(_regex)] = None
     layer_names: Annotated[Any, PlainValidator(_texts("a list of layers' whole names"))] = None
@@ -169,7 +169,7 @@ class Layers(SchemaPart):
 
 
 def clash(keys: Collection[str]) -> tuple[str, ...]:
-    """Keys of ``layers`` that cannot be combined: numbers and types can, a pattern or names stand alone."""
+    """Keys of ``layers`` that cannot be combined: numbers and types can, a pattern or names can't."""
     given = tuple(key for key in CHOICES if key in keys)
     return () if {*given} <= {"layer_numbers", "layer_types"} or len(given) == 1 else given
 
@@ -221,8 +221,8 @@ def _stats(value: object, info: ValidationInfo) -> tuple[StatRequest, ...]:
                     for place, _, text, _ in explain(error, part)
                 )
             ) from None
-        said = [key if v is True else f"{key}_{v}" for key, v in given.items() if v is not False]
-        return StatRequest(name if options is None else "_".join([name, *said]), canonical, tuple(given.items()))
+        given_words = [key if v is True else f"{key}_{v}" for key, v in given.items() if v is not False]
+        return StatRequest(name if options is None else "_".join([name, *given_words]), canonical, tuple(given.items()))
 
     return _asked(value, "a list of statistics such as [min, max, mean]", read)
 
@@ -266,7 +266,7 @@ OPTIONS: dict[str, type[SchemaPart]] = {"max_blockwise_dynamic_range": Blockwise
 
 
 def for_tensor(asked: StatRequest, tensor: str) -> StatRequest:
-    """The statistic with what it leaves to the tensor filled in: whether both orientations count."""
+    """The statistic with the option filled in that depends on the tensor: whether both orientations count."""
     if asked.statistic != "max_blockwise_dynamic_range" or any(name == "max_over_orientations" for name, _ in asked.options):
         return asked
     return StatRequest(asked.label, asked.statistic, (*asked.options, ("max_over_orientations", tensor in _BOTH_ORIENTATIONS)))

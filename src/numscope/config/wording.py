@@ -1,4 +1,4 @@
-"""How a configuration's errors read: where, what was got, what was expected, the nearest right name."""
+"""The wording of a configuration's errors: the place, the value, the expected values, the nearest right name."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from numscope.records.errors import UsageError
 from numscope.records.faults import ours
 from numscope.records.words import closest
 
-_LONGEST = 80  # characters of a value that a message shows
+_LONGEST = 80  # most characters of a value in a message
 KINDS: dict[type, str] = {
     bool: "true or false",
     int: "a whole number",
@@ -19,7 +19,7 @@ KINDS: dict[type, str] = {
     str: "text",
     list: "a list",
     dict: "a mapping",
-}  # what settings may be
+}  # types of settings
 _FEW = 8  # names that a message lists when it also knows the one that was meant
 
 
@@ -78,7 +78,7 @@ class Errors:
 
 
 def shown(value: Any) -> str:
-    """A value as a configuration would have it, shortened."""
+    """A value as written in a configuration, shortened."""
     if value is None:
         return "nothing"
     if isinstance(value, list) and not value:
@@ -91,7 +91,7 @@ def shown(value: Any) -> str:
 
 
 def meant(word: object, choices: Iterable[str]) -> str:
-    """As ``records.words.nearest``, with the double quotes in which a configuration's values are shown."""
+    """As ``records.words.nearest``, with a configuration's double quotes."""
     return "".join(f' Did you mean "{near}"?' for near in closest(word, choices))
 
 

@@ -17,9 +17,9 @@ from numscope.probe.optimizers import gradient_of
 from numscope.records.finding import Frame, Line, Numbers
 from numscope.records.site import Phase, Site
 from numscope.summary import native
-from numscope.summary.dispatch import Together, describe
+from numscope.summary.dispatch import DeviceBatch, describe
 from numscope.summary.ledger import Ledger
-from numscope.summary.weights import Weights
+from numscope.summary.parameter_rows import Weights
 
 NOT_SEEN = "not seen"
 # One order over all scopes of the process: which of several models went bad first.
@@ -83,7 +83,7 @@ class Journal:
     def add_together(self, entry: Entry, phase: Phase, weights: Mapping[str, Tensor | None], leaves: Leaves) -> None:
         """``add``: what is on a device is read in one launch."""
         flat: list[Any] = []
-        with Together():
+        with DeviceBatch():
             for slot, weight in weights.items():
                 if weight is not None:
                     flat += _item(slot, self.weights.ledger, self.weights.observe(weight), weight)

@@ -9,7 +9,7 @@ from threading import get_ident
 from torch.nn import Parameter
 from torch.optim import Optimizer
 
-from numscope.config.alerting import AlertPlan
+from numscope.config.alert_plan import AlertPlan
 from numscope.config.options import WatchOptions
 from numscope.detect import evaluations
 from numscope.detect.copies import left_bad

@@ -13,7 +13,7 @@ from numscope.config.plan import Switch
 from numscope.inspect.recorder import Recorder
 from numscope.inspect.sites import PlannedSite
 from numscope.precision.casting.cast import Cast, cast
-from numscope.precision.casting.reference import NUM_CELLS
+from numscope.precision.casting.reference_cast import NUM_CELLS
 from numscope.precision.gemm.counting import takers
 from numscope.precision.gemm.dumps import Dumps
 from numscope.precision.gemm.state import LayerState

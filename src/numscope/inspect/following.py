@@ -15,8 +15,8 @@ from hashlib import sha256
 from typing import Any
 
 from numscope.config.plan import Plan
-from numscope.config.reading import text_of
 from numscope.config.wording import Errors
+from numscope.config.yaml_reading import text_of
 from numscope.distributed.agree import rank, spread
 from numscope.distributed.channel import store
 from numscope.records.errors import UsageError

@@ -17,7 +17,7 @@ from numscope.config.plan import Plan
 from numscope.distributed.agree import rank as current_rank
 from numscope.inspect.following import Follower
 from numscope.inspect.rules import Rules
-from numscope.plugins.loading import Plugins
+from numscope.plugins.discovery import Plugins
 from numscope.records.alert import Alert
 from numscope.records.layer import Layer
 from numscope.records.observation import Observation

@@ -10,8 +10,8 @@ from dataclasses import replace
 from typing import Any
 
 from numscope.alerts.rules.loss import ROBUST
-from numscope.config.alerting import AlertPlan
-from numscope.plugins.parts import CustomRule
+from numscope.config.alert_plan import AlertPlan
+from numscope.plugins.custom_parts import CustomRule
 from numscope.records.alert import Alert
 from numscope.records.observation import Observation
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from numscope.config.plan import Collect, PluginFeature, StatRequest, group_of
 from numscope.inspect.tally import Seen
-from numscope.plugins.loading import Plugins
+from numscope.plugins.discovery import Plugins
 from numscope.probe.entry import LayerSites
 from numscope.probe.own_calls import OwnSites
 from numscope.records.layer import Layer

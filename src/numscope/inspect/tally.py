@@ -12,8 +12,8 @@ from torch.utils._python_dispatch import _disable_current_modes
 
 from numscope.summary.dispatch import describe, observe_extras
 from numscope.summary.ledger import UNOBSERVED, Ledger
+from numscope.summary.parameter_rows import Weights
 from numscope.summary.state import EMPTY_ROW, Groups, merge_rows
-from numscope.summary.weights import Weights
 
 if TYPE_CHECKING:
     from numscope.summary.extras import Layout

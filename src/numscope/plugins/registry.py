@@ -1,4 +1,4 @@
-"""What a user adds by decorator: statistics, features, loggers and rules, each under a name that can be taken once.
+"""The decorators by which users add statistics, features, loggers and rules, each under a name that can be taken once.
 
 A decorator adds to the registry being filled: the process's own, or a feature file's while that file is loaded.
 """
@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any, TypeVar, get_args
 
-from numscope.plugins.parts import CustomFeature, CustomLogger, CustomPart, CustomRule, CustomStatistic, Kind, Merge, Of, Setting
+from numscope.plugins.custom_parts import CustomFeature, CustomLogger, CustomPart, CustomRule, CustomStatistic, Kind, Merge, Of, Setting
 from numscope.records.checks import check_one_of
 from numscope.records.errors import UsageError
 from numscope.records.faults import ours
@@ -22,14 +22,14 @@ from numscope.records.observation import TENSORS
 
 OFS: tuple[Of, ...] = get_args(Of)
 MERGES: tuple[Merge, ...] = get_args(Merge)
-SETTING_TYPES: tuple[type, ...] = (bool, int, float, str, list, dict)  # what YAML can say
+SETTING_TYPES: tuple[type, ...] = (bool, int, float, str, list, dict)  # types that YAML has
 
 C = TypeVar("C", bound=Callable[..., Any])
 
 
 @dataclass
 class Registry:
-    """What was added, by kind and name."""
+    """Added parts, by kind and name."""
 
     entries: dict[tuple[Kind, str], CustomPart] = field(default_factory=dict)
 
@@ -90,7 +90,7 @@ def statistic(name: str, *, of: Of = "summary", merge: Merge | None = None) -> C
         if merge is None:
             raise UsageError(f"{where}: merge: got nothing, expected one of {_words(MERGES)}: how the numbers of two tensors become one.")
         check_one_of(f"{where}: merge", merge, MERGES, repr)
-    return _adding(where, lambda function: CustomStatistic(name, function, *_told(function), of, merge))
+    return _adding(where, lambda function: CustomStatistic(name, function, *_origin(function), of, merge))
 
 
 def feature(name: str, *, tensors: Sequence[str] = TENSORS, settings: Mapping[str, Any] = MappingProxyType({})) -> Callable[[C], C]:
@@ -113,7 +113,7 @@ def feature(name: str, *, tensors: Sequence[str] = TENSORS, settings: Mapping[st
     for tensor in tensors:
         check_one_of(f"{where}: tensors", tensor, TENSORS, repr)
     known = MappingProxyType({key: _setting(where, key, value) for key, value in settings.items()})
-    return _adding(where, lambda function: CustomFeature(name, function, *_told(function), tuple(tensors), known))
+    return _adding(where, lambda function: CustomFeature(name, function, *_origin(function), tuple(tensors), known))
 
 
 def logger(name: str) -> Callable[[C], C]:
@@ -130,7 +130,7 @@ def logger(name: str) -> Callable[[C], C]:
         if not callable(getattr(cls, "log_scalar", None)):
             got = getattr(cls, "__name__", cls)
             raise UsageError(f"{where}: got {got}, expected a class with log_scalar(self, name, value, iteration, **kwargs).")
-        return CustomLogger(name, cls, *_told(cls))
+        return CustomLogger(name, cls, *_origin(cls))
 
     return _adding(where, made)
 
@@ -145,7 +145,7 @@ def rule(name: str) -> Callable[[C], C]:
 
     Raises: UsageError.
     """
-    return _adding(_where("rule", name), lambda function: CustomRule(name, function, *_told(function), _num_required(function) == 2))
+    return _adding(_where("rule", name), lambda function: CustomRule(name, function, *_origin(function), _num_required(function) == 2))
 
 
 def _adding(where: str, made: Callable[[Callable[..., Any]], CustomPart]) -> Callable[[C], C]:
@@ -161,7 +161,7 @@ def _adding(where: str, made: Callable[[Callable[..., Any]], CustomPart]) -> Cal
     return add
 
 
-def _told(function: Callable[..., Any]) -> tuple[str, str]:
+def _origin(function: Callable[..., Any]) -> tuple[str, str]:
     """Where something callable is defined, as file:line (its name if Python does not know), and its docstring's first line."""
     summary = (inspect.getdoc(function) or "").partition("\n")[0]
     try:

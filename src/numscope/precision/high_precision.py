@@ -213,7 +213,7 @@ def _leaves(value: Any) -> list[Any]:
 
 
 def _output_dtype_by_rule(module: nn.Module, leaves: list[Any], autocast: torch.dtype | None) -> torch.dtype | None:
-    """A guess at the output's dtype, rather too wide than too narrow; None if there are no floating-point tensors."""
+    """A guess at the output's dtype, which errs on the wide side; None if there are no floating-point tensors."""
     inputs = [leaf.dtype for leaf in leaves if _is_floating(leaf)]
     own = [p for p in module._parameters.values() if _is_floating(p)]
     if autocast is not None and torch.float64 not in inputs:
@@ -291,7 +291,7 @@ def _learn_dtypes(precision: HighPrecisionForward, args: Any, kwargs: Any, leave
     """Run the forward on a copy of the module with fake tensors (no data): this changes no hook, number or random state."""
     known = (Tensor, bool, int, float, complex, str, type(None), torch.dtype, torch.device)
     if not all(isinstance(leaf, known) for leaf in leaves):
-        return None  # a cache, say, would be written to
+        return None  # the forward could write to such an object, for example a cache
     from torch._subclasses.fake_tensor import FakeTensorMode
 
     try:

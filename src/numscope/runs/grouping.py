@@ -15,8 +15,9 @@ from numscope.records.words import nearest
 from numscope.runs.folder import Run
 from numscope.runs.merging import about_one_center, merged_sql
 from numscope.runs.query import RAW, by_name, columns_of, extra_columns, make_table, quoted, reading
+from numscope.summary.formulas import Statistic
 from numscope.summary.state import Summary
-from numscope.summary.statistics import STATISTICS, Statistic, statistic_of
+from numscope.summary.statistics import STATISTICS, statistic_of
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection

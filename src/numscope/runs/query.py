@@ -15,7 +15,8 @@ from numscope.records.observation import COUNTS, EXTREMA, SUMS
 from numscope.records.words import nearest, without_passwords
 from numscope.runs.folder import Run, find_run
 from numscope.storage.address import PROTOCOL, text_of
-from numscope.summary.statistics import RAW_SUMS, STATISTICS, Statistic
+from numscope.summary.formulas import Statistic
+from numscope.summary.statistics import RAW_SUMS, STATISTICS
 
 if TYPE_CHECKING:
     import pandas

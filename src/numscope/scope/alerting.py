@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from numscope.alerts.desk import MOST_KEPT, Desk
 from numscope.alerts.engine import Engine
-from numscope.config.alerting import AlertPlan
+from numscope.config.alert_plan import AlertPlan
 from numscope.config.options import WatchOptions
 from numscope.distributed import agree
 from numscope.records.alert import Alert

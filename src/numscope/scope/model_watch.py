@@ -17,7 +17,7 @@ from torch.optim import Optimizer
 from numscope.alerts.checks.checker import CHECKS, Checker
 from numscope.alerts.checks.protocol import Subject
 from numscope.config.options import WatchOptions
-from numscope.config.rules import RULES
+from numscope.config.rule_table import RULES
 from numscope.detect.detection import Detection
 from numscope.detect.history import RunHistory
 from numscope.detect.journal import Journal

@@ -10,7 +10,7 @@ from typing import Any, Literal
 from torch import nn
 from torch.optim import Optimizer
 
-from numscope.config.alerting import Mode
+from numscope.config.alert_plan import Mode
 from numscope.config.options import Level, OnNonfinite, WatchOptions
 from numscope.probe.hook import can_be_hooked
 from numscope.probe.naming import class_name, peel

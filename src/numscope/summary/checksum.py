@@ -26,18 +26,18 @@ from torch.nn import Parameter
 from torch.nn.functional import pad
 
 from numscope.summary import native
-from numscope.summary.late import Late
+from numscope.summary.host_copy import HostCopy
 from numscope.summary.sampling import MOST, sampled, steps_of
 from numscope.summary.unseen import unseen
 from numscope.summary.unwrap import Unsummarizable, address_of, describe, plain
 
 _MASK = (1 << 64) - 1
 _BLOCK_WORDS = 1024  # share a key, of which each word's is a multiple; mirrors csrc/checksum.cpp
-_PART_BYTES = 1 << 24  # of the torch backend: bounds its memory, which is 6 times that
+_PART_BYTES = 1 << 24  # bytes that the torch backend reads at a time; its memory is 6 times that
 
 
 def checksum(tensor: Tensor, first: int = 0) -> int:
-    """The sum of one tensor. *Cost:* one pass over memory; a sync where it lies on a device.
+    """The sum of one tensor. *Cost:* one pass over memory; a sync for a tensor on a device.
 
     Args:
         tensor: of any dtype, strides and device.
@@ -69,7 +69,7 @@ class Checksums:
     def __init__(self, tensors: Sequence[Tensor], firsts: Sequence[int] | None = None, *, sample: bool = False) -> None:
         firsts = firsts or [0] * len(tensors)
         self._sums: list[int] = [0] * len(tensors)
-        self._pending: list[tuple[list[int], Late]] = []  # by device
+        self._pending: list[tuple[list[int], HostCopy]] = []  # by device
         batch = _Batch(sample)
         others = []
         with torch._C.DisableTorchFunction():
@@ -88,13 +88,13 @@ class Checksums:
                     else:
                         own = sum_on_device(sampled(bits) if sample else bits, firsts[i])
                         found.setdefault(bits.device, []).append((i, own))
-                self._pending = [([i for i, _ in sums], Late(torch.stack([own for _, own in sums]))) for sums in found.values()]
+                self._pending = [([i for i, _ in sums], HostCopy(torch.stack([own for _, own in sums]))) for sums in found.values()]
         for i, value in zip(batch.places, batch.sums(), strict=True):
             self._sums[i] = value
 
     @property
     def are_here(self) -> bool:
-        """Whether reading makes nobody wait."""
+        """Whether ``read`` returns without waiting."""
         return all(late.is_here for _, late in self._pending)
 
     def read(self) -> list[int]:
@@ -114,7 +114,7 @@ def _numbers(tensor: Tensor) -> Tensor:
 
 
 def _is_simple(tensor: Tensor) -> bool:
-    """Whether a tensor's memory can be read as it lies, without an operation of torch's. *Cost:* 1 µs."""
+    """Whether a tensor's memory can be read directly, without a torch operation. *Cost:* 1 µs."""
     if native.module is None or (type(tensor) is not Tensor and type(tensor) is not Parameter):
         return False
     if torch._C._functorch.is_functorch_wrapped_tensor(tensor) or not tensor.is_cpu or tensor.dtype not in native.CODES:

@@ -15,7 +15,7 @@ class Derived:
     """Computes attributes of ``Summary`` from rows, equal to the last bit.
 
     Args:
-        attributes: those that are numbers or None, by the names under which they are wanted.
+        attributes: names of attributes that are numbers or None, by the names of the results.
 
     *Cost:* 0.5 µs a row with six of ``KNOWN``; 20 with others, where rounding errors leave a last digit open, and without the kernel.
     """

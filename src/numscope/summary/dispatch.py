@@ -16,13 +16,13 @@ from torch.utils._python_dispatch import _disable_current_modes
 
 from numscope.records.errors import UsageError
 from numscope.records.faults import ours
-from numscope.summary import extra_reference, native, places, reference
+from numscope.summary import device_batch, extra_reference, native, reference
+from numscope.summary.device_batch import DeviceBatch, launch_waiting
 from numscope.summary.extras import Layout
-from numscope.summary.places import Together, launch_waiting
 from numscope.summary.state import ROW_BYTES, Groups, Summary
 from numscope.summary.unwrap import Unsummarizable, address_of, describe, plain
 
-__all__ = ["Together", "describe", "launch_waiting", "observe", "observe_extras", "observe_many", "read", "summarize"]
+__all__ = ["DeviceBatch", "describe", "launch_waiting", "observe", "observe_extras", "observe_many", "read", "summarize"]
 
 _log = logging.getLogger("numscope")
 _function_mode_on = torch._C._is_torch_function_mode_enabled
@@ -49,14 +49,16 @@ def observe(tensor: Tensor, block: Tensor, block_address: int, row: int, groups:
         Whether the tensor could be summarized.
 
     *Cost:* one pass over memory; in addition 0.6 µs for a contiguous tensor in CPU memory, 3 µs for a transposed one, 20 µs for one that
-    must be unwrapped or copied first; on a device 2 µs and a launch, which tensors share that are observed in one ``Together``. No host
+    must be unwrapped or copied first; on a device 2 µs and a launch, which tensors share that are observed in one ``DeviceBatch``. No host
     sync.
     """
     kind = type(tensor)
     if (kind is Tensor or kind is Parameter) and not _function_mode_on():
         try:
             if not tensor.is_cpu:
-                return places.observe(tensor, block, block_address, row, groups) or _observe_any(tensor, block, block_address, row, groups)
+                return device_batch.observe(tensor, block, block_address, row, groups) or _observe_any(
+                    tensor, block, block_address, row, groups
+                )
             code = _codes.get(tensor.dtype)
             if code is not None and _native_observe is not None and not tensor.is_neg() and (tensor.is_contiguous() or _is_dense(tensor)):
                 numel = tensor.numel()
@@ -99,7 +101,7 @@ def observe_many(tensors: Sequence[Tensor], block: Tensor, block_address: int, r
     if packed and _native is not None:
         entries = array("q", packed)
         _native.observe_many(entries.buffer_info()[0], len(entries) // 4, groups, _num_threads())
-    with Together():
+    with DeviceBatch():
         for i in others:
             done[i] = observe(tensors[i], block, block_address, rows[i], groups)
     return done
@@ -185,7 +187,7 @@ def _observe_plain(tensor: Tensor, block: Tensor, block_address: int, row: int, 
         assert _native is not None
         _native.observe(tensor.data_ptr(), tensor.numel(), _codes[tensor.dtype], block_address + row * ROW_BYTES, groups, threads)
     elif tensor.device == block.device:
-        if tensor.layout is torch.strided and places.observe(tensor, block, block_address, row, groups, copy=True):
+        if tensor.layout is torch.strided and device_batch.observe(tensor, block, block_address, row, groups, copy=True):
             return
         with torch.autocast(tensor.device.type, enabled=False):
             reference.observe_into(tensor, block[row], groups)

@@ -16,7 +16,7 @@ from typing import Any, Literal
 from numscope.records.errors import UsageError
 from numscope.records.formats import FORMATS, Format
 
-KINDS = ("exponents", "format", "blockwise")  # of a tensor's values; mirrors csrc/extras.h
+KINDS = ("exponents", "format", "blockwise")  # extras computed from a tensor's values; mirrors csrc/extras.h
 NUM_EXPONENTS = 256
 MAX_BLOCK_SIZE = 1024  # mirrors csrc/extras.h
 
@@ -55,7 +55,7 @@ class Extra:
         columns: name of each column.
         widths: number of cells of each column; a column of several cells is a list by name.
         is_max: for each cell whether it merges by maximum; else by addition.
-        kind: what it describes: one of ``KINDS`` of a tensor's values, an optimizer's step (``dynamics``), a plug-in's
+        kind: its subject: one of ``KINDS`` for a tensor's values, an optimizer's step (``dynamics``), a plug-in's
             numbers, a cast on paper, the cast that a layer's GEMM makes of its operand, a matrix as a whole, or rows of
             probabilities.
         settings: arguments of the kernel.
@@ -194,7 +194,7 @@ class Layout:
 
     @cached_property
     def has_further(self) -> bool:
-        """Whether an extra of the tensor's values is computed by whoever keeps the sites."""
+        """Whether the owner of the sites computes an extra of the tensor's values."""
         return any(extra.kind in ("cast", "spectral", "attention") for extra in self.extras)
 
     def empty(self) -> list[float]:

@@ -315,11 +315,11 @@ class Ledger:
         return sorted(found)
 
     def has_bad(self, begin: int = 0) -> bool:
-        """Whether a row in host memory, from handle ``begin`` on, has a nan or an inf. It waits for nothing."""
+        """Whether a row in host memory, from handle ``begin`` on, has a nan or an inf. It never waits."""
         return self._cpu is not None and any(self._cpu.handles[row] >= begin for row in self._cpu.bad_rows())
 
     def is_bad(self, handle: int) -> bool | None:
-        """Whether a row on the host has a nan or an inf; None for a row elsewhere. It waits for nothing. *Cost:* 1 µs."""
+        """Whether a row on the host has a nan or an inf; None for a row elsewhere. It never waits. *Cost:* 1 µs."""
         block, row, _, _ = self._meta[handle]
         if block.device.type != "cpu":
             return None

@@ -39,19 +39,19 @@ CODES: dict[torch.dtype, int] = {
 }
 PARALLEL_NUMEL = 262144  # the kernel uses threads from here on; mirrors observe.cpp
 
-# Of torch's stable interface in C (from 2.10 on), in the order of csrc/python.cpp.
+# Functions of torch's stable interface in C (from 2.10 on), in the order of csrc/python.cpp.
 _STABLE = ("device_type", "layout", "dtype", "is_contiguous", "numel", "storage_offset", "storage_size", "dim", "sizes", "strides")
 
 
 def _addresses() -> list[int]:
-    """Of its functions in the library that torch has loaded. Raises OSError or AttributeError where it has none."""
+    """Addresses of these functions in the library that torch has loaded. Raises OSError or AttributeError where it has none."""
     suffix = "dylib" if sys.platform == "darwin" else "so"
     library = ctypes.CDLL(os.path.join(os.path.dirname(torch.__file__), "lib", f"libtorch_cpu.{suffix}"))
     names = [f"aoti_torch_{name}" if name.startswith("is_") else f"aoti_torch_get_{name}" for name in _STABLE]
     return [ctypes.cast(getattr(library, name), ctypes.c_void_p).value or 0 for name in (*names, "torch_get_const_data_ptr")]
 
 
-knows_torch = False  # whether C can ask tensors what they are; else Python does, in its own methods
+knows_torch = False  # whether C can read tensors' attributes; else the Python methods run
 if module is not None:
     _C, _base = torch._C, torch.Tensor
     module.know_torch(
@@ -72,8 +72,8 @@ T = TypeVar("T", bound=type)
 
 
 def in_c(cls: T) -> T:
-    """The class with those of its methods that the extension has too, in a type of the same name, taken from there: they do the same,
-    without a Python frame. Where nothing is compiled, the class itself.
+    """Replaces methods of a class by those of the same names in the extension's type of the same name: they do the same without a Python
+    frame. Without the extension, returns the class itself.
     """
     overlay = getattr(module, cls.__name__, None) if knows_torch else None
     if overlay is None:

@@ -7,28 +7,19 @@ once and counts once. Other statistics are of casts on paper, with current or bl
 
 from __future__ import annotations
 
-import math
 import struct
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from functools import partial
 from typing import Any, Literal
 
 from numscope.summary.extras import Extra
+from numscope.summary.formulas import Needs, Statistic, Value, nonzero, pct, ratio, where
 
 TENSORS = ("activation", "gradient", "weight")
 CELLS = ("numel", "num_underflow", "num_overflow", "square_error", "max_scale", "max_scale_inv")  # as cast() fills them
 NUM_CELLS = len(CELLS)
-CAST_STATS = (
-    "underflows_pct",
-    "overflows_pct",
-    "mse",
-    "scale_inv_min",
-    "scale_inv_max",
-)  # of a cast's statistics, without what is before them
+CAST_STATS = ("underflows_pct", "overflows_pct", "mse", "scale_inv_min", "scale_inv_max")  # names without the cast's
 IS_MAX = (False,) * 4 + (True,) * 2
-
-Value = float | None
-Row = tuple[str, str, str, Callable[[Any, Mapping[str, Any]], Value], Callable[[Any], Extra], str]
 
 
 def _extra(key: str, kind: Literal["operand", "cast"] = "operand") -> Extra:
@@ -56,11 +47,6 @@ PAPER_EXTRAS = {key: _extra(key, "cast") for key in ON_PAPER}
 PAPER_COLUMNWISE = {key: _extra(f"{key}_columnwise", "cast") for key in ON_PAPER if key != "fp8_current_scaling"}
 
 
-def way_of(statistic: str) -> str | None:
-    """The key in ``ON_PAPER`` of a cast's statistic; None for another statistic. ``mxfp8_rceil`` comes before ``mxfp8`` there."""
-    return next((key for key in ON_PAPER if statistic.startswith(f"{key}_")), None)
-
-
 def on_paper(key: str, options: Any) -> Extra:
     """The columns of a cast on paper.
 
@@ -71,56 +57,38 @@ def on_paper(key: str, options: Any) -> Extra:
     return PAPER_COLUMNWISE.get(key, PAPER_EXTRAS[key]) if dict(options).get("orientation") == "columnwise" else PAPER_EXTRAS[key]
 
 
-def turned(key: str, value: Callable[[Any, Mapping[str, Any]], Any], options: Any) -> Callable[[Any, Mapping[str, Any]], Any]:
-    """The function that computes a statistic of a cast on paper from the columns that its options select."""
-    here, there = PAPER_EXTRAS[key].columns, on_paper(key, options).columns
-    if here == there:
-        return value
-    pairs = list(zip(here, there, strict=True))
-    return lambda summary, extras: value(summary, {mine: extras[its] for mine, its in pairs if its in extras})
-
-
-def _pct(part: str, numel: str) -> Callable[[Any, Mapping[str, Any]], Value]:
-    return lambda summary, extras: 100.0 * extras[part] / extras[numel] if extras.get(numel) else None
-
-
-def _mse(error: str, numel: str) -> Callable[[Any, Mapping[str, Any]], Value]:
-    def value(summary: Any, extras: Mapping[str, Any]) -> Value:
-        return extras[error] / extras[numel] if extras.get(numel) and math.isfinite(extras[error]) else None
-
-    return value
-
-
-def _scale_inv_max(column: str) -> Callable[[Any, Mapping[str, Any]], Value]:
-    return lambda summary, extras: extras.get(column) or None
-
-
-def _scale_inv_min(column: str) -> Callable[[Any, Mapping[str, Any]], Value]:
-    def value(summary: Any, extras: Mapping[str, Any]) -> Value:
+def _scale_inv_min(column: str) -> Value:
+    def value(summary: Any, extras: Mapping[str, Any]) -> float | None:
         largest = extras.get(column)
         return struct.unpack("f", struct.pack("f", 1.0 / largest))[0] if largest else None  # float32, like the inverse itself
 
     return value
 
 
-def _rows(extra: Extra, how: str, needs: Callable[[Any], Extra] | None = None) -> list[Row]:
-    key = extra.key
+def _counted(extra: Extra, how: str, needs: Needs | None = None, tensors: tuple[str, ...] = ()) -> list[Statistic]:
+    """The statistics of a cast; ``needs``: its columns by the statistic's options, if there are any."""
     numel, underflow, overflow, error, scale, scale_inv = extra.columns
-    made: list[tuple[str, str, str, Callable[[Any, Mapping[str, Any]], Value], str]] = [
-        ("underflows_pct", f"100 × (non-zero finite elements that became zero) / numel, {how}", "%",
-         _pct(underflow, numel), f"100.0 * {underflow} / nullif({numel}, 0)"),
-        ("overflows_pct", f"100 × (elements beyond the format's maximum) / numel, {how}", "%",
-         _pct(overflow, numel), f"100.0 * {overflow} / nullif({numel}, 0)"),
-        ("mse", f"sum((x - q(x))^2) / numel, {how}", "value^2",
-         _mse(error, numel), f"CASE WHEN isfinite({error}) THEN {error} / nullif({numel}, 0) END"),
+    mean_error, mean_error_sql = ratio(error, numel)
+    made: list[tuple[str, str, str, Value, str]] = [
+        ("underflows_pct", f"100 × (non-zero finite elements that became zero) / numel, {how}", "%", *pct(underflow, numel)),
+        ("overflows_pct", f"100 × (elements beyond the format's maximum) / numel, {how}", "%", *pct(overflow, numel)),
+        ("mse", f"sum((x - q(x))^2) / numel, {how}", "value^2", mean_error, where(f"isfinite({error})", mean_error_sql)),
         ("scale_inv_min", f"smallest inverse of a scale, {how}", "value",
          _scale_inv_min(scale), f"CAST(CAST(1.0 / nullif({scale}, 0) AS FLOAT) AS DOUBLE)"),
-        ("scale_inv_max", f"largest inverse of a scale, {how}", "value",
-         _scale_inv_max(scale_inv), f"nullif({scale_inv}, 0)"),
+        ("scale_inv_max", f"largest inverse of a scale, {how}", "value", *nonzero(scale_inv)),
     ]  # fmt: skip
-    return [(f"{key}_{name}", formula, unit, value, needs or (lambda options: extra), sql) for name, formula, unit, value, sql in made]
+    return [
+        Statistic(f"{extra.key}_{name}", formula, unit, value, needs or (lambda options: extra), sql, tensors)
+        for name, formula, unit, value, sql in made
+    ]
 
 
 _ORIENTED = {"rowwise": "as the GEMMs had it", "columnwise": "as the GEMMs had it along the columns"}
-ROWS: tuple[Row, ...] = tuple(row for (_, orientation), extra in EXTRAS.items() for row in _rows(extra, _ORIENTED[orientation]))
-PAPER_ROWS: dict[str, list[Row]] = {key: _rows(PAPER_EXTRAS[key], how, partial(on_paper, key)) for key, how in ON_PAPER.items()}
+OF_GEMMS = [one for (_, orientation), extra in EXTRAS.items() for one in _counted(extra, _ORIENTED[orientation], tensors=TENSORS)]
+OF_PAPER = {key: _counted(PAPER_EXTRAS[key], how, partial(on_paper, key)) for key, how in ON_PAPER.items()}
+# The same along the columns, by the statistic's name: what the option ``orientation`` selects.
+COLUMNWISE = {
+    one.name: turned
+    for key, extra in PAPER_COLUMNWISE.items()
+    for one, turned in zip(OF_PAPER[key], _counted(extra, ON_PAPER[key]), strict=True)
+}

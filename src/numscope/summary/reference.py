@@ -10,6 +10,7 @@ import math
 import torch
 from torch import Tensor
 
+from numscope.summary.native import CODES
 from numscope.summary.state import EMPTY_ROW, Groups, moved
 
 _CENTER_SAMPLE = 8  # elements by which a piece's center is chosen; mirrors csrc/summary.h
@@ -56,13 +57,9 @@ def _stored_values(tensor: Tensor) -> tuple[Tensor, int]:
 
 
 _SMALLEST_NORMAL: dict[torch.dtype, float] = {
-    **{dtype: torch.finfo(dtype).smallest_normal for dtype in (torch.float64, torch.float32, torch.float16, torch.bfloat16)},
-    **{dtype: torch.finfo(dtype).smallest_normal for dtype in (torch.float8_e4m3fn, torch.float8_e5m2)},
-    **{dtype: torch.finfo(dtype).smallest_normal for dtype in (torch.float8_e4m3fnuz, torch.float8_e5m2fnuz)},
-    torch.float8_e8m0fnu: 0.0,  # only powers of two: nothing is subnormal
-    **{dtype: 0.0 for dtype in (torch.bool, torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64)},
-    **{dtype: 0.0 for dtype in (torch.uint16, torch.uint32, torch.uint64)},
-}
+    dtype: torch.finfo(dtype).smallest_normal if dtype.is_floating_point else 0.0
+    for dtype in (*CODES, torch.uint16, torch.uint32, torch.uint64)
+} | {torch.float8_e8m0fnu: 0.0}  # only powers of two: nothing is subnormal
 
 
 def _merge_zeros(row: Tensor, count: int, groups: int) -> None:

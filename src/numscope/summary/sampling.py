@@ -20,7 +20,7 @@ def sampled(tensor: Tensor) -> Tensor:
 
 @lru_cache(maxsize=1024)
 def steps_of(shape: tuple[int, ...]) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """Of a sample: the distance from one element to the next in each dimension, and the sample's shape."""
+    """The distance from one element of a sample to the next in each dimension, and the sample's shape."""
     steps = [1] * len(shape)
     counts = [*shape]
     while prod(counts) > MOST:

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 EXACT = 512  # length of the shorter side up to which all singular values are computed
-NUM_STEPS = 64  # of Lanczos iteration for longer ones
+NUM_STEPS = 64  # Lanczos iterations for longer ones
 _PIECE_NUMEL = 1 << 20  # elements in float64 at a time
 
 

@@ -23,9 +23,9 @@ ROW_WIDTH = 16  # a row is two cache lines
 ROW_BYTES = ROW_WIDTH * 8
 EMPTY_ROW: tuple[float, ...] = (0.0,) * 6 + (math.inf, -math.inf, math.inf, -math.inf) + (0.0,) * 6
 
-# Where a device tensor and its row lie: address, its row's address, number of elements, code of the dtype; of a tensor with gaps also the
-# length of a row and both steps, in elements.
-Place = tuple[int, ...]
+# A device tensor as the kernel reads it: address, its row's address, number of elements, code of the dtype; for a tensor with gaps also
+# the length of a row and both steps, in elements.
+KernelInput = tuple[int, ...]
 
 
 class Groups(IntFlag):
@@ -151,22 +151,22 @@ class Summary:
 
     @property
     def sum(self) -> float:
-        """Of the finite elements."""
+        """Sum of the finite elements."""
         return self._raw[0]
 
     @property
     def square_sum(self) -> float:
-        """Of the finite elements' squares."""
+        """Sum of the finite elements' squares."""
         return self._raw[1]
 
     @property
     def cube_sum(self) -> float:
-        """Of the finite elements' cubes."""
+        """Sum of the finite elements' cubes."""
         return self._raw[2]
 
     @property
     def fourth_sum(self) -> float:
-        """Of the finite elements' fourth powers."""
+        """Sum of the finite elements' fourth powers."""
         return self._raw[3]
 
     @property
@@ -277,16 +277,16 @@ class Summary:
     def _repr_html_(self) -> str:
         """For notebooks."""
 
-        def told(value: float | None) -> str:
+        def text(value: float | None) -> str:
             return "–" if value is None else f"{value:,}" if isinstance(value, int) else f"{value:.6g}"
 
-        counts = [element("span", told(x), style=BAD if x else "") for x in (self.num_nan, self.num_pos_inf, self.num_neg_inf)]
+        counts = [element("span", text(x), style=BAD if x else "") for x in (self.num_nan, self.num_pos_inf, self.num_neg_inf)]
         shares = ["–" if x is None else f"{x:.3g} %" for x in (self.zero_pct, self.subnormal_pct)]
-        of_all = table([[told(self.numel), *counts, *shares]], ("elements", "nan", "inf", "-inf", "zeros", "subnormals"))
+        of_all = table([[text(self.numel), *counts, *shares]], ("elements", "nan", "inf", "-inf", "zeros", "subnormals"))
         numbers = {"min": self.min, "max": self.max, "smallest magnitude": self.abs_min, "largest": self.abs_max}
         if self.has_moments:
             numbers |= {"mean": self.mean, "std": self.std, "rms": self.rms, "l2_norm": self.l2_norm}
-        of_finite = table([[told(value) for value in numbers.values()]], tuple(numbers))
+        of_finite = table([[text(value) for value in numbers.values()]], tuple(numbers))
         return element("div", of_all, element("span", "Of the finite elements:", style=QUIET), of_finite)
 
 
@@ -302,8 +302,8 @@ def fields_of(row: Sequence[float]) -> tuple[Any, ...]:
     )
 
 
-ROUNDING = 2.0**-44  # of a sum, relative to the magnitudes added: more than 10,000 additions leave, unless their errors conspire
-TINY = 2.0**-1022  # what a power may lose by underflow
+ROUNDING = 2.0**-44  # error of a sum, relative to the magnitudes added: more than 10,000 additions leave, unless their errors conspire
+TINY = 2.0**-1022  # largest loss of a power by underflow
 TOLERANCE = 1e-3  # the largest error of a value that is not left out
 Sums = tuple[float, float, float, float]
 

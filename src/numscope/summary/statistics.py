@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from functools import partial
 from typing import Any, Protocol
 
@@ -15,10 +14,9 @@ from numscope.records.errors import UsageError
 from numscope.records.words import nearest
 from numscope.summary import operand_casts
 from numscope.summary.extras import ATTENTION, CASTS, DYNAMICS, EXPONENTS, SIGNS, SPECTRAL, Extra, PaperCast, blockwise, format_extra
+from numscope.summary.formulas import Needs, Number, Options, Statistic, Value, nonzero, pct, ratio, where
 from numscope.summary.state import ROUNDING, TINY, TOLERANCE, Summary
 
-Options = tuple[tuple[str, Any], ...]
-Value = float | int | None | list[float]
 Named = Mapping[str, Any]
 
 
@@ -30,34 +28,6 @@ class AskedFor(Protocol):
 
     @property
     def options(self) -> Options: ...
-
-
-@dataclass(frozen=True, slots=True)
-class Statistic:
-    """One statistic.
-
-    Args:
-        name: canonical; configurations can use other names for it.
-        formula: in words or symbols, one line.
-        unit: ``value`` (the tensor's own), ``value^2``, ``count``, ``%``, ``dB``, ``log2``, ``nats``, ``ratio`` or ``counts``
-            (a histogram).
-        value: computes it from the summary and the named columns of the extras; None if it is undefined.
-        extra: the columns that it needs besides the summary, depending on its options; None: none.
-        sql: an expression over the columns of a run folder, in DuckDB's SQL, with the default options; None: there is none.
-        tensors: the tensors that it can be computed of; empty: any.
-        higher: whether it needs the sums of third and fourth powers, which are not computed otherwise.
-        attribute: of the summary, where ``value`` is just that.
-    """
-
-    name: str
-    formula: str
-    unit: str
-    value: Callable[[Summary, Named], Value]
-    extra: Callable[[Options], Extra | None] = lambda options: None
-    sql: str | None = None
-    tensors: tuple[str, ...] = ()
-    higher: bool = False
-    attribute: str = ""
 
 
 # ---- SQL: the same formulas over columns. min, max and sum are names of functions, so they are quoted.
@@ -73,12 +43,8 @@ _THIRD = f"(dev_cube_sum / {_N} - 3 * {_DEV} * {_SQUARE} + 2 * {_DEV} * {_DEV} *
 _FOURTH = f"(dev_fourth_sum / {_N} - 4 * {_DEV} * (dev_cube_sum / {_N}) + 6 * {_DEV} * {_DEV} * {_SQUARE} - 3 * pow({_DEV}, 4))"
 
 
-def _where(condition: str, value: str) -> str:
-    return f"CASE WHEN {condition} THEN {value} END"
-
-
 def _moments_sql(value: str, *sums: str) -> str:
-    return _where(" AND ".join([_HAS_MOMENTS, *(f"isfinite({name})" for name in sums)]), value)
+    return where(" AND ".join([_HAS_MOMENTS, *(f"isfinite({name})" for name in sums)]), value)
 
 
 # A sum of squares that neither overflowed nor underflowed nor is hidden by rounding errors.
@@ -90,7 +56,7 @@ _KNOWS_SQUARES = (
 
 def _norm_sql(value: str, total: str) -> str:
     known = _KNOWS_SQUARES if total == "square_sum" else f"isfinite({total})"
-    return _where(f"({_FINITE} = 0 OR ({_HAS_MOMENTS} AND {known}))", value)
+    return where(f"({_FINITE} = 0 OR ({_HAS_MOMENTS} AND {known}))", value)
 
 
 def moved_sql(to: str) -> dict[str, str]:
@@ -116,7 +82,7 @@ RAW_SUMS = dict(zip(("sum", "square_sum", "cube_sum", "fourth_sum"), moved_sql("
 _VARIES = f'("min" < "max" AND 3 * {ROUNDING} * {_SQUARE} + {TINY} <= {TOLERANCE} * {_VAR})'
 _SPREAD = ("dev_sum", "dev_square_sum")
 _STD_SQL = _moments_sql(f'CASE WHEN "min" = "max" THEN 0 WHEN {_VARIES} THEN sqrt({_VAR}) END', *_SPREAD)
-_SAMPLE_STD_SQL = _where(
+_SAMPLE_STD_SQL = where(
     f"{_FINITE} > 1",
     _moments_sql(f'CASE WHEN "min" = "max" THEN 0 WHEN {_VARIES} THEN sqrt({_VAR} * ({_N} / nullif({_N} - 1, 0))) END', *_SPREAD),
 )
@@ -125,26 +91,18 @@ _FARTHEST = 'greatest("max" - center, center - "min")'
 _KNOWS_SKEWNESS = (
     f"10 * {ROUNDING} * {_SQUARE} * {_FARTHEST} + {TINY} <= {TOLERANCE} * greatest(1, abs({_SKEWNESS})) * {_VAR} * sqrt({_VAR})"
 )
-_SKEWNESS_SQL = _where(_VARIES, _moments_sql(_where(_KNOWS_SKEWNESS, _SKEWNESS), *_SPREAD, "dev_cube_sum"))
+_SKEWNESS_SQL = where(_VARIES, _moments_sql(where(_KNOWS_SKEWNESS, _SKEWNESS), *_SPREAD, "dev_cube_sum"))
 _KNOWS_KURTOSIS = f"20 * {ROUNDING} * (dev_fourth_sum / {_N}) + {TINY} <= {TOLERANCE} * {_FOURTH}"
-_KURTOSIS_SQL = _where(
-    _VARIES, _moments_sql(_where(_KNOWS_KURTOSIS, f"{_FOURTH} / ({_VAR} * {_VAR})"), *_SPREAD, "dev_cube_sum", "dev_fourth_sum")
+_KURTOSIS_SQL = where(
+    _VARIES, _moments_sql(where(_KNOWS_KURTOSIS, f"{_FOURTH} / ({_VAR} * {_VAR})"), *_SPREAD, "dev_cube_sum", "dev_fourth_sum")
 )
 
 
 # ---- values
 
 
-def _share(part: float | None, whole: float | None) -> float | None:
-    return 100.0 * part / whole if whole and part is not None else None
-
-
-def _pct_of_numel(column: str) -> Callable[[Summary, Named], Value]:
-    return lambda summary, extras: _share(extras.get(column), summary.numel)
-
-
-def _mse(cast: PaperCast) -> Callable[[Summary, Named], Value]:
-    def value(summary: Summary, extras: Named) -> Value:
+def _mse(cast: PaperCast) -> Value:
+    def value(summary: Summary, extras: Named) -> Number:
         error = extras.get(f"{cast.name}_square_error")
         if error is None or not math.isfinite(error):
             return None
@@ -155,17 +113,13 @@ def _mse(cast: PaperCast) -> Callable[[Summary, Named], Value]:
     return value
 
 
-def _ratio_to_weight(column: str) -> Callable[[Summary, Named], Value]:
-    def value(summary: Summary, extras: Named) -> Value:
+def _ratio_to_weight(column: str) -> Value:
+    def value(summary: Summary, extras: Named) -> Number:
         square = extras.get(column)
         norm = summary.l2_norm
         return math.sqrt(square) / norm if square is not None and math.isfinite(square) and norm and math.isfinite(norm) else None
 
     return value
-
-
-def _pct_of(part: str, whole: str) -> Callable[[Summary, Named], Value]:
-    return lambda summary, extras: _share(extras.get(part), extras.get(whole))
 
 
 def _block_options(options: Options) -> Extra:
@@ -181,11 +135,11 @@ def _block_options(options: Options) -> Extra:
 _BLOCK_DEFAULTS: dict[str, Any] = {"block_size": 32, "dims": 1, "max_over_orientations": True}
 
 
-def _block_value(column: str) -> Callable[[Summary, Named], Value]:
+def _block_value(column: str) -> Value:
     return lambda summary, extras: extras.get(column) if summary.numel else None
 
 
-def _exponents(summary: Summary, extras: Named) -> Value:
+def _exponents(summary: Summary, extras: Named) -> Number:
     counts = extras.get("exponents")
     return None if counts is None else list(counts)
 
@@ -201,20 +155,21 @@ def _simple(name: str, formula: str, unit: str, sql: str, of: str = "", higher: 
 def _casts(cast: PaperCast) -> list[Statistic]:
     extra = format_extra(cast.name)
     name, scale = cast.name, f"its own scale {cast.format.max:g} / amax" if cast.scaled else "scale 1"
+    (under, under_sql), (over, over_sql) = pct(f"{name}_num_underflow", "numel"), pct(f"{name}_num_overflow", "numel")
     num_cast = _FINITE if cast.scaled else f"({_FINITE} - {name}_num_overflow)"
     return [
         Statistic(
             f"{name}_underflows_pct", f"100 × (non-zero finite elements that become zero in {name}, {scale}) / numel", "%",
-            _pct_of_numel(f"{name}_num_underflow"), lambda options: extra, f"100.0 * {name}_num_underflow / nullif(numel, 0)",
+            under, lambda options: extra, under_sql,
         ),
         Statistic(
             f"{name}_overflows_pct", f"100 × (finite elements that round above {cast.format.max:g} in {name}, {scale}) / numel", "%",
-            _pct_of_numel(f"{name}_num_overflow"), lambda options: extra, f"100.0 * {name}_num_overflow / nullif(numel, 0)",
+            over, lambda options: extra, over_sql,
         ),
         Statistic(
             f"{name}_mse", f"sum((x - q(x))^2) / count over the elements finite in {name}, {scale}", "value^2",
             _mse(cast), lambda options: extra,
-            _where(f"isfinite({name}_square_error)", f"{name}_square_error / nullif(CAST({num_cast} AS DOUBLE), 0)"),
+            where(f"isfinite({name}_square_error)", f"{name}_square_error / nullif(CAST({num_cast} AS DOUBLE), 0)"),
         ),
         _sqnr_db(
             name, f"q the cast to {name}, {scale}", lambda options: extra,
@@ -225,15 +180,12 @@ def _casts(cast: PaperCast) -> list[Statistic]:
 
 def _paper_casts(key: str) -> list[Statistic]:
     """Statistics of a cast with current or block scales. A non-finite element spoils the scale of others: then the ratio is None."""
-    rows = [Statistic(*row) for row in operand_casts.PAPER_ROWS[key]]
-    way, extra = operand_casts.ON_PAPER[key], partial(operand_casts.on_paper, key)
-    ratio = _sqnr_db(key, way, extra, lambda summary, extras: summary.num_finite == summary.numel, f"{_FINITE} = numel")
-    return [*rows[:3], ratio, *rows[3:]]
+    rows, way, extra = operand_casts.OF_PAPER[key], operand_casts.ON_PAPER[key], partial(operand_casts.on_paper, key)
+    sqnr = _sqnr_db(key, way, extra, lambda summary, extras: summary.num_finite == summary.numel, f"{_FINITE} = numel")
+    return [*rows[:3], sqnr, *rows[3:]]
 
 
-def _sqnr_db(
-    key: str, cast: str, extra: Callable[[Options], Extra | None], is_defined: Callable[[Summary, Named], bool], condition: str
-) -> Statistic:
+def _sqnr_db(key: str, cast: str, extra: Needs, is_defined: Callable[[Summary, Named], bool], condition: str) -> Statistic:
     """A cast's signal-to-noise ratio.
 
     Args:
@@ -242,24 +194,24 @@ def _sqnr_db(
     """
     error = f"{key}_square_error"
 
-    def value(summary: Summary, extras: Named) -> Value:
+    def value(summary: Summary, extras: Named) -> Number:
         noise, signal = extras.get(error), summary.known_square_sum
         if not noise or not math.isfinite(noise) or not is_defined(summary, extras):
             return None
         return 10.0 * (math.log10(signal) - math.log10(noise)) if signal else None
 
     defined = [_HAS_MOMENTS, _KNOWS_SQUARES, "square_sum > 0", f"isfinite({error})", f"{error} > 0", condition]
-    sql = _where(" AND ".join(filter(None, defined)), f"10 * (log10(square_sum) - log10({error}))")
+    sql = where(" AND ".join(filter(None, defined)), f"10 * (log10(square_sum) - log10({error}))")
     return Statistic(f"{key}_sqnr_db", f"10 log10(sum(x^2) / sum((x - q(x))^2)), {cast}", "dB", value, extra, sql)
 
 
-def _dynamics(name: str, formula: str, unit: str, value: Callable[[Summary, Named], Value], sql: str, extra: Extra = DYNAMICS) -> Statistic:
+def _dynamics(name: str, formula: str, unit: str, value: Value, sql: str, extra: Extra = DYNAMICS) -> Statistic:
     return Statistic(name, formula, unit, value, lambda options: extra, sql, tensors=("weight",))
 
 
 def _ratio_sql(column: str) -> str:
     defined = [_HAS_MOMENTS, "square_sum > 0", _KNOWS_SQUARES, f"isfinite({column})"]
-    return _where(" AND ".join(defined), f"sqrt({column}) / sqrt(square_sum)")
+    return where(" AND ".join(defined), f"sqrt({column}) / sqrt(square_sum)")
 
 
 def _spectral_norm(summary: Summary, extras: Named) -> float | None:
@@ -273,6 +225,8 @@ def _stable_rank(summary: Summary, extras: Named) -> float | None:
 
 _KNOWS_SPECTRAL = f"{_FINITE} = numel AND largest_singular_value > 0"
 
+_ENTROPY, _MOST_ATTENTION = ratio("attention_entropy_sum", "attention_rows"), nonzero("attention_largest")
+
 _LIST: list[Statistic] = [
     _simple("max", "largest element", "value", '"max"'),
     _simple("min", "smallest element", "value", '"min"'),
@@ -283,19 +237,19 @@ _LIST: list[Statistic] = [
     _simple("l2_norm", "sqrt(sum(x^2))", "value", _norm_sql("sqrt(square_sum)", "square_sum")),
     _simple("cur_amax", "largest magnitude", "value", "abs_max", of="amax"),
     _simple("dynamic_range", "log2(largest magnitude) - log2(smallest non-zero magnitude)", "log2",
-            _where("abs_max > 0 AND abs_min > 0", "log2(abs_max) - log2(abs_min)")),
+            where("abs_max > 0 AND abs_min > 0", "log2(abs_max) - log2(abs_min)")),
     _simple("abs_min", "smallest non-zero magnitude", "value", "abs_min"),
-    _simple("rms", "sqrt(sum(x^2) / n)", "value", _where(f"{_HAS_MOMENTS} AND {_KNOWS_SQUARES}", f"sqrt(square_sum / {_N})")),
+    _simple("rms", "sqrt(sum(x^2) / n)", "value", where(f"{_HAS_MOMENTS} AND {_KNOWS_SQUARES}", f"sqrt(square_sum / {_N})")),
     _simple("skewness", "mean((x - mean)^3) / std^3", "ratio", _SKEWNESS_SQL, higher=True),
     _simple("kurtosis", "mean((x - mean)^4) / std^4; 3 for a normal distribution", "ratio", _KURTOSIS_SQL, higher=True),
     _simple("num_nan", "elements that are nan", "count", "num_nan"),
     _simple("num_inf", "elements that are inf or -inf", "count", "num_pos_inf + num_neg_inf"),
     _simple("zero_pct", "100 × zeros / numel", "%", "100.0 * num_zero / nullif(numel, 0)"),
     _simple("subnormal_pct", "100 × subnormals of the tensor's dtype / numel", "%", "100.0 * num_subnormal / nullif(numel, 0)"),
-    Statistic("exponent_histogram", "finite elements by the exponent bits of float32; zeros and what is below 2^-126 in bin 0", "counts",
+    Statistic("exponent_histogram", "finite elements by the exponent bits of float32; zeros and magnitudes below 2^-126 in bin 0", "counts",
               _exponents, lambda options: EXPONENTS, "exponents"),
     Statistic("max_blockwise_dynamic_range", "max over blocks of log2(largest magnitude) - log2(smallest non-zero magnitude)", "log2",
-              _block_value("block32_dynamic_range"), _block_options, _where("numel > 0", "block32_dynamic_range")),
+              _block_value("block32_dynamic_range"), _block_options, where("numel > 0", "block32_dynamic_range")),
     *(statistic for cast in CASTS.values() for statistic in _casts(cast)),
     *(statistic for key in operand_casts.ON_PAPER for statistic in _paper_casts(key)),
     _dynamics("grad_weight_ratio", "l2_norm(gradient) / l2_norm(weight)", "ratio",
@@ -303,25 +257,23 @@ _LIST: list[Statistic] = [
     _dynamics("update_weight_ratio", "l2_norm(new weight - weight) / l2_norm(weight)", "ratio",
               _ratio_to_weight("update_square"), _ratio_sql("update_square")),
     _dynamics("lost_updates_pct", "100 × (updates that leave the weight as it was) / (updates that are not zero)", "%",
-              _pct_of("num_lost_updates", "num_updates"), "100.0 * num_lost_updates / nullif(num_updates, 0)"),
+              *pct("num_lost_updates", "num_updates")),
     _dynamics("bf16_lost_updates_pct", "the same, were weights and additions bf16", "%",
-              _pct_of("bf16_num_lost_updates", "bf16_num_updates"), "100.0 * bf16_num_lost_updates / nullif(bf16_num_updates, 0)"),
+              *pct("bf16_num_lost_updates", "bf16_num_updates")),
     _dynamics("adam_v_underflow_pct", "100 × (elements of Adam's second moment that underflowed) / its elements", "%",
-              _pct_of("v_num_underflow", "v_numel"), "100.0 * v_num_underflow / nullif(v_numel, 0)"),
+              *pct("v_num_underflow", "v_numel")),
     _dynamics("momentum_agreement_pct", "100 × (gradient and momentum have one sign) / (elements where neither is zero)", "%",
-              _pct_of("num_signs_agreeing", "num_signs"), "100.0 * num_signs_agreeing / nullif(num_signs, 0)", SIGNS),
+              *pct("num_signs_agreeing", "num_signs"), SIGNS),
     Statistic("attention_entropy", "mean over rows of -sum(p ln p), each row divided by its sum", "nats",
-              lambda summary, extras: extras["attention_entropy_sum"] / extras["attention_rows"] if extras.get("attention_rows") else None,
-              lambda options: ATTENTION, "attention_entropy_sum / nullif(attention_rows, 0)", ("attention",)),
+              _ENTROPY[0], lambda options: ATTENTION, _ENTROPY[1], ("attention",)),
     Statistic("attention_max", "largest probability, each row divided by its sum", "ratio",
-              lambda summary, extras: extras.get("attention_largest") or None,
-              lambda options: ATTENTION, "nullif(attention_largest, 0)", ("attention",)),
+              _MOST_ATTENTION[0], lambda options: ATTENTION, _MOST_ATTENTION[1], ("attention",)),
     Statistic("spectral_norm", "largest singular value of the matrix", "value", _spectral_norm,
-              lambda options: SPECTRAL, _where(_KNOWS_SPECTRAL, "largest_singular_value"), ("weight", "wgrad")),
+              lambda options: SPECTRAL, where(_KNOWS_SPECTRAL, "largest_singular_value"), ("weight", "wgrad")),
     Statistic("stable_rank", "sum(x^2) / spectral_norm^2", "ratio", _stable_rank,
-              lambda options: SPECTRAL, _where(f"{_KNOWS_SPECTRAL} AND {_HAS_MOMENTS} AND {_KNOWS_SQUARES}",
+              lambda options: SPECTRAL, where(f"{_KNOWS_SPECTRAL} AND {_HAS_MOMENTS} AND {_KNOWS_SQUARES}",
                                                "square_sum / largest_singular_value / largest_singular_value"), ("weight", "wgrad")),
-    *(Statistic(*row, tensors=operand_casts.TENSORS) for row in operand_casts.ROWS),
+    *operand_casts.OF_GEMMS,
 ]  # fmt: skip
 STATISTICS: dict[str, Statistic] = {statistic.name: statistic for statistic in _LIST}
 
@@ -342,7 +294,7 @@ def extra_of(asked: AskedFor) -> Extra | None:
     return statistic_of(asked.statistic).extra(asked.options)
 
 
-def formula_of(asked: AskedFor) -> Callable[[Summary, Named], Value]:
+def formula_of(asked: AskedFor) -> Value:
     """The function that computes a statistic from a summary and its extra columns (as from ``Layout.named``).
 
     Raises:
@@ -353,6 +305,6 @@ def formula_of(asked: AskedFor) -> Callable[[Summary, Named], Value]:
     statistic = statistic_of(asked.statistic)
     if asked.options and statistic.name == "max_blockwise_dynamic_range":
         return _block_value(_block_options(asked.options).columns[0])
-    if asked.options and (key := operand_casts.way_of(statistic.name)) is not None:
-        return operand_casts.turned(key, statistic.value, asked.options)
+    if dict(asked.options).get("orientation") == "columnwise":
+        return operand_casts.COLUMNWISE.get(statistic.name, statistic).value
     return statistic.value

@@ -1,4 +1,4 @@
-"""Operations of the tool's own, which nothing of the run's sees."""
+"""Hides the tool's own operations from the run."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from torch.utils._python_dispatch import _disable_current_modes
 
 @contextlib.contextmanager
 def unseen() -> Iterator[None]:
-    """No mode hears of them, neither the script's (a counter of operations) nor the tape of a replay, and autograd records none.
+    """A context whose operations no mode sees, neither the script's (a counter of operations) nor a replay's tape, and autograd ignores.
 
     *Cost:* 4 µs.
     """

@@ -95,7 +95,7 @@ def describe(tensor: object) -> str:
         return f"{type(tensor).__name__}, not a tensor"
     try:
         with torch._C.DisableTorchFunction():
-            return f"{_kind(tensor)} {str(tensor.dtype).removeprefix('torch.')}{_shape(tensor)}"
+            return f"{_kind(tensor)} {str(tensor.dtype).removeprefix('torch.')}{list(tensor.shape)}"
     except ours():  # an uninitialized parameter has no shape; others may lack more
         return f"{type(tensor).__name__} of unknown shape"
 
@@ -113,7 +113,3 @@ def _kind(tensor: Tensor) -> str:
         return f"{str(tensor.layout).removeprefix('torch.')} tensor"
     kind = type(tensor)
     return "tensor" if kind in (Tensor, torch.nn.Parameter) else kind.__name__
-
-
-def _shape(tensor: Tensor) -> str:
-    return "[" + ", ".join(str(size) for size in tensor.shape) + "]"

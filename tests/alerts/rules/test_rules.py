@@ -18,7 +18,7 @@ from numscope.alerts.rules.gradients import gradients_from_step_to_step, gradien
 from numscope.alerts.rules.growth import divergence_ahead
 from numscope.alerts.rules.loss import loss_spike
 from numscope.alerts.rules.overflow import overflow_ahead
-from numscope.config.rules import RULES
+from numscope.config.rule_table import RULES
 from numscope.records.alert import Alert
 
 

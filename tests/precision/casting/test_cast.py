@@ -11,9 +11,9 @@ import pytest
 import torch
 from torch import Tensor
 
-from numscope.precision.casting import native
+from numscope.precision.casting import native_cast
 from numscope.precision.casting.cast import cast, empty_cells
-from numscope.precision.casting.reference import NUM_CELLS, decode, dtype_of
+from numscope.precision.casting.reference_cast import NUM_CELLS, decode, dtype_of
 from numscope.precision.casting.scaling import How, Scaling
 from numscope.records.errors import UsageError
 from numscope.records.formats import FORMATS
@@ -29,7 +29,7 @@ CAN_NOT_SATURATE = [name for name in SMALL if FORMATS[name].has_nan]
 def backend(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
     """Torch's operations, and whatever the cast chooses by itself."""
     if request.param == "reference":
-        monkeypatch.setattr(native, "cast_matrix", lambda *args: None)
+        monkeypatch.setattr(native_cast, "cast_matrix", lambda *args: None)
     yield request.param
 
 

@@ -13,7 +13,7 @@ from torch import Tensor
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from numscope.precision.casting import native
+from numscope.precision.casting import native_cast
 from numscope.precision.casting.cast import Cast, cast, empty_cells, quantize_current
 from numscope.precision.casting.scaling import PER_ROW, PER_TENSOR, How, Scaling, scale_of
 from numscope.records.errors import UsageError
@@ -56,7 +56,7 @@ by_way = pytest.mark.parametrize("way", WAYS.values(), ids=WAYS)
 def backend(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
     """Torch's operations, and whatever the cast chooses by itself."""
     if request.param == "reference":
-        monkeypatch.setattr(native, "cast_matrix", lambda *args: None)
+        monkeypatch.setattr(native_cast, "cast_matrix", lambda *args: None)
     yield request.param
 
 

@@ -12,7 +12,7 @@ from torch.optim import Optimizer
 
 from numscope.alerts.checks.protocol import Check, Subject
 from numscope.probe.optimizers import gradient_of, ids_known, ids_of
-from numscope.summary.late import Late
+from numscope.summary.host_copy import HostCopy
 from numscope.summary.unseen import unseen
 from numscope.summary.unwrap import Unsummarizable, plain
 
@@ -47,7 +47,7 @@ class DeadUnits(Check):
         super().__init__(subject)
         self._share, self._steps = share, steps
         self._layers: dict[str, _Layer] = {}
-        self._seen: list[tuple[int, str, Late]] = []
+        self._seen: list[tuple[int, str, HostCopy]] = []
         self._told: set[str] = set()
 
     def before_step(self, optimizer: Optimizer) -> None:
@@ -65,7 +65,7 @@ class DeadUnits(Check):
             with unseen(), contextlib.suppress(Unsummarizable):
                 gradient = plain(gradient)
                 if gradient.layout is torch.strided and gradient.numel() and gradient.shape[dim] >= LEAST:
-                    self._seen.append((self.subject.step, layer, Late(_without_gradient(gradient.movedim(dim, 0)))))
+                    self._seen.append((self.subject.step, layer, HostCopy(_without_gradient(gradient.movedim(dim, 0)))))
 
     def end(self, closing: bool) -> None:
         while self._seen and self._seen[0][2].is_here:

@@ -12,7 +12,7 @@ from torch import Tensor
 from torch.optim import Optimizer
 
 from numscope.alerts.checks.protocol import EVERY, FIRST, MOST_NAMED, Check, Subject, peak_rate
-from numscope.summary.late import Late
+from numscope.summary.host_copy import HostCopy
 from numscope.summary.sampling import sampled
 from numscope.summary.unseen import unseen
 from numscope.summary.unwrap import Unsummarizable, plain
@@ -62,7 +62,7 @@ class _Look:
     """One step's counts, on their way from a device."""
 
     def __init__(self, step: int, num: int, records: list[tuple[str, _Record, float]], counts: Tensor) -> None:
-        self.step, self.num, self.records, self.counts = step, num, records, Late(counts)
+        self.step, self.num, self.records, self.counts = step, num, records, HostCopy(counts)
 
 
 class UpdatesLost(Check):

@@ -58,7 +58,7 @@ def initialize(
         log_dir: folder for ``nvdlfw_inspect_logs``, ``nvdlfw_inspect_statistics_logs`` and the run's files.
         init_training_step: number of the first step.
         tb_writer: TensorBoard's writer, on the ranks that have one.
-        default_logging_enabled: the text log of statistics also beside a logger or a writer; without either it is there anyway.
+        default_logging_enabled: write the text log of statistics also with a logger or a writer; without either it is always written.
 
     Raises: UsageError for anything wrong in the configuration, and a second call; at the first step, where a section selects no layer.
 

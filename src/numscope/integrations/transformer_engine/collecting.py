@@ -22,8 +22,8 @@ from numscope.inspect.ranks import joined
 from numscope.inspect.recorder import Recorder
 from numscope.inspect.sites import Inspection, PlannedSite
 from numscope.inspect.tally import Seen, Tally
-from numscope.plugins import loading as plugins
-from numscope.plugins.loading import Plugins
+from numscope.plugins import discovery as plugins
+from numscope.plugins.discovery import Plugins
 from numscope.records.errors import NonFiniteError, UsageError
 from numscope.records.faults import ours
 from numscope.records.finding import Finding, Kind

@@ -10,8 +10,8 @@ from typing import Final
 import torch
 from torch import Tensor
 
-from numscope.precision.casting import native, reference
-from numscope.precision.casting.reference import NUM_CELLS, as_matrix, decode, dtype_of, scaled_back
+from numscope.precision.casting import native_cast, reference_cast
+from numscope.precision.casting.reference_cast import NUM_CELLS, CastCall, as_matrix, decode, dtype_of, scaled_back
 from numscope.precision.casting.scaling import PER_TENSOR, How, Rounding, Scaling
 from numscope.records.errors import UsageError
 from numscope.records.formats import Format, format_of
@@ -92,17 +92,18 @@ def cast(
         scale = _one_scale(scale, x.device)
     elif how.delayed:
         raise UsageError("cast: scale: got None for delayed scaling, expected the history's scale.")
+    call = CastCall(how, scale, columnwise, values, codes, cells, amax, group, generator)
     with torch.no_grad():
         x = x.detach()
-        matrix = reference.as_matrix(x)
+        matrix = reference_cast.as_matrix(x)
         if matrix.is_cpu:
             matrix = matrix.contiguous()  # a copy costs less than a cast without the kernel, which reads contiguous memory
         made = None
         # A compiler or a dispatch mode (fake tensors, an operation counter) would not see the kernel read memory.
         if not torch.compiler.is_compiling() and not _num_dispatch_modes():
-            made = native.cast_matrix(matrix, how, scale, columnwise, values, codes, cells, amax, group)
+            made = native_cast.cast_matrix(matrix, call)
         if made is None:
-            made = reference.cast_matrix(matrix, how, scale, columnwise, values, codes, cells, amax, group, generator)
+            made = reference_cast.cast_matrix(matrix, call)
     numbers, coded, scale_inv = made
     return Cast(
         None if numbers is None else numbers.reshape(x.shape), None if coded is None else coded.reshape(x.shape), scale_inv, how, columnwise
@@ -122,7 +123,6 @@ def _one_scale(scale: Tensor | float, device: torch.device) -> Tensor:
 
 
 _DTYPES: Final = frozenset({torch.float32, torch.bfloat16, torch.float16})
-_num_dispatch_modes = torch._C._len_torch_dispatch_stack
 _PARALLEL_NUMEL: Final = 65536  # mirrors decode.cpp
 
 

@@ -8,7 +8,7 @@ from typing import Any, Literal
 import torch
 from torch import Tensor
 
-from numscope.precision.casting.reference import largest_of_group
+from numscope.precision.casting.reference_cast import largest_of_group
 from numscope.precision.casting.scaling import scale_of
 from numscope.records.checks import check_one_of, check_whole
 from numscope.records.errors import UsageError
@@ -39,7 +39,7 @@ class History:
 
     __slots__ = ("_format_max", "_ring", "algo", "amax", "format", "interval", "margin", "num_steps", "scale")
 
-    amax: Tensor  # of the current step; cast() merges into it
+    amax: Tensor  # the current step's; cast() merges into it
     scale: Tensor  # 1 at first
     num_steps: int  # that have ended
 
@@ -84,7 +84,7 @@ class History:
         return self
 
     def state_dict(self) -> dict[str, Any]:
-        """What a checkpoint keeps: the scale, the current amax, and the amaxes, the latest first."""
+        """The state for a checkpoint: the scale, the current amax, and the amaxes, the latest first."""
         return {"scale": self.scale.clone(), "amax": self.amax.clone(), "amaxes": self.amaxes, "num_steps": self.num_steps}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:

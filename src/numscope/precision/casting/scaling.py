@@ -27,7 +27,7 @@ _MAX_MARGIN = 126  # powers of two on either side of 1 that float32 has
 
 @dataclass(frozen=True, slots=True)
 class Scaling:
-    """Which elements share a scale, and which numbers a scale may be.
+    """The elements that share a scale, and the numbers that a scale may be.
 
     Args:
         kind: one scale for the whole tensor, for each row (all of the last dimension), or for each block.
@@ -81,7 +81,7 @@ class How:
     """How one operand is quantized.
 
     Args:
-        format: what it is rounded to.
+        format: the format of its codes.
         scaling: which elements share a scale.
         margin: scales are divided by 2 to this power.
         delayed: the scale comes from a history of amaxes, not from the tensor itself; the caller of ``cast`` passes it.

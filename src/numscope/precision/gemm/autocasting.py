@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-import functools
-from collections.abc import Callable
+from contextlib import ContextDecorator
 from dataclasses import dataclass
 from types import TracebackType
-from typing import Final, ParamSpec, TypeVar
+from typing import Final
 
 from numscope.precision.gemm.plan import LayerPlan
 from numscope.precision.gemm.recipes import DelayedScaling, Recipe, recipe_of
-
-P = ParamSpec("P")
-R = TypeVar("R")
 
 HIGH: Final = LayerPlan()
 FALLBACK: Final = DelayedScaling()  # within ``autocast()``, for layers whose own recipe is HighPrecision
@@ -26,7 +22,7 @@ class _Region:
     depth: int = 0
     enabled: bool = True
     recipe: Recipe | None = None
-    number: int = 0  # of the recipe, 0 if there is none
+    number: int = 0  # the recipe's number, 0 without one
 
 
 region: Final = _Region()
@@ -47,7 +43,7 @@ def _number_of(recipe: Recipe) -> int:
     return len(_recipes)
 
 
-class autocast:
+class autocast(ContextDecorator):
     """A context in which converted layers run by a recipe. Contexts nest; the innermost one decides.
 
     Outside, each layer runs by the recipe that it was converted with. A backward runs as its forward did. A context can be entered again,
@@ -76,10 +72,6 @@ class autocast:
         region.depth -= 1
         region.enabled, region.recipe, region.number = self._before.pop()
 
-    def __call__(self, function: Callable[P, R]) -> Callable[P, R]:
-        @functools.wraps(function)
-        def within(*args: P.args, **kwargs: P.kwargs) -> R:
-            with autocast(self.enabled, self.recipe):
-                return function(*args, **kwargs)
-
-        return within
+    def _recreate_cm(self) -> autocast:
+        """The context of one call of a decorated function."""
+        return autocast(self.enabled, self.recipe)

@@ -31,7 +31,7 @@ torch.fx.wrap("product")  # symbolic tracing keeps the call, as it keeps a bare 
 
 
 class Converted:
-    """What a converted layer's class has before its own. There is one such class for each kind of layer."""
+    """The first base of converted layers' classes, of which there is one for each kind of layer."""
 
     _numscope_origin: type[nn.Module]
 
@@ -123,7 +123,7 @@ def convert(
             )
         state = state_of(module)
         if state is None:
-            state = LayerState(module, known[module].name, recipe, backend, cohort, is_transposed=_is_conv1d(module))
+            state = LayerState(module, known[module].name, recipe, backend, cohort, is_transposed=is_conv1d(module))
             module.__dict__[ATTRIBUTE] = state
         else:
             state.recipe, state.backend, state.cohort, state.name = recipe, backend, cohort, known[module].name
@@ -141,7 +141,7 @@ def convert(
 
 
 def revert(model: nn.Module) -> nn.Module:
-    """Turn converted layers back into what they were.
+    """Undo ``convert``: the layers get their own classes back.
 
     Args:
         model: as ``convert`` took it, or anything around or inside it.
@@ -173,7 +173,7 @@ def convertible(module: nn.Module) -> bool:
             return False  # complex numbers, or another library's codes
         # nn.MultiheadAttention never calls its projection; it only reads its weight.
         return kind.forward is nn.Linear.forward and not isinstance(module, nn.modules.linear.NonDynamicallyQuantizableLinear)
-    return _is_conv1d(module)
+    return is_conv1d(module)
 
 
 def chosen(found: dict[str, nn.Module], layers: Layers) -> dict[str, nn.Module]:
@@ -225,7 +225,7 @@ def _log_what_is_left(known: Mapping[nn.Module, Layer]) -> None:
         log.info("convert: not converted, though they have matrices: %s.", ", ".join(f"{n} {name}" for name, n in sorted(left.items())))
 
 
-def _is_conv1d(module: nn.Module) -> bool:
+def is_conv1d(module: nn.Module) -> bool:
     """Whether it is transformers' ``Conv1D``, found out without importing transformers."""
     kind = type_before_parametrizations(module)
     kind = origin_of(kind) or kind

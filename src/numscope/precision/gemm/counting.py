@@ -1,4 +1,4 @@
-"""Which casts a configuration's statistics describe: those that a layer's GEMMs make, or casts made on paper."""
+"""Selects the casts that a configuration's statistics describe: those that a layer's GEMMs make, or casts made on paper."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from numscope.summary.extras import Layout
 from numscope.summary.operand_casts import EXTRAS
 
 DELAYED = "fp8_delayed_scaling"  # only layers that use this recipe have its scales
-# The GEMM whose cast of an operand a statistic describes, and the GEMM that stands in where the first takes it in high precision.
+# The GEMM whose cast of an operand a statistic describes, and the GEMM used instead if the first takes it in high precision.
 _TAKERS = {
     ("activation", "rowwise"): ("fprop", "wgrad"),
     ("activation", "columnwise"): ("wgrad", "fprop"),
@@ -125,7 +125,7 @@ def cast_on_paper(tensor: Tensor, kind: str, cells: Tensor, layout: Layout, own:
         tensor: any. A complex number counts as two neighboring elements. Integers are not cast.
         kind: ``activation``, ``weight``, …: decides on blocks and formats.
         cells: float64[layout.width] on the tensor's device.
-        layout: extras that are no casts are ignored.
+        layout: extras other than casts are ignored.
         own: as for ``how_of``.
 
     *Cost:* one pass per cast, two if its scales need the whole tensor's amax first; no sync.

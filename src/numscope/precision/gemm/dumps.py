@@ -39,8 +39,8 @@ class Dumps:
     def write(self, step: int, layer: str, tensor: str, parts: Mapping[str, Tensor], about: Mapping[str, str]) -> str:
         """Write one file, whole or not at all, and return its path.
 
-        Names may hold any character, and the parts be of any device, dtype and layout. Into the file's metadata goes ``about``, beside the
-        names and the dtypes of tensors that are stored as bytes.
+        Names may contain any character; parts may have any device, dtype and layout. The metadata holds ``about``, the names, and the
+        dtypes of tensors that are stored as bytes.
 
         Raises:
             UsageError: safetensors is not installed.

@@ -1,4 +1,4 @@
-"""What a converted layer computes in place of ``F.linear``: ``product`` decides which of the ways there are takes the call."""
+"""The product of a converted layer in place of ``F.linear``: ``product`` chooses how a call is computed."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def product(module: nn.Module, x: Tensor, weight: Tensor, bias: Tensor | None) -
     return forward_pass(state, plan, x, weight, bias, counts)
 
 
-_is_tracing: Final = torch._C._is_tracing  # by torch.jit, which would record what the kernels write as constants
+_is_tracing: Final = torch._C._is_tracing  # torch.jit would record the kernels' results as constants
 _is_transformed: Final = torch._C._are_functorch_transforms_active
 _PLAIN: Final = frozenset({Tensor, nn.Parameter, nn.Buffer})
 

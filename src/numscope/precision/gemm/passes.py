@@ -109,7 +109,7 @@ def cast_weight(state: LayerState, gemm: str, weight: Tensor, how: How, dtype: t
     return Cast(values_of(made, weight.dtype, dtype) if values is None else values, None, made.scale_inv, how, columnwise)
 
 
-class _Gemm(NamedTuple):
+class _GemmKind(NamedTuple):
     """One of the three GEMMs: its operands, the name of its result, and the function that multiplies values."""
 
     name: str
@@ -118,9 +118,9 @@ class _Gemm(NamedTuple):
     of_values: Callable[[Tensor, Tensor, LinearCall, bool], Tensor]
 
 
-_FPROP: Final = _Gemm("fprop", ("activation", "weight"), "output", products.fprop)
-_DGRAD: Final = _Gemm("dgrad", ("gradient", "weight"), "dgrad", products.dgrad)
-_WGRAD: Final = _Gemm("wgrad", ("gradient", "activation"), "wgrad", products.wgrad)
+_FPROP: Final = _GemmKind("fprop", ("activation", "weight"), "output", products.fprop)
+_DGRAD: Final = _GemmKind("dgrad", ("gradient", "weight"), "dgrad", products.dgrad)
+_WGRAD: Final = _GemmKind("wgrad", ("gradient", "activation"), "wgrad", products.wgrad)
 
 
 def in_autocast_dtype(x: Tensor) -> Tensor:
@@ -163,13 +163,13 @@ class _Pass:
     """One forward or backward of one layer: some of its GEMMs, on tensors by operand."""
 
     def __init__(
-        self, state: LayerState, plan: LayerPlan, call: LinearCall, tensors: dict[str, Tensor], gemms: tuple[_Gemm, ...], counts: bool
+        self, state: LayerState, plan: LayerPlan, call: LinearCall, tensors: dict[str, Tensor], gemms: tuple[_GemmKind, ...], counts: bool
     ) -> None:
         self._state, self._plan, self._call, self._tensors, self._counts = state, plan, call, tensors, counts
         self._takes_codes = {gemm.name: self._decided(gemm) for gemm in gemms}
         self._shared: dict[str, Cast] = {}  # casts that two GEMMs take, by operand
 
-    def run(self, gemm: _Gemm) -> Tensor:
+    def run(self, gemm: _GemmKind) -> Tensor:
         """One GEMM's result."""
         first, second = self._operand(gemm.name, gemm.operands[0]), self._operand(gemm.name, gemm.operands[1])
         if self._takes_codes[gemm.name]:
@@ -180,13 +180,13 @@ class _Pass:
         how = None if self._state.results is None else self._state.results.get(gemm.result)
         return y if how is None else _values(cast(y, how))
 
-    def _decided(self, gemm: _Gemm) -> bool:
+    def _decided(self, gemm: _GemmKind) -> bool:
         first, second = gemm.operands
         hows = self._plan[gemm.name, first], self._plan[gemm.name, second]
         return products.takes_codes(self._state, gemm.name, *hows, self._tensors[first], self._tensors[second])
 
     def _operand(self, gemm: str, operand: str) -> Cast | Tensor:
-        """An operand as the plan has it: cast, or the tensor itself in the dtype to compute in."""
+        """An operand by the plan: cast, or the tensor itself in the dtype of the computation."""
         state, plan, tensor = self._state, self._plan, self._tensors[operand]
         how = plan[gemm, operand]
         if how is None:

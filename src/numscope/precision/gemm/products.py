@@ -28,7 +28,7 @@ from numscope.precision.gemm.state import LayerState
 
 
 class LinearCall(NamedTuple):
-    """What a linear layer was called with."""
+    """The arguments of a call of a linear layer."""
 
     x: Tensor  # [..., in_features]
     weight: Tensor  # [out_features, in_features]; transposed: [in_features, out_features]
@@ -37,7 +37,7 @@ class LinearCall(NamedTuple):
 
 
 def linear(x: Tensor, weight: Tensor, bias: Tensor | None, is_transposed: bool) -> Tensor:
-    """``x Wᵀ + b`` as torch computes it, of what a ``LinearCall`` holds."""
+    """``x Wᵀ + b`` as torch computes it; the arguments are those of ``LinearCall``."""
     if not is_transposed:
         return F.linear(x, weight, bias)
     x2 = x.view(-1, x.shape[-1])
@@ -46,8 +46,8 @@ def linear(x: Tensor, weight: Tensor, bias: Tensor | None, is_transposed: bool) 
 
 
 def fprop(x: Tensor, weight: Tensor, call: LinearCall, is_high: bool) -> Tensor:
-    """``x Wᵀ + b`` of two operands, quantized or not, of which the layer was called with others. If ``is_high``, no operand is quantized,
-    and the result has to be bitwise torch's."""
+    """``x Wᵀ + b`` from a layer's operands, quantized or not. If ``is_high``, no operand is quantized, and the result must equal torch's
+    bitwise."""
     bias = call.bias if call.bias is None else call.bias.to(x.dtype)
     if is_high and not call.is_transposed and call.weight.requires_grad and not _is_plain(x):
         # This runs without grad mode, and how torch batches such an input depends on whether the weight wants a gradient.
@@ -108,7 +108,7 @@ log = logging.getLogger("numscope")
 
 _FORMATS = frozenset({"e4m3fn", "e5m2"})
 _DTYPES = frozenset({torch.float32, torch.bfloat16, torch.float16})
-_ALIGNMENT = 16  # of the summed dimension and of the result's columns, as cuBLAS has it
+_ALIGNMENT = 16  # the summed dimension and the result's columns are multiples of this, as cuBLAS requires
 _CAPABILITY = (8, 9)  # Ada; Hopper is (9, 0)
 
 
@@ -122,20 +122,20 @@ def takes_codes(state: LayerState, gemm: str, first: How | None, second: How | N
     """Whether a GEMM of the operands a and b runs on codes. If it should and can't, the reason is logged once per layer."""
     backend = state.backend
     if backend == "emulate" or (backend == "auto" and not has_fp8_gemm(a.device)):
-        if backend == "auto" and "emulate" not in state.cohort.said:
-            state.cohort.said.add("emulate")
+        if backend == "auto" and "emulate" not in state.cohort.logged:
+            state.cohort.logged.add("emulate")
             log.info("%s, and layers converted with it: fp8 GEMMs are emulated, as %s has none.", state.name or "a layer", _named(a.device))
         return False
     if first is None and second is None:
         return False
     reason = _obstacle(state, gemm, first, second, a, b)
     if not reason:
-        if "scaled_mm" not in state.cohort.said:
-            state.cohort.said.add("scaled_mm")
+        if "scaled_mm" not in state.cohort.logged:
+            state.cohort.logged.add("scaled_mm")
             log.info("%s, and layers converted with it: fp8 GEMMs run on torch._scaled_mm.", state.name or "a layer")
         return True
-    if (gemm, reason) not in state.said:
-        state.said.add((gemm, reason))
+    if (gemm, reason) not in state.logged:
+        state.logged.add((gemm, reason))
         log.info("%s: %s is emulated: %s.", state.name or "a layer", gemm, reason)
     return False
 
@@ -162,7 +162,7 @@ def _obstacle(state: LayerState, gemm: str, first: How | None, second: How | Non
     if first.scaling.kind == "row" and a.dtype is not torch.bfloat16:
         return "torch._scaled_mm gives only bfloat16 with one scale per row"
     rows = a.numel() // a.shape[-1]
-    last = (a.shape[-1], b.shape[-1])  # of both operands
+    last = (a.shape[-1], b.shape[-1])  # last dimensions of the operands
     if gemm == "wgrad":
         summed, columns = rows, last[0 if state.is_transposed else 1]
     else:
@@ -194,7 +194,7 @@ def of_codes(gemm: str, first: Cast, second: Cast, call: LinearCall) -> Tensor:
         scale_a=scale_a.reshape(-1, 1) if scale_a.dim() else scale_a,
         scale_b=scale_b.reshape(1, -1) if scale_b.dim() else scale_b,
         out_dtype=call.x.dtype,
-        use_fast_accum=gemm == "fprop",  # as Transformer Engine has it
+        use_fast_accum=gemm == "fprop",  # as in Transformer Engine
     )
     if gemm == "fprop" and call.bias is not None:
         y += call.bias.to(y.dtype)

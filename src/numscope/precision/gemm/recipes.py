@@ -22,12 +22,12 @@ _FP8_FORMATS: Final = (HYBRID, E4M3, E5M2)
 
 
 class Recipe:
-    """What all recipes have in common. Recipes are immutable values, and equal if their settings are."""
+    """Base of all recipes, which are immutable values, and equal if their settings are."""
 
     __slots__ = ()
 
     def plan(self) -> LayerPlan:
-        """What a layer's GEMMs do under this recipe."""
+        """The plan of a layer's GEMMs under this recipe."""
         raise NotImplementedError
 
     @property
@@ -47,7 +47,7 @@ class Recipe:
         return self  # a process group can't be copied, and the copy of a model shares amaxes in the same group
 
     def __getstate__(self) -> dict[str, Any]:
-        # A process group exists in its process only. Whoever loads a pickle gives another one, or shares amaxes with all ranks.
+        # A process group exists in its process only. After unpickling, set another one, or amaxes are shared with all ranks.
         return {name: None if name == "amax_group" else value for name, value in self.__dict__.items()}
 
 
@@ -238,7 +238,7 @@ class HighPrecision(Recipe):
 
 @dataclass(frozen=True)
 class Custom(Recipe):
-    """A plan of your own: any format and scaling for each operand of each GEMM.
+    """A custom plan: any format and scaling for each operand of each GEMM.
 
     Args:
         layer_plan: how each operand is quantized.

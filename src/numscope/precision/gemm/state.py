@@ -1,4 +1,4 @@
-"""What converted layers keep beside their parameters (recipe and plan, amax histories, the weight's codes), and when their steps end."""
+"""The state of converted layers beside their parameters (recipe, plan, amax histories, the weight's codes), and the end of their steps."""
 
 from __future__ import annotations
 
@@ -32,17 +32,17 @@ if TYPE_CHECKING:
 Backend = Literal["auto", "emulate", "scaled_mm"]
 CastObserver = Callable[[str, str, Tensor, Cast], None]
 
-ATTRIBUTE: Final = "_numscope_fp8"  # of a converted module, in its __dict__
+ATTRIBUTE: Final = "_numscope_fp8"  # in a converted module's __dict__
 
 
 class Cohort:
     """The layers that one call converted. Their steps end together, with their optimizer's step."""
 
-    __slots__ = ("__weakref__", "has_run", "said")
+    __slots__ = ("__weakref__", "has_run", "logged")
 
     def __init__(self) -> None:
         self.has_run = False  # whether a forward has recorded amaxes since the last step
-        self.said: set[str] = set()  # log messages that concern all of them, each logged once
+        self.logged: set[str] = set()  # log messages that concern all of them, each logged once
 
     def __reduce__(self) -> tuple[type[Cohort], tuple[()]]:
         return Cohort, ()
@@ -81,7 +81,7 @@ class LayerState:
     Args:
         module: the layer.
         name: its qualified name.
-        recipe: what it runs by outside ``autocast``, and within an ``autocast`` that names no recipe.
+        recipe: used outside ``autocast``, and within an ``autocast`` that names no recipe.
         backend: ``auto``, ``emulate`` or ``scaled_mm``.
         cohort: the layers converted together; None: this layer alone.
         is_transposed: whether the weight is stored as [in_features, out_features], as transformers' ``Conv1D`` does.
@@ -112,20 +112,20 @@ class LayerState:
         self.results: Mapping[str, How] | None = None
         self.histories: dict[tuple[str, str], History] = {}  # by operand and format
         self.kept_weights: dict[tuple[int, bool], KeptWeight] = {}  # by the plan's ``How`` (its id), and whether columnwise
-        self.said: set[tuple[str, str]] = set()  # log messages about this layer, by GEMM, each logged once
+        self.logged: set[tuple[str, str]] = set()  # log messages about this layer, by GEMM, each logged once
         self._assigned: tuple[LayerPlan, LayerPlan] | None = None  # the default plan at that time, and the plan assigned
         self._switch: Callable[[LayerPlan], LayerPlan] | None = None
         self.in_force: Recipe = recipe
         self.default = self._plan = recipe.plan()
         self.handle = follow(self)
         with torch.inference_mode(False):
-            self.tag = torch.tensor(self.handle, device="cpu")  # what compiled graphs know it by
+            self.tag = torch.tensor(self.handle, device="cpu")  # identifies it in compiled graphs
 
     # ---- the plan
 
     @property
     def plan(self) -> LayerPlan:
-        """What its GEMMs do under the recipe in force."""
+        """The plan of its GEMMs under the recipe in force."""
         return self._plan
 
     @plan.setter
@@ -135,7 +135,7 @@ class LayerState:
 
     @property
     def switch(self) -> Callable[[LayerPlan], LayerPlan] | None:
-        """What a configuration makes of the default plan, whichever recipe comes into force. An assigned plan takes precedence."""
+        """A configuration's change of the default plan, whichever recipe comes into force. An assigned plan takes precedence."""
         return self._switch
 
     @switch.setter
@@ -144,7 +144,7 @@ class LayerState:
         self._put_plan()
 
     def current_plan(self) -> LayerPlan:
-        """What its GEMMs do here and now: ``plan``, unless an ``autocast`` around the call decides otherwise. *Cost:* a few comparisons."""
+        """Returns ``plan``, unless an ``autocast`` around the call decides otherwise. *Cost:* a few comparisons."""
         wanted = self.recipe
         if region.depth:
             if not region.enabled:
@@ -243,7 +243,7 @@ def named_states(model: nn.Module) -> dict[str, LayerState]:
 
 
 def state_dict(model: nn.Module) -> dict[str, dict[str, Any]]:
-    """What a checkpoint keeps of delayed scaling. It goes beside the model's own state dict, which stays as it was.
+    """The state of delayed scaling for a checkpoint. Save it with the model's own state dict, which does not contain it.
 
     Args:
         model: with converted layers.

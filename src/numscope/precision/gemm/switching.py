@@ -1,6 +1,6 @@
 """How a configuration's switches change a layer's plan, step by step. This is plain data; nothing is computed here.
 
-If several switches concern one GEMM, the first in this list takes precedence. Everything else is as the layer's recipe has it.
+If several switches concern one GEMM, the first in this list takes precedence. Everything else follows the layer's recipe.
 
 1. ``disable_fp8_layer``: all three GEMMs run in high precision.
 2. ``disable_fp8_gemm``: the named GEMMs run in high precision.
@@ -93,7 +93,7 @@ def by_layer(resolved: Iterable[tuple[Switch, Sequence[Layer]]]) -> dict[Layer, 
 
 
 def phases(default: LayerPlan, switches: Sequence[Switch], steps: range) -> list[tuple[Phase, list[tuple[int, int]]]]:
-    """What a layer does over a range of steps, each with its spans of steps (first and last, inclusive), in order of first use."""
+    """The phases of a layer over a range of steps, each with its spans of steps (first and last, inclusive), in order of first use."""
     found: dict[Phase, list[int]] = {}
     plans: dict[tuple[bool, ...], Phase] = {}
     for step in steps:

@@ -1,4 +1,4 @@
-"""Modules with Transformer Engine's arguments, parameters and layer names, in plain PyTorch: they run anywhere and show every GEMM."""
+"""Modules with Transformer Engine's arguments, parameters and layer names, in plain PyTorch: they run anywhere, with every GEMM visible."""
 
 from numscope.precision.modules.linear import LayerNormLinear, LayerNormMLP, Linear
 from numscope.precision.modules.norm import LayerNorm, RMSNorm

@@ -11,9 +11,10 @@ from torch import Tensor, nn
 
 from numscope.precision.gemm.linear import product
 from numscope.precision.gemm.passes import in_autocast_dtype
-from numscope.precision.modules.norm import AfterNorm
-from numscope.precision.modules.parts import GemmPart, Init, NamedModule, as_activation, attach, joined, split_names
+from numscope.precision.modules.norm import FusedModule
+from numscope.precision.modules.parts import GemmPart, Init, NamedModule, as_activation, attach, joined
 from numscope.records.checks import check_one_of
+from numscope.records.errors import UsageError
 
 
 class Linear(NamedModule):
@@ -87,8 +88,23 @@ def _add_split(
     bias: bool,
     init: Init | None,
 ) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Add a linear layer's weights, then its biases (None without bias), as ``parameters_split`` has them; returns their names."""
-    sizes = split_names(type(module).__name__, out_features, split)
+    """Add a linear layer's weights, then its biases (None without bias), as ``parameters_split`` has them; returns their names.
+
+    Raises: UsageError: the names or sizes of ``split`` are wrong.
+    """
+    where = f"{type(module).__name__}: parameters_split"
+    sizes: dict[str, Any] = {"": out_features}  # by the parameters' prefix, such as ``query_``
+    if split is not None:
+        names = list(split)
+        if not names or isinstance(split, str) or not all(isinstance(name, str) and name.rstrip("_") for name in names):
+            raise UsageError(f"{where}: got {split!r}, expected names, or a dict of names and sizes.")
+        each = split if isinstance(split, Mapping) else dict.fromkeys(names, out_features // len(names))
+        sizes = {f"{name.rstrip('_')}_": each[name] for name in names}
+        if len(sizes) != len(names):
+            raise UsageError(f"{where}: got {split!r}, expected distinct names.")
+        if sum(sizes.values()) != out_features:
+            rows = ", ".join(map(str, sizes.values()))
+            raise UsageError(f"{where}: got parts of {rows} rows, expected a total of out_features, which is {out_features}.")
     for prefix, size in sizes.items():
         module.add(f"{prefix}weight", (size, in_features), init)
     for prefix, size in sizes.items():
@@ -96,7 +112,7 @@ def _add_split(
     return tuple(f"{prefix}weight" for prefix in sizes), tuple(f"{prefix}bias" for prefix in sizes) if bias else ()
 
 
-class LayerNormLinear(AfterNorm):
+class LayerNormLinear(FusedModule):
     """A norm, then a linear layer. Parameters: ``layer_norm_weight``, ``layer_norm_bias`` (LayerNorm only), ``weight``, ``bias``.
 
     In configurations, the module's name stands for its GEMM, whose activation is the norm's output. ``<name>.layer_norm`` is the norm.
@@ -189,7 +205,7 @@ ACTIVATIONS: Mapping[str, tuple[Callable[[Tensor], Tensor], bool]] = {
 }
 
 
-class LayerNormMLP(AfterNorm):
+class LayerNormMLP(FusedModule):
     """A norm, a linear layer, an activation function, and another linear layer.
 
     Parameters: ``layer_norm_weight``, ``layer_norm_bias`` (LayerNorm only), ``fc1_weight``, ``fc1_bias``, ``fc2_weight``, ``fc2_bias``.

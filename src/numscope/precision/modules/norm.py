@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from numscope.precision.modules.parts import FusedPart, NamedModule, Whole, as_activation
+from numscope.precision.modules.parts import FusedPart, NamedModule, as_activation
 from numscope.records.checks import check_one_of
 from numscope.records.errors import UsageError
 
@@ -48,14 +50,16 @@ class NormPart(FusedPart):
         return normalize(x, weight, self.parameter("bias"), self.eps, self.normalization, self.zero_centered_gamma)
 
 
-class AfterNorm(Whole):
-    """A fused module whose GEMMs take the output of a norm.
+class FusedModule(NamedModule):
+    """A module of a norm and of GEMMs that take its output. It owns the parameters of its parts.
 
     Args:
         size: of the last dimension.
         name: the module's; ``<name>.layer_norm`` is the norm's.
         others: as for the modules.
     """
+
+    _numscope_stand_in: str | None = None  # the part that has this module's own layer name, if there is one
 
     def __init__(
         self, size: int, eps: float, normalization: str, zero_centered_gamma: bool, return_bias: bool, return_layernorm_output: bool,
@@ -71,15 +75,30 @@ class AfterNorm(Whole):
         self.add_norm("layer_norm_", size, normalization, zero_centered_gamma)
         self.layer_norm = NormPart(eps, normalization, zero_centered_gamma, self.named("layer_norm"))
 
+    @property
+    def _numscope_lent(self) -> frozenset[str]:
+        """Its parameters that count as a part's."""
+        return frozenset(name for part in self.children() if isinstance(part, FusedPart) for name in part.borrowed.values())
+
+    def bind(self) -> None:
+        """Make the parts its own. Call it when all parts are there; copies do so themselves."""
+        for part in self.children():
+            if isinstance(part, FusedPart):
+                part._whole = weakref.ref(self)
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        super().__setstate__(state)  # type: ignore[no-untyped-call]
+        self.bind()
+
     def returned(self, out: Tensor, bias: Tensor | None, normed: Tensor) -> Tensor | tuple[Tensor | None, ...]:
-        """What forward returns: the output, then, if wanted, the bias and the norm's output."""
+        """Returns the output, then, if wanted, the bias and the norm's output."""
         more: tuple[Tensor | None, ...] = (as_activation(bias, normed),) if self.return_bias else ()
         more = (*more, normed) if self.return_layernorm_output else more
         return (out, *more) if more else out
 
 
 class _Norm(NamedModule):
-    """What LayerNorm and RMSNorm share."""
+    """Base of LayerNorm and RMSNorm."""
 
     normalization: str
     weight: nn.Parameter

@@ -23,7 +23,7 @@ from numscope.records.words import nearest
 
 Init = Callable[[Tensor], object]
 
-INIT_STD = 0.023  # of weights without an init_method, as in Transformer Engine
+INIT_STD = 0.023  # for weights without an init_method, as in Transformer Engine
 
 # Arguments of Transformer Engine that choose how the same numbers are computed or communicated. Without tensor parallelism they change
 # nothing there either, so they are accepted and ignored.
@@ -155,27 +155,6 @@ class FusedPart(nn.Module):
         return ", ".join(self.borrowed.values())
 
 
-class Whole(NamedModule):
-    """A module that owns the parameters of its parts."""
-
-    _numscope_stand_in: str | None = None  # the part that has this module's own layer name, if there is one
-
-    @property
-    def _numscope_lent(self) -> frozenset[str]:
-        """Its parameters that count as a part's."""
-        return frozenset(name for part in self.children() if isinstance(part, FusedPart) for name in part.borrowed.values())
-
-    def bind(self) -> None:
-        """Make the parts its own. Call it when all parts are there; copies do so themselves."""
-        for part in self.children():
-            if isinstance(part, FusedPart):
-                part._whole = weakref.ref(self)
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        super().__setstate__(state)  # type: ignore[no-untyped-call]
-        self.bind()
-
-
 def attach(module: nn.Module, name: str | None) -> None:
     """Make a module a GEMM layer: it computes as plain PyTorch until ``autocast``, ``convert`` or a switch changes that. Its forward
     calls ``linear.product``; the name is for messages."""
@@ -219,30 +198,3 @@ class GemmPart(FusedPart):
 
     def forward(self, x: Tensor, add_bias: bool = True) -> Tensor:
         return product(self, x, self.weight(), self.bias() if add_bias else None)
-
-
-def split_names(where: str, out_features: int, split: Sequence[str] | Mapping[str, int] | None) -> dict[str, int]:
-    """Prefix of each parameter → its rows: ``{"": out_features}`` for one weight, ``{"query_": 64, …}`` for several.
-
-    Args:
-        where: class name, for messages.
-        out_features: rows of all parameters together.
-        split: names of parts of equal size, or sizes by name; None: one parameter.
-
-    Raises: UsageError: the names or sizes are wrong.
-    """
-    if split is None:
-        return {"": out_features}
-    names = list(split)
-    if not names or isinstance(split, str) or not all(isinstance(name, str) and name.rstrip("_") for name in names):
-        raise UsageError(f"{where}: parameters_split: got {split!r}, expected names, or a dict of names and sizes.")
-    if isinstance(split, Mapping):
-        sizes: dict[str, Any] = {f"{name.rstrip('_')}_": size for name, size in split.items()}
-    else:
-        sizes = {f"{name.rstrip('_')}_": out_features // len(names) for name in names}
-    if len(sizes) != len(names):
-        raise UsageError(f"{where}: parameters_split: got {split!r}, expected distinct names.")
-    if sum(sizes.values()) != out_features:
-        rows = ", ".join(map(str, sizes.values()))
-        raise UsageError(f"{where}: parameters_split: got parts of {rows} rows, expected a total of out_features, which is {out_features}.")
-    return sizes

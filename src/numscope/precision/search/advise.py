@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import reduce
 from typing import Any
 
 from numscope.records.errors import UsageError
@@ -142,20 +143,20 @@ def _badness(price: Price, limits: Limits) -> tuple[int, float]:
 
 def merged(parts: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     """The measurements of several ranks, added up."""
-    whole: dict[str, Any] = {"num_steps": max(p["num_steps"] for p in parts), "plan": parts[0]["plan"], "layers": {}}
-    for part in parts:
-        for layer, measured in part["layers"].items():
-            mine = whole["layers"].setdefault(layer, {"class": measured["class"], "operands": {}})
-            for operand, seen in measured["operands"].items():
-                into = mine["operands"].setdefault(operand, {"numel": 0, "num_nan": 0, "num_inf": 0, "amax": 0.0, "casts": {}})
-                into["amax"] = max(into["amax"], seen["amax"])
-                for name in ("numel", "num_nan", "num_inf"):
-                    into[name] += seen[name]
-                for key, counts in seen["casts"].items():
-                    sums = into["casts"].setdefault(key, dict.fromkeys(counts, 0.0))
-                    for name, count in counts.items():
-                        sums[name] += float(count)
-    return whole
+    layers = reduce(_added, (part["layers"] for part in parts))
+    return {"num_steps": max(part["num_steps"] for part in parts), "plan": parts[0]["plan"], "layers": layers}
+
+
+def _added(a: Mapping[str, Any], b: Mapping[str, Any]) -> dict[str, Any]:
+    """Nested counts added up; largest magnitudes merge by maximum, and text is the same in both."""
+    both = {**a, **b}
+    for key in a.keys() & b.keys():
+        mine, theirs = a[key], b[key]
+        if isinstance(mine, Mapping):
+            both[key] = _added(mine, theirs)
+        elif not isinstance(mine, str):
+            both[key] = max(mine, theirs) if key == "amax" else mine + theirs
+    return both
 
 
 def rows(advice: Advice) -> Iterator[tuple[str, ...]]:

@@ -1,6 +1,6 @@
-"""Searches for the smallest set of GEMMs whose high precision cures a run, with any oracle that tells whether a set does.
+"""Searches for the smallest set of GEMMs whose high precision cures a run, with any oracle that decides whether a set does.
 
-No model runs here. Each answer of the oracle is a short training run, so the cost is how often it is asked.
+No model runs here. Each answer of the oracle is a short training run, so the cost is the number of its calls.
 
 The search finds one culprit at a time. In an ordered list of candidates that cures as a whole, it bisects the list's beginnings until it
 has two neighbors of which the longer cures and the shorter does not. The element between them is kept, the elements behind it are not
@@ -110,7 +110,7 @@ def _smallest(groups: list[Units], asker: _Asker, *, gallop: bool) -> list[Units
     kept: list[Units] = []
     rest = groups
     while not asker.cures(_union(kept)):
-        # The first `low` groups of the rest do not cure, the first `high` do; the oracle was asked about both.
+        # The first `low` groups of the rest do not cure, the first `high` do; both answers are the oracle's.
         low, high, leaps = 0, len(rest), gallop
         while high - low > 1:
             middle = min(2 * low or 1, high - 1) if leaps else (low + high) // 2

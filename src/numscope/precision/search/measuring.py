@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 import torch
@@ -13,19 +14,21 @@ from torch.utils.weak import WeakIdKeyDictionary
 from numscope.precision.casting.cast import cast, empty_cells
 from numscope.precision.casting.delayed import History, advance_all
 from numscope.precision.casting.scaling import MX, PER_TENSOR, How, Scaling
-from numscope.precision.gemm.conversion import convertible
+from numscope.precision.gemm.conversion import convertible, is_conv1d
 from numscope.precision.gemm.plan import COLUMNWISE
 from numscope.precision.search.advise import OPERANDS
 from numscope.probe import optimizer as optimizer_probe
 from numscope.probe.entry import LayerSites
 from numscope.probe.layer_names import layers_of
 from numscope.probe.module import ModuleProbe
+from numscope.probe.patching import patch
 from numscope.records.formats import format_of
 from numscope.summary.dispatch import summarize
 from numscope.summary.state import Groups, Summary
 from numscope.summary.unwrap import plain
 
 _TILES = {operand: Scaling("block", (128, 128) if operand == "weight" else (1, 128)) for operand in OPERANDS}
+_COUNTS = ("numel", "num_underflow", "num_overflow")
 ONE = 1.0  # the scale of wide formats
 
 
@@ -42,15 +45,15 @@ def candidates(operand: str) -> dict[str, tuple[How, float | None]]:
     }
 
 
+@dataclass(slots=True)
 class _Tried:
     """One cast of one operand, made at each call of the layer. All calls count alike, however large the operand is."""
 
-    __slots__ = ("columnwise", "history", "how", "noise", "num_casts", "numel", "overflow", "scale", "underflow")
-
-    def __init__(self, how: How, columnwise: bool, scale: float | None, history: History | None) -> None:
-        self.how, self.columnwise, self.scale, self.history = how, columnwise, scale, history
-        self.numel = self.underflow = self.overflow = self.noise = 0.0
-        self.num_casts = 0
+    how: How
+    columnwise: bool
+    scale: float | None
+    history: History | None
+    counts: dict[str, float] = field(default_factory=lambda: dict.fromkeys((*_COUNTS, "noise", "num_casts"), 0.0))
 
     def see(self, x: Tensor, signal: float) -> None:
         cells, history = empty_cells(x.device), self.history
@@ -59,17 +62,12 @@ class _Tried:
         cast(x, self.how, scale=scale, columnwise=self.columnwise, values=False, cells=cells, amax=amax)
         if history is not None and history.num_steps == 0:
             return  # its scale is 1 in the first step, which is not typical
-        numel, underflow, overflow, error = cells.tolist()[:4]
-        self.numel += numel
-        self.underflow += underflow
-        self.overflow += overflow
+        *counts, error = cells.tolist()[:4]
+        for name, count in zip(_COUNTS, counts, strict=True):
+            self.counts[name] += count
         if signal > 0:
-            self.noise += error / signal
-            self.num_casts += 1
-
-    def numbers(self) -> dict[str, float]:
-        counts = {"numel": self.numel, "num_underflow": self.underflow, "num_overflow": self.overflow}
-        return {**counts, "noise": self.noise, "num_casts": self.num_casts}
+            self.counts["noise"] += error / signal
+            self.counts["num_casts"] += 1
 
 
 class WhatIf(optimizer_probe.StepListener):
@@ -106,7 +104,7 @@ class WhatIf(optimizer_probe.StepListener):
                 self._sites += [(layer.name, operand) for operand in OPERANDS]
                 armed[module] = LayerSites(activation=first, gradient=first + 2)
                 self._weights.append((first + 1, module))
-                if any(kind.__name__ == "Conv1D" for kind in type(module).__mro__):  # transformers' own
+                if is_conv1d(module):
                     self._transposed.add(first + 1)
         probe = ModuleProbe(model)
         probe.arm(armed, self)
@@ -124,7 +122,7 @@ class WhatIf(optimizer_probe.StepListener):
             if site in self._seen:
                 seen = self._seen[site]
                 counts = {"numel": seen.numel, "num_nan": seen.num_nan, "num_inf": seen.num_pos_inf + seen.num_neg_inf}
-                casts = {key: tried.numbers() for key, tried in self._tried.get(site, {}).items()}
+                casts = {key: tried.counts for key, tried in self._tried.get(site, {}).items()}
                 operands = layers.setdefault(layer, {"class": self.classes[layer], "operands": {}})["operands"]
                 operands[operand] = {**counts, "amax": seen.abs_max or 0.0, "casts": casts}
         plan: dict[str, dict[str, str | None]] = {gemm: {} for gemm, _ in self._plan}
@@ -145,13 +143,9 @@ class WhatIf(optimizer_probe.StepListener):
                 self.failed(error)
 
     def after_step(self, optimizer: Optimizer) -> None:
-        by_device: dict[torch.device, list[History]] = {}
-        for tries in self._tried.values():
-            for tried in tries.values():
-                if tried.history is not None:
-                    by_device.setdefault(tried.history.scale.device, []).append(tried.history)
-        for histories in by_device.values():
-            advance_all(histories)
+        histories = [tried.history for tries in self._tried.values() for tried in tries.values() if tried.history is not None]
+        for device in {history.scale.device for history in histories}:
+            advance_all([history for history in histories if history.scale.device == device])
 
     def skipped_step(self, optimizer: Optimizer) -> None:
         self.after_step(optimizer)
@@ -219,26 +213,23 @@ class LossRecorder(optimizer_probe.StepListener):
     def __init__(self, over: Over = lambda step, loss: None) -> None:
         self.losses: list[float] = []
         self._over = over
-        self._sum: float | None = None  # of the current step
+        self._sum: float | None = None  # the current step's loss so far
         self._unscaled = WeakIdKeyDictionary()  # tensors compare by their elements
-        self._scale: Any = None
+        self._undo: Callable[[], None] = lambda: None
 
     def open(self) -> None:
         optimizer_probe.listen(self)
-        original = self._scale = torch.amp.GradScaler.scale
+        self._undo = patch(torch.amp.GradScaler, "scale", self._scaled)
 
-        def scale(scaler: torch.amp.GradScaler, outputs: Any) -> Any:
-            scaled = original(scaler, outputs)
-            if isinstance(outputs, Tensor) and isinstance(scaled, Tensor) and scaled is not outputs:
-                self._unscaled[scaled] = outputs.detach()
-            return scaled
-
-        torch.amp.GradScaler.scale = scale  # type: ignore[method-assign,assignment]
+    def _scaled(self, original: Callable[..., Any], scaler: torch.amp.GradScaler, outputs: Any) -> Any:
+        scaled = original(scaler, outputs)
+        if isinstance(outputs, Tensor) and isinstance(scaled, Tensor) and scaled is not outputs:
+            self._unscaled[scaled] = outputs.detach()
+        return scaled
 
     def close(self) -> None:
         optimizer_probe.unlisten(self)
-        if self._scale is not None:
-            torch.amp.GradScaler.scale = self._scale  # type: ignore[method-assign]
+        self._undo()
         if self._sum is not None:  # no torch optimizer has stepped since the last backward
             self._end()
 

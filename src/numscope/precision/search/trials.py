@@ -21,12 +21,12 @@ from numscope.records.words import count
 
 STATE = "state.json"
 VERSION = 2
-_TAIL = 15  # lines of a failed trial's output that are shown
+_TAIL = 15  # lines of a failed trial's output in its error
 AUTOCAST = "autocast"  # instead of a recipe: the low precision is the script's own autocast
 
 
 class TrialFailed(NumscopeError):
-    """A script ended before it had a loss, so that its run shows nothing."""
+    """A script ended before it had a loss, so its run has no result."""
 
     exit_status = 1
 
@@ -70,7 +70,7 @@ class Spec:
 class TrialOutcome:
     """A trial's result."""
 
-    losses: tuple[float, ...]  # of each step, averaged over the ranks
+    losses: tuple[float, ...]  # one per step, averaged over the ranks
     seconds: float = 0.0
     layers: Mapping[str, tuple[str, ...]] = field(default_factory=dict)  # GEMMs in low precision; "" for a whole layer
     suspects: Mapping[str, float] = field(default_factory=dict)  # by layer, the share of elements clipped or flushed in the first steps
@@ -106,7 +106,9 @@ def run_trial(script: Script, spec: Spec, place: Path) -> TrialOutcome:
         finally:
             _end(process)
     results = [json.loads(path.read_text(encoding="utf-8")) for path in sorted(place.parent.glob(f"{place.name}.rank*.json"))]
-    runs = [[float(loss) for loss in result["losses"]] for result in results if result["losses"]]  # of a pipeline's last stage, say
+    runs = [
+        [float(loss) for loss in result["losses"]] for result in results if result["losses"]
+    ]  # in a pipeline, only the last stage has losses
     losses = [math.fsum(step) / len(runs) for step in zip(*runs, strict=False)]
     if not losses:
         what = f"ended with status {status}" if status else "ended"
@@ -124,7 +126,7 @@ def run_trial(script: Script, spec: Spec, place: Path) -> TrialOutcome:
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:
-    """Kill what is left of a trial's processes: a data loader's workers, other ranks."""
+    """Kill the remaining processes of a trial: a data loader's workers, other ranks."""
     if hasattr(os, "killpg"):
         try:
             os.killpg(process.pid, signal.SIGKILL)

@@ -13,47 +13,47 @@ from functools import partial
 from importlib.metadata import entry_points
 from pathlib import Path
 
-from numscope.plugins.parts import CustomFeature, CustomLogger, CustomPart, CustomRule, CustomStatistic, Say, place_in
+from numscope.plugins.custom_parts import CustomFeature, CustomLogger, CustomPart, CustomRule, CustomStatistic, Say, place_in
 from numscope.plugins.registry import PROCESS, Registry, filling
 from numscope.records.errors import UsageError
 from numscope.records.faults import ours
 
-GROUP = "numscope.features"  # of entry points: modules whose import runs the decorators
+GROUP = "numscope.features"  # group of entry points: modules whose import runs the decorators
 
 Paths = str | os.PathLike[str] | Sequence[str | os.PathLike[str]]
 
 log = logging.getLogger("numscope")
 
-_loaded: dict[str, Registry] = {}  # what was executed in this process, and what each added
+_loaded: dict[str, Registry] = {}  # executed sources of this process, and the parts of each
 
 
 @dataclass
 class Plugins:
-    """What a run has of its user's own, by name."""
+    """The user's own parts of a run, by name."""
 
     statistics: dict[str, CustomStatistic] = field(default_factory=dict)
     features: dict[str, CustomFeature] = field(default_factory=dict)
     loggers: dict[str, CustomLogger] = field(default_factory=dict)
     rules: dict[str, CustomRule] = field(default_factory=dict)
-    messages: tuple[tuple[str, int], ...] = ()  # (text, level) for the log: what was loaded, what was left out and why
-    say: Say = lambda text, level: log.log(level, "%s", text)  # where errors at run time are told; Python's logging unless set
+    messages: tuple[tuple[str, int], ...] = ()  # (text, level) for the log: loaded sources, and those left out with the reason
+    say: Say = lambda text, level: log.log(level, "%s", text)  # reports errors at run time; Python's logging unless set
 
     def add(self, part: CustomPart) -> None:
-        """Take in a copy of a part, which tells its error here."""
-        getattr(self, f"{part.kind}s")[part.name] = replace(part, say=self._tell)
+        """Add a copy of a part, which reports its errors here."""
+        getattr(self, f"{part.kind}s")[part.name] = replace(part, say=self._report)
 
-    def _tell(self, text: str, level: int) -> None:
+    def _report(self, text: str, level: int) -> None:
         self.say(text, level)
 
 
 def load(paths: Paths = (), *, taken: Iterable[str] = ()) -> Plugins:
-    """What the script's own decorators, installed entry points and feature files add, ready for a run.
+    """Loads what the script's own decorators, installed entry points and feature files add, ready for a run.
 
-    A file is executed once in a process, under a module name of its own; one that fails is left out, which ``messages`` says.
+    A file is executed once in a process, under a module name of its own; one that fails is left out, with a line in ``messages``.
 
     Args:
         paths: files, or folders that are searched for ``*.py``, those inside them too, in the order of their names.
-        taken: names of statistics that are no longer free.
+        taken: names of built-in statistics.
 
     Raises: UsageError for a path that is not there or holds no Python, and for a name that two of them want.
     """

@@ -1,4 +1,4 @@
-"""Where tensors and their rows lie in a device's memory, and launches of the device's kernel over many of them at once."""
+"""Reads many tensors in a device's memory with one launch of the device's kernel."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ from torch import Tensor
 from numscope.records.faults import ours
 from numscope.summary import reference
 from numscope.summary.native import CODES
-from numscope.summary.state import ROW_BYTES, Place
+from numscope.summary.state import ROW_BYTES, KernelInput
 
-Launch = Callable[[Sequence[Place], int], None]
+Launch = Callable[[Sequence[KernelInput], int], None]
 
 _MAX_STRIDED = 1 << 31  # elements, with the gaps between: the kernel counts in 32 bits where it divides
 _log = logging.getLogger("numscope")
 
 
 def _cuda(device: torch.device) -> Launch:
-    from numscope.summary import launch  # asks for triton
+    from numscope.summary import triton_launch  # asks for triton
 
-    return launch.launcher_of(device)
+    return triton_launch.launcher_of(device)
 
 
 KERNELS: dict[str, Callable[[torch.device], Launch]] = {"cuda": _cuda}  # by type of device
@@ -32,19 +32,19 @@ _refused: set[tuple[str, torch.dtype]] = set()
 
 
 class _Waiting(threading.local):
-    """What a thread is to launch."""
+    """Tensors that wait for a thread's next launch."""
 
     depth = 0
 
     def __init__(self) -> None:
-        self.tensors: dict[tuple[torch.device, int, bool], list[tuple[Place, Tensor, Tensor, int]]] = {}
+        self.tensors: dict[tuple[torch.device, int, bool], list[tuple[KernelInput, Tensor, Tensor, int]]] = {}
 
 
 _waiting = _Waiting()
 
 
-class Together:
-    """While one is entered, tensors that are observed on a device wait; they are read, in one launch a device, when the outermost ends."""
+class DeviceBatch:
+    """A context in which tensors observed on a device wait; when the outermost one ends, they are read in one launch per device."""
 
     def __enter__(self) -> None:
         _waiting.depth += 1
@@ -56,12 +56,12 @@ class Together:
 
 
 def launch_waiting() -> None:
-    """Launch what waits, as before rows are moved or read."""
+    """Read the waiting tensors now, as before rows are moved or read."""
     if _waiting.tensors:
         waiting, _waiting.tensors = _waiting.tensors, {}
         for (device, groups, _), found in waiting.items():
             try:
-                KERNELS[device.type](device)([place for place, _, _, _ in found], groups)
+                KERNELS[device.type](device)([entry for entry, _, _, _ in found], groups)
             except ours() as error:  # triton is not installed, or there is no compiler; nothing has been written
                 dtypes = {tensor.dtype for _, tensor, _, _ in found}
                 _log.warning("no kernel summarizes %s on %s, torch does: %s", ", ".join(sorted(map(str, dtypes))), device, error)
@@ -72,10 +72,10 @@ def launch_waiting() -> None:
 
 
 def observe(tensor: Tensor, block: Tensor, block_address: int, row: int, groups: int, copy: bool = False) -> bool:
-    """Let the device's kernel merge a plain tensor's summary into ``block[row]``, together with what else is observed now.
+    """Merge a plain tensor's summary into ``block[row]`` with the device's kernel, in one launch with other tensors observed now.
 
     Args:
-        copy: whether a tensor may be copied whose elements do not lie in equal rows.
+        copy: whether a tensor may be copied if its elements are not in equal rows.
 
     Returns: whether it can; if not, nothing is done. *Cost:* one pass over memory, 2 µs of the host and a part of a launch; no sync.
     """
@@ -95,16 +95,16 @@ def observe(tensor: Tensor, block: Tensor, block_address: int, row: int, groups:
             tensor, found = tensor.contiguous(), ()
         steps = found
     address = tensor.data_ptr()
-    if not address:  # no memory of its own
+    if not address:  # without memory
         return False
-    place = (address, block_address + row * ROW_BYTES, numel, code, *steps)
+    entry = (address, block_address + row * ROW_BYTES, numel, code, *steps)
     waiting = _waiting
     key = device, groups, numel < _MAX_STRIDED
     together = waiting.tensors.get(key)
     if together is None:
-        waiting.tensors[key] = [(place, tensor, block, row)]
+        waiting.tensors[key] = [(entry, tensor, block, row)]
     else:
-        together.append((place, tensor, block, row))
+        together.append((entry, tensor, block, row))
     if not waiting.depth:
         launch_waiting()
     return True

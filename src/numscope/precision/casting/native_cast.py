@@ -10,7 +10,7 @@ from functools import lru_cache
 import torch
 from torch import Tensor
 
-from numscope.precision.casting.reference import NUM_CELLS, dtype_of, largest_of_group, num_blocks
+from numscope.precision.casting.reference_cast import NUM_CELLS, CastCall, dtype_of, largest_of_group, num_blocks
 from numscope.precision.casting.scaling import How, scale_of
 from numscope.records.formats import Format
 from numscope.summary import native
@@ -36,25 +36,16 @@ def serves(x: Tensor, how: How) -> bool:
     )
 
 
-def cast_matrix(
-    x: Tensor,
-    how: How,
-    scale: Tensor | None,
-    columnwise: bool,
-    want_values: bool,
-    want_codes: bool,
-    cells: Tensor | None,
-    amax: Tensor | None,
-    group: object,
-) -> tuple[Tensor | None, Tensor | None, Tensor] | None:
-    """What ``reference.cast_matrix`` does; None if the kernel does not have this cast.
+def cast_matrix(x: Tensor, call: CastCall) -> tuple[Tensor | None, Tensor | None, Tensor] | None:
+    """Does what ``reference.cast_matrix`` does; returns None if the kernel does not have this cast.
 
     Two things may differ from the reference: the code of a NaN in formats with several, and the last bits of the square error, which is
     summed in another order.
 
     *Cost:* one read of x, or two if the elements that share a scale do not fit the cache (per tensor, per column, NVFP4's outer scale), one
-    write of what is wanted, and 4 µs per call.
+    write of each wanted output, and 4 µs per call.
     """
+    how, scale, columnwise, want_values, want_codes, cells, amax, group, _ = call
     if not serves(x, how) or (group is not None and how.scaling.scale_format == "e4m3fn"):
         return None
     assert native.module is not None
@@ -99,7 +90,7 @@ def cast_matrix(
 
 @lru_cache(maxsize=256)
 def _spec(how: How, columnwise: bool) -> array[int]:
-    """What ``struct QuantizeSpec`` of csrc/quantize.h holds."""
+    """The fields of ``struct QuantizeSpec`` in csrc/quantize.h."""
     form, scaling = how.format, how.scaling
     packed = struct.pack(
         "=2q3d12q",

@@ -12,11 +12,11 @@ import torch
 from torch import Tensor
 
 from numscope.summary import triton
-from numscope.summary.state import ROW_WIDTH, Groups, Place
+from numscope.summary.state import ROW_WIDTH, Groups, KernelInput
 
-PROGRAMS_EACH = 4  # that a processor can hold at once: the kernel takes at most 128 registers on NVIDIA's
+PROGRAMS_EACH = 4  # programs that a processor can hold at once: the kernel takes at most 128 registers on NVIDIA's
 BATCH_WAVES = 4  # programs of a table, in multiples of what all processors can hold: tensors' shares differ in size
-RECENT_TABLES = 16  # that stay on the device; gradients and parameters mostly lie where they lay a step ago
+RECENT_TABLES = 16  # tables kept on the device; gradients and parameters mostly keep their addresses from step to step
 TILE = (16 * triton.LANES, 4 * triton.LANES, *[16 * triton.LANES] * 6)  # elements, by code
 _UNUSED = [[0] * (4 * (triton.SLOTS - used)) for used in range(triton.SLOTS + 1)]
 _SIZES = triton.LANES, triton.FLUSH, triton.SAMPLE, triton.FOLD
@@ -32,8 +32,8 @@ class Launcher:
         stream: the number of the stream that the caller is on.
         is_capturing: whether that stream is being captured into a graph.
 
-    *Cost:* about 3 µs on the host for up to 4 tensors; for more, 1 µs a tensor, and one small copy to the device where they lie elsewhere
-    than before.
+    *Cost:* about 3 µs on the host for up to 4 tensors; for more, 1 µs a tensor, and one small copy to the device if their addresses
+    have changed.
     """
 
     def __init__(
@@ -49,33 +49,33 @@ class Launcher:
         self._captured: list[Tensor] = []  # what graphs read when they are replayed
         self._compiled: dict[tuple[Any, ...], Any] = {}
 
-    def __call__(self, places: Sequence[Place], groups: int) -> None:
+    def __call__(self, inputs: Sequence[KernelInput], groups: int) -> None:
         """Merge the summaries of tensors with elements into their rows; raises before anything is written."""
-        few = len(places) <= triton.SLOTS
+        few = len(inputs) <= triton.SLOTS
         kinds, strided = 0, False
         counts: list[int] = []
-        for place in places:
-            kinds |= 1 << place[3]
-            counts.append(-(-place[2] // TILE[place[3]]))
-            strided = strided or len(place) > 4
+        for entry in inputs:
+            kinds |= 1 << entry[3]
+            counts.append(-(-entry[2] // TILE[entry[3]]))
+            strided = strided or len(entry) > 4
         total, each = sum(counts), 1
         capacity = self._num_programs if few else self._num_programs * BATCH_WAVES
         if total > capacity:
             each = -(-total // capacity)
-            counts = [-(-place[2] // (TILE[place[3]] * each)) for place in places]
+            counts = [-(-entry[2] // (TILE[entry[3]] * each)) for entry in inputs]
             total = sum(counts)
         stream = self._stream()
-        parts, counters = self._scratch_of(stream, total if total > len(places) else 0, len(places))
+        parts, counters = self._scratch_of(stream, total if total > len(inputs) else 0, len(inputs))
         if few and not strided:
             numbers = [0, 0, parts, counters, each]
-            for place in places:
-                numbers += place
-            numbers += _UNUSED[len(places)]
+            for entry in inputs:
+                numbers += entry
+            numbers += _UNUSED[len(inputs)]
             variant = kinds, bool(groups & Groups.MOMENTS), False, False, True
         else:
-            table = self._table(stream, places, counts, strided)
-            numbers = [table, table + len(places) * 64, parts, counters, each, *_UNUSED[0]]
-            variant = kinds, bool(groups & Groups.MOMENTS), True, strided, not strided or all(map(_in_vectors, places))
+            table = self._table(stream, inputs, counts, strided)
+            numbers = [table, table + len(inputs) * 64, parts, counters, each, *_UNUSED[0]]
+            variant = kinds, bool(groups & Groups.MOMENTS), True, strided, not strided or all(map(_in_vectors, inputs))
         kernel = self._compiled.get(variant)
         if kernel is None:
             jit: Any = triton.observe
@@ -98,11 +98,11 @@ class Launcher:
                 self._scratch[stream] = known
         return known[2], known[3]
 
-    def _table(self, stream: int, places: Sequence[Place], counts: Sequence[int], strided: bool) -> int:
+    def _table(self, stream: int, inputs: Sequence[KernelInput], counts: Sequence[int], strided: bool) -> int:
         """The address of a table of tensors on the device, followed by the tensor of each program."""
         rows, programs, first = array("q"), array("q"), 0
-        for index, (place, count) in enumerate(zip(places, counts, strict=True)):
-            rows.extend((*place, first) if len(place) > 4 else (*place, place[2], 0, 1, first))
+        for index, (entry, count) in enumerate(zip(inputs, counts, strict=True)):
+            rows.extend((*entry, first) if len(entry) > 4 else (*entry, entry[2], 0, 1, first))
             programs.extend([index] * count)
             first += count
         content = (rows + programs).tobytes()
@@ -121,16 +121,16 @@ class Launcher:
         return table.data_ptr()
 
 
-def _in_vectors(place: Place) -> bool:
+def _in_vectors(entry: KernelInput) -> bool:
     """Whether rows can be read 16 bytes at a time."""
-    address, _, numel, kind, *steps = place
+    address, _, numel, kind, *steps = entry
     each = 16 // (4, 8, 2, 2, 1, 1, 1, 1)[kind]
     cols, row_stride, col_stride = steps or (numel, 0, 1)
     return not (address % 16 or numel % each or cols % each or row_stride % each) and col_stride == 1
 
 
 @lru_cache(None)
-def launcher_of(device: torch.device) -> Callable[[Sequence[Place], int], None]:
+def launcher_of(device: torch.device) -> Callable[[Sequence[KernelInput], int], None]:
     """The launcher of a CUDA or ROCm device."""
     facts: Any = torch.cuda.get_device_properties(device)
     index = device.index
@@ -138,8 +138,8 @@ def launcher_of(device: torch.device) -> Callable[[Sequence[Place], int], None]:
     capturing: Callable[[], bool] = torch._C._cuda_isCurrentStreamCapturing
     launch = Launcher(device, facts.multi_processor_count, getattr(facts, "warp_size", 32), lambda: stream(index), capturing)
 
-    def launch_there(places: Sequence[Place], groups: int) -> None:
+    def launch_there(inputs: Sequence[KernelInput], groups: int) -> None:
         with contextlib.nullcontext() if torch.cuda.current_device() == index else torch.cuda.device(index):
-            launch(places, groups)
+            launch(inputs, groups)
 
     return launch_there

@@ -4,10 +4,10 @@ import pytest
 
 import numscope
 from numscope.config import load
-from numscope.config.alerting import AlertPlan, read_alerts
+from numscope.config.alert_plan import AlertPlan, read_alerts
 from numscope.config.options import WatchOptions
-from numscope.config.rules import RULES, RuleSpec
-from numscope.plugins.loading import Plugins
+from numscope.config.rule_table import RULES, RuleSpec
+from numscope.plugins.discovery import Plugins
 from numscope.plugins.registry import Registry, filling
 from numscope.records.errors import UsageError
 

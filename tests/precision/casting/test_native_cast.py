@@ -13,8 +13,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from numscope.precision.casting import native, reference
+from numscope.precision.casting import native_cast, reference_cast
 from numscope.precision.casting.cast import cast, empty_cells
+from numscope.precision.casting.reference_cast import CastCall
 from numscope.precision.casting.scaling import PER_ROW, PER_TENSOR, How, Scaling
 from numscope.records.formats import FORMATS, Format, format_of
 from numscope.summary import native as kernel
@@ -83,7 +84,7 @@ def check(
         among: the instruction sets to try, if not the one that is chosen; the first of them without some of the outputs, too.
     """
     expected_cells, expected_amax = empty_cells(), torch.zeros(())
-    expected = reference.cast_matrix(x, how, scale, columnwise, True, True, expected_cells, expected_amax, None, None)
+    expected = reference_cast.cast_matrix(x, CastCall(how, scale, columnwise, True, True, expected_cells, expected_amax))
     for isa in among:
         if isa:
             assert kernel.module is not None and kernel.module.choose_isa(isa)
@@ -102,7 +103,7 @@ def _compare(
     in_part: bool,
 ) -> None:
     cells, amax = empty_cells(), torch.zeros(())
-    got = native.cast_matrix(x, how, scale, columnwise, True, True, cells, amax, None)
+    got = native_cast.cast_matrix(x, CastCall(how, scale, columnwise, True, True, cells, amax))
     assert got is not None, how.text()
     for name, a, b in zip(("values", "codes", "scale_inv"), got, expected, strict=True):
         assert a is not None and b is not None and same(a, b), f"{name} of {how.text()}, columnwise {columnwise}: {a}, expected {b}"
@@ -113,10 +114,10 @@ def _compare(
     if not in_part:
         return
     # The same without what was not asked for, counted into cells that hold something.
-    again = native.cast_matrix(x, how, scale, columnwise, False, False, cells, None, None)
+    again = native_cast.cast_matrix(x, CastCall(how, scale, columnwise, False, False, cells))
     assert again is not None and again[0] is None and again[1] is None and same(again[2], expected[2])
     assert cells[:3].tolist() == (2 * expected_cells[:3]).tolist() and cells[4:].tolist() == expected_cells[4:].tolist()
-    only_values = native.cast_matrix(x, how, scale, columnwise, True, False, None, None, None)
+    only_values = native_cast.cast_matrix(x, CastCall(how, scale, columnwise, True, False))
     assert only_values is not None and only_values[0] is not None and expected[0] is not None and same(only_values[0], expected[0])
 
 
@@ -171,9 +172,9 @@ def test_native_is_the_reference_bit_for_bit(all_isas: list[str], form: Format, 
 def test_every_code_and_every_midpoint_rounds_as_the_reference_does(isa: str, form: Format) -> None:
     magnitudes = torch.arange(1 << (form.bits - 1), dtype=torch.int32)
     if form.torch_name is None:
-        numbers = reference.decode(magnitudes.to(torch.uint8), form)
+        numbers = reference_cast.decode(magnitudes.to(torch.uint8), form)
     else:
-        dtype = reference.dtype_of(form)
+        dtype = reference_cast.dtype_of(form)
         numbers = magnitudes.to(torch.uint8 if form.bits == 8 else torch.int16).view(dtype).to(torch.float32)
     numbers = numbers[torch.isfinite(numbers) & (numbers >= 0)].sort().values
     beyond = 2 * numbers[-1] - numbers[-2]
@@ -199,9 +200,9 @@ def test_threads_change_nothing(threads: int, scaling: Scaling) -> None:
         for columnwise in (False, True):
             check(x, how, columnwise=columnwise)
             once, twice = empty_cells(), empty_cells()
-            native.cast_matrix(x, how, None, columnwise, False, False, once, None, None)
+            native_cast.cast_matrix(x, CastCall(how, None, columnwise, False, False, once))
             torch.set_num_threads(3)
-            native.cast_matrix(x, how, None, columnwise, False, False, twice, None, None)
+            native_cast.cast_matrix(x, CastCall(how, None, columnwise, False, False, twice))
             torch.set_num_threads(threads)
             assert torch.equal(once, twice)  # the square error too, to its last bit
     finally:
@@ -241,7 +242,7 @@ def test_cast_takes_the_native_way_whatever_the_layout() -> None:
     for given_x in (x, x.transpose(0, 1), x[:, ::2], torch.nn.Parameter(x), x[0, 0], x[..., 0]):
         got = cast(given_x, how, codes=True)
         matrix = given_x.detach().reshape(-1, given_x.shape[-1])
-        expected = reference.cast_matrix(matrix, how, None, False, True, True, None, None, None, None)
+        expected = reference_cast.cast_matrix(matrix, CastCall(how, None, False, True, True))
         assert got.values is not None and got.codes is not None and expected[0] is not None and expected[1] is not None
         assert got.values.shape == given_x.shape and same(got.values, expected[0].reshape(given_x.shape))
         assert same(got.codes, expected[1].reshape(given_x.shape)) and same(got.scale_inv, expected[2])
@@ -250,15 +251,15 @@ def test_cast_takes_the_native_way_whatever_the_layout() -> None:
 def test_what_it_does_not_serve_is_left_to_the_reference() -> None:
     x = torch.randn(4, 64)
     e4m3 = format_of("e4m3")
-    assert native.serves(x, How(e4m3))
-    assert not native.serves(x.double(), How(e4m3))
-    assert not native.serves(x.to(torch.int32), How(e4m3))
-    assert not native.serves(x, How(e4m3, rounding="stochastic"))
-    assert not native.serves(x, How(format_of("e8m0")))
-    assert not native.serves(x[:0], How(e4m3))
-    assert not native.serves(x.to("meta"), How(e4m3))
+    assert native_cast.serves(x, How(e4m3))
+    assert not native_cast.serves(x.double(), How(e4m3))
+    assert not native_cast.serves(x.to(torch.int32), How(e4m3))
+    assert not native_cast.serves(x, How(e4m3, rounding="stochastic"))
+    assert not native_cast.serves(x, How(format_of("e8m0")))
+    assert not native_cast.serves(x[:0], How(e4m3))
+    assert not native_cast.serves(x.to("meta"), How(e4m3))
     tall_and_wide = Scaling("block", (300, 300))
-    assert native.cast_matrix(torch.randn(601, 601), How(e4m3, tall_and_wide), None, False, True, False, None, None, None) is None
+    assert native_cast.cast_matrix(torch.randn(601, 601), CastCall(How(e4m3, tall_and_wide), None, False, True, False)) is None
     values = cast(torch.randn(601, 601), How(e4m3, tall_and_wide)).values
     assert values is not None and values.shape == (601, 601)
 

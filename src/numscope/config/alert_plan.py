@@ -1,4 +1,4 @@
-"""What is asked of alerts: whether they are said or stop the run, and each rule's settings."""
+"""Options of alerts: whether they are reported or stop the run, and each rule's settings."""
 
 from __future__ import annotations
 
@@ -6,82 +6,82 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal, get_args
 
-from numscope.config.rules import RULES
+from numscope.config.rule_table import RULES
 from numscope.config.wording import KINDS, listed, one_of, shown
-from numscope.plugins.parts import Setting
+from numscope.plugins.custom_parts import Setting
 
 Mode = Literal["off", "note", "raise"]
 MODES: tuple[Mode, ...] = get_args(Mode)
 
-KEY = "alerts"  # in a configuration, beside its sections
+KEY = "alerts"  # a key of a configuration, next to its sections
 MODE = "mode"
 
-MOST = 1e18  # of a number in settings: it has to fit those of NumPy
+MOST = 1e18  # limit of a number in settings: it has to fit NumPy's
 
 Add = Callable[[str, str], None]
 
 
 @dataclass(frozen=True, slots=True)
 class AlertPlan:
-    """What is asked of alerts.
+    """The options of alerts.
 
     Args:
-        mode: None: nothing was said of it.
-        rules: what was said of rules: False switches one off, a mapping has settings.
+        mode: None if not given.
+        rules: by name, as far as given: False switches one off, a mapping has settings.
     """
 
     mode: Mode | None = None
     rules: Mapping[str, bool | Mapping[str, Any]] = field(default_factory=dict, hash=False)
 
     def over(self, other: AlertPlan) -> AlertPlan:
-        """Both together; where both say something of the same, this one counts."""
+        """Both together; where both have a value, this one's counts."""
         rules = dict(other.rules)
-        for name, said in self.rules.items():
+        for name, chosen in self.rules.items():
             before = rules.get(name)
-            rules[name] = {**before, **said} if isinstance(before, Mapping) and isinstance(said, Mapping) else said
+            rules[name] = {**before, **chosen} if isinstance(before, Mapping) and isinstance(chosen, Mapping) else chosen
         return AlertPlan(self.mode or other.mode, rules)
 
     def is_on(self, rule: str) -> bool:
-        """Whether a rule may speak."""
+        """Whether a rule may raise alerts."""
         return self.mode != "off" and self.rules.get(rule) is not False
 
     def settings(self, rule: str) -> dict[str, Any]:
         """A built-in rule's settings, its defaults filled in."""
-        said = self.rules.get(rule)
-        return {**RULES[rule].settings, **(said if isinstance(said, Mapping) else {})}
+        chosen = self.rules.get(rule)
+        return {**RULES[rule].settings, **(chosen if isinstance(chosen, Mapping) else {})}
 
     def finding_after(self, rule: str) -> int | None:
-        """How many steps in a row detection takes for a finding; None where the rule is off."""
+        """The number of steps in a row that are a finding for detection; None if the rule is off."""
         return None if self.rules.get(rule) is False else self.settings(rule)["finding"]
 
 
 def read_alerts(given: object, add: Add, customs: Collection[str] | None = ()) -> AlertPlan:
-    """A plan from what a user wrote.
+    """Makes a plan of a user's value.
 
     Args:
-        given: a mode, or settings by rule with the mode beside them; False, as YAML reads ``off``, is "off".
-        add: takes what is wrong: the place below ``given``, and a sentence.
-        customs: names of users' own rules, which have no settings. None: they are not known yet, and nor is which names are wrong.
+        given: a mode, or settings by rule and the mode; False, which is how YAML reads ``off``, is "off".
+        add: called for each error with the place below ``given``, and a sentence.
+        customs: names of users' own rules, which have no settings. None: they are not known yet, so unknown names pass.
     """
     if not isinstance(given, Mapping):
         return AlertPlan(_mode(given, "", add))
     mode = _mode(given[MODE], MODE, add) if MODE in given else None
     rules: dict[str, bool | Mapping[str, Any]] = {}
     known = [*RULES, *(customs or ())]
-    for name, said in given.items():
+    for name, chosen in given.items():
         if name == MODE:
             continue
         if name not in known and (customs is not None or not isinstance(name, str) or " " in name):
             add("", f"got the rule {shown(name)}, expected {listed(name, [*known, MODE])}")
-        elif isinstance(said, bool) or (
-            isinstance(said, str) and said in ("off", "on")
+        elif isinstance(chosen, bool) or (
+            isinstance(chosen, str) and chosen in ("off", "on")
         ):  # as YAML has them in quotes, and Python as a mode
-            rules[name] = said is True or said == "on"
-        elif not isinstance(said, Mapping):
-            add(str(name), f"got {shown(said)}, expected off, on, or its settings{_told(name)}.")
+            rules[name] = chosen is True or chosen == "on"
+        elif not isinstance(chosen, Mapping):
+            add(str(name), f"got {shown(chosen)}, expected off, on, or its settings{_settings_hint(name)}.")
         else:
-            rules[name] = dict(said)
-            _check_settings(name, said, add)
+            rules[name] = dict(chosen)
+            _check_settings(name, chosen, add)
     return AlertPlan(mode, rules)
 
 
@@ -106,6 +106,6 @@ def _check_settings(rule: str, given: Mapping[str, Any], add: Add) -> None:
             add(f"{rule}.{key}", f"got {shown(value)}, expected {KINDS[type(settings[key])]} above 0 and below {MOST:g}.")
 
 
-def _told(rule: str) -> str:
+def _settings_hint(rule: str) -> str:
     settings = RULES[rule].settings if rule in RULES else {}
     return f": {', '.join(settings)}" if settings else ", of which this rule has none"

@@ -5,6 +5,8 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import torch
 from torch import Tensor
 
@@ -30,7 +32,7 @@ def _quantized(y: Tensor, how: How, generator: torch.Generator | None) -> tuple[
     if how.rounding == "nearest_even" and y.dtype is torch.float32 and form.name in _CASTABLE:
         magnitude = y.abs()
         over = magnitude >= limit if form.limit_overflows else magnitude > limit
-        codes = y.clamp(-form.max, form.max).to(dtype_of(form))  # clamp keeps NaN; torch versions differ in casts of what it limits
+        codes = y.clamp(-form.max, form.max).to(dtype_of(form))  # clamp keeps NaN; torch versions differ in casts beyond the maximum
         q = codes.to(torch.float32)
         if how.saturate:
             return q, over, codes
@@ -72,19 +74,23 @@ def decode(codes: Tensor, form: Format) -> Tensor:
     return torch.where((code >> (form.bits - 1)) & 1 > 0, -significand, significand) * power
 
 
-def cast_matrix(
-    x: Tensor,
-    how: How,
-    scale: Tensor | None,
-    columnwise: bool,
-    want_values: bool,
-    want_codes: bool,
-    cells: Tensor | None,
-    amax: Tensor | None,
-    group: object,
-    generator: torch.Generator | None,
-) -> tuple[Tensor | None, Tensor | None, Tensor]:
-    """What ``cast`` does with a matrix of any real dtype: its values, codes and scale_inv."""
+class CastCall(NamedTuple):
+    """The checked arguments of ``cast`` without the tensor."""
+
+    how: How
+    scale: Tensor | None = None
+    columnwise: bool = False
+    values: bool = True
+    codes: bool = False
+    cells: Tensor | None = None
+    amax: Tensor | None = None
+    group: object = None
+    generator: torch.Generator | None = None
+
+
+def cast_matrix(x: Tensor, call: CastCall) -> tuple[Tensor | None, Tensor | None, Tensor]:
+    """Casts a matrix of any real dtype; returns its values, codes and scale_inv."""
+    how, scale, columnwise, want_values, want_codes, cells, amax, group, generator = call
     form, scaling = how.format, how.scaling
     work = x if x.dtype is torch.float64 else x.to(torch.float32)
     sides = scaling.sides(columnwise)

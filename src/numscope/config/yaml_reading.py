@@ -23,7 +23,7 @@ _LONG = f"got a number of more than {_MAX_NUMBER} characters, expected a shorter
 
 
 class _Loader(yaml.SafeLoader):  # type: ignore[misc]  # PyYAML has no types
-    """PyYAML's safe loader, which also tells of keys given twice and says plainly that tags are refused."""
+    """PyYAML's safe loader, which also notes keys given twice and refuses tags with a plain message."""
 
     def __init__(self, text: str) -> None:
         super().__init__(text)
@@ -64,7 +64,7 @@ _Loader.add_constructor(None, _Loader.refuse)
 
 
 def read(source: str | os.PathLike[str] | Mapping[str, Any], errors: Errors) -> tuple[dict[str, Any] | None, str]:
-    """The plain tree and its text; the tree is None where ``errors`` say why there is none."""
+    """The plain tree and its text; the tree is None if ``errors`` has the reason."""
     if isinstance(source, Mapping):
         tree = _plain(source, errors)
         return tree, "" if tree is None else str(yaml.safe_dump(tree, sort_keys=False, allow_unicode=True))
@@ -73,7 +73,7 @@ def read(source: str | os.PathLike[str] | Mapping[str, Any], errors: Errors) -> 
 
 
 def text_of(source: str | os.PathLike[str], errors: Errors) -> str | None:
-    """A file's text; None where ``errors`` say why there is none."""
+    """A file's text; None if ``errors`` has the reason."""
     path = Path(source)
     try:
         if not path.is_file():
@@ -82,7 +82,7 @@ def text_of(source: str | os.PathLike[str], errors: Errors) -> str | None:
             elif "\n" in str(path) or ": " in str(path):
                 errors.add("", "got YAML text, expected a YAML file's path or a dict. Read it first: yaml.safe_load(text).")
             else:
-                # By stems: all names that end in .yaml are alike.
+                # By stems, as all names end in .yaml.
                 files = path.parent.iterdir() if path.parent.is_dir() else ()
                 siblings = {p.stem: p.name for p in files if p.suffix in (".yaml", ".yml")}
                 near = closest(path.stem, siblings)
@@ -160,7 +160,7 @@ def _plain(tree: object, errors: Errors) -> dict[str, Any] | None:
         if value is None or isinstance(value, bool):
             return value
         if isinstance(value, str):
-            return str.__str__(value)  # of an enum its value
+            return str.__str__(value)  # an enum's value
         if isinstance(value, Integral):  # NumPy's too
             return int(value)
         if isinstance(value, float | Real):

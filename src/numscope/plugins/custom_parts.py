@@ -1,4 +1,4 @@
-"""What users add (statistics, features, loggers, rules), ready to be called: its errors never reach the run."""
+"""Users' own parts (statistics, features, loggers, rules), ready to be called: their errors never reach the run."""
 
 from __future__ import annotations
 
@@ -48,12 +48,12 @@ class Setting:
 class CustomPart:
     """Something a user added. Its first error disables it and is logged; from then on calls return None.
 
-    A registry has it as it was added; each run calls a copy of its own.
+    A registry keeps the original; each run calls its own copy.
     """
 
     kind: ClassVar[Kind]
     name: str  # what configurations, logs and messages call it
-    function: Callable[..., Any]  # what was decorated
+    function: Callable[..., Any]  # the decorated function or class
     place: str  # where it is defined, as file:line
     summary: str  # first line of its docstring
     say: Say = field(default=lambda text, level: log.log(level, "%s", text), kw_only=True)
@@ -63,7 +63,7 @@ class CustomPart:
         return self._guard(self._call, *args)
 
     def _call(self, *args: Any) -> Any:
-        """What is guarded: the user's function, and the checks of what it returns."""
+        """The guarded call: the user's function, and the checks of its result."""
         return self.function(*args)
 
     def _guard(self, function: Callable[..., Any], *args: Any) -> Any:
@@ -83,12 +83,12 @@ class CustomStatistic(CustomPart):
     """A statistic: Summary → float or None, or Tensor → number or tensor of one element."""
 
     kind = "statistic"
-    of: Of  # what it is computed from
+    of: Of  # computed from a summary or a tensor
     merge: Merge | None  # how the numbers of several tensors become one; None if it is computed from a summary, which merges by itself
 
     @cached_property
     def extra(self) -> Extra | None:
-        """The cells that it needs beside a summary; None where a summary is enough."""
+        """The cells that it needs in addition to a summary; None if a summary is enough."""
         return None if self.merge is None else _extra(self.name, self.merge)
 
     def value(self, summary: Summary, extras: Mapping[str, float | Histogram]) -> float | None:
@@ -100,12 +100,12 @@ class CustomStatistic(CustomPart):
         return _decoded(self.merge, [cell for cell in cells if isinstance(cell, float | int)])
 
     def cells(self, tensor: Tensor) -> Tensor | None:
-        """What a tensor adds to the cells of ``extra``: float64[extra.width] on its device; None once disabled."""
+        """A tensor's cells of ``extra``: float64[extra.width] on its device; None once disabled."""
         cells: Tensor | None = self._guard(self._cells, tensor)
         return cells
 
     def _call(self, argument: Any) -> float | None:
-        """Of a Summary, or of a tensor: the plain number."""
+        """The plain number of a Summary, or of a tensor."""
         value = self.function(argument)
         return None if value is None else float(value)
 
@@ -128,7 +128,7 @@ class CustomFeature(CustomPart):
     settings: Mapping[str, Setting]  # by name, what a configuration can set besides ``enabled``, ``tensors`` and the schedule
 
     def __call__(self, layer: str, tensor_name: str, tensor: Tensor, step: int, settings: Mapping[str, Any]) -> dict[str, float]:
-        """What the feature gives, by the names that logs add to the tensor's; nothing once disabled."""
+        """The feature's numbers, by the names that logs add to the tensor's; empty once disabled."""
         return super().__call__(layer, tensor_name, tensor, step, settings) or {}
 
     def _call(self, layer: str, tensor_name: str, tensor: Tensor, step: int, settings: Mapping[str, Any]) -> dict[str, float]:
@@ -194,10 +194,10 @@ def place_in(error: BaseException, file: str) -> str:
     return file if frame is None else f"{frame.filename}:{frame.lineno}"
 
 
-# ---- the cells of a statistic that takes a pass of its own
+# ---- the cells of a statistic that takes its own pass
 
 _ADDED = ("count", "sum")
-_ORDERED = ("count", "num_nan", "largest")  # of the smallest value, the largest of the negated ones
+_ORDERED = ("count", "num_nan", "largest")  # for ``min``, the largest of the negated values
 
 
 def _extra(name: str, merge: str) -> Extra:

@@ -1,6 +1,6 @@
-"""The rules that numscope has of its own: names and settings, as configurations know them.
+"""The built-in rules: their names and settings in configurations.
 
-A rule or a check that is added stands here too; this table loads no torch, so that a configuration is checked before a script's first line.
+New rules and checks need a row here; this table loads no torch, so a configuration is checked before a script's first line.
 """
 
 from __future__ import annotations
@@ -12,11 +12,11 @@ from typing import Any
 
 @dataclass(frozen=True, slots=True)
 class RuleSpec:
-    """A rule as configurations see it.
+    """A built-in rule in configurations.
 
     Args:
         name: in words; users' own rules have names without spaces.
-        meaning: what it says, a few words.
+        meaning: a few words.
         settings: defaults by name; a configuration's value has the default's type.
     """
 
@@ -31,21 +31,21 @@ _SPECS = (
         "overflow ahead", "a tensor's largest magnitude grows towards the end of its dtype's range", {"bits": 5.0, "steps": 50, "most": 1}
     ),
     RuleSpec("divergence ahead", "weights and outputs grow faster than steps of one size make them grow", {"limit": 1.0}),
-    RuleSpec("loss spike", "the loss stands above its band", {"band": 8.0}),
+    RuleSpec("loss spike", "the loss is above its band", {"band": 8.0}),
     RuleSpec("gradients vanish", "gradients sink through depth", {"bits": 20.0}),
     RuleSpec("gradients explode", "gradients grow by many bits within some steps", {"bits": 10.0}),
     RuleSpec(
         "scale falls",
-        "GradScaler leaves out steps again and again; as many in a row as ``finding`` says are a finding",
+        "GradScaler skips steps again and again; ``finding`` of them in a row are a finding",
         {"skips": 4, "finding": 10},
     ),
-    RuleSpec("dead gradients", "all gradients are exactly zero; as many steps in a row as ``finding`` says are a finding", {"finding": 10}),
+    RuleSpec("dead gradients", "all gradients are exactly zero; ``finding`` such steps in a row are a finding", {"finding": 10}),
     RuleSpec(
         "fp8 out of range",
         "too many elements of an operand underflow or saturate",
         {"underflow_pct": 20.0, "overflow_pct": 1.0},
     ),
-    # of the loop and the model's structure
+    # the loop and the model's structure
     RuleSpec("parameter without optimizer", "a trainable parameter is in no optimizer"),
     RuleSpec("parameter without gradient", "a trainable parameter gets no gradient"),
     RuleSpec("weight does not move", "a weight is the same after the optimizer's step"),
@@ -68,7 +68,7 @@ _SPECS = (
     RuleSpec("scheduler never steps", "a scheduler was made and is never stepped"),
     RuleSpec("constant loss", "the loss is bit for bit the same for many steps"),
     RuleSpec("optimizer state lost", "an optimizer begins anew at each step"),
-    # of ranks, data and precision
+    # ranks, data and precision
     RuleSpec("DDP is bypassed", "the model inside a DDP is called, so that no gradient is averaged"),
     RuleSpec("replicas differ", "weights or buffers differ between ranks that should have the same"),
     RuleSpec("same data on ranks", "ranks see the same batch"),

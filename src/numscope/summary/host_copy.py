@@ -1,4 +1,4 @@
-"""A tensor's copy on the host, some time after it was asked for."""
+"""An asynchronous copy of a small tensor on the host."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from numscope.summary.block import pins
 from numscope.summary.unseen import unseen
 
 
-class Late:
-    """A small tensor that is on its way from a device. Nobody waits for it: it is asked now and then whether it has come.
+class HostCopy:
+    """A small tensor on its way from a device. ``is_here`` asks whether it has arrived, without waiting.
 
     Args:
-        tensor: of the run's or the tool's; one in CPU memory is taken as it is.
+        tensor: on any device; one in CPU memory is used as it is.
 
     *Cost:* two copies of a few bytes, which the host does not wait for.
     """
@@ -27,7 +27,7 @@ class Late:
                 self._host = torch.empty(tensor.shape, dtype=tensor.dtype, device="cpu", pin_memory=pinned)
                 self._marker = torch.zeros(1, dtype=torch.int64, device="cpu", pin_memory=pinned)
                 self._host.copy_(tensor, non_blocking=True)
-                # Behind it in the stream: once this has come, so has the tensor.
+                # Copied after it in the stream: once this has arrived, so has the tensor.
                 self._marker.copy_(torch.ones(1, dtype=torch.int64, device=tensor.device), non_blocking=True)
             self._device = tensor.device
 

@@ -1,4 +1,4 @@
-"""Rows of parameters, which are kept across steps."""
+"""Rows of parameters, kept across steps."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from numscope.summary.state import Groups
 from numscope.summary.unwrap import is_fake
 
 
-class _Row:
+class _ParameterRow:
     """A parameter's row, and the parameter's state when it was read."""
 
     __slots__ = ("address", "groups", "handle", "parameter", "version")
@@ -49,19 +49,19 @@ def _stamp(parameter: Tensor) -> tuple[int, int]:
 class Weights:
     """The rows of parameters: kept across steps, and written again only when a parameter has changed.
 
-    A change shows in the version counter or the address. ``recheck`` discards both, for updates that change neither (``p.data``).
+    A change is seen by the version counter or the address. ``recheck`` discards both, for updates that change neither (``p.data``).
     """
 
     def __init__(self) -> None:
         self.ledger = Ledger(capacity=256)
         self.amax_before: dict[int, float] = {}  # by handle, once rewritten: the largest magnitude before the optimizer's last step
-        self.rows: dict[int, _Row] = {}  # by id(parameter)
-        self._gone: list[weakref.ref[Tensor]] = []  # of deleted parameters, such as functional_call's replacements
+        self.rows: dict[int, _ParameterRow] = {}  # by id(parameter)
+        self._gone: list[weakref.ref[Tensor]] = []  # deleted parameters, such as functional_call's replacements
         self._free: list[int] = []  # their rows
         self._share(self.ledger, self.rows, self.amax_before)
 
     def _share(self, *parts: object) -> None:
-        """Tell C what it reads into, and what is known of parameters."""
+        """Pass the ledger and the known rows to C."""
 
     def observe(self, parameter: Tensor) -> int:
         """The handle of a parameter's row, which is written first if the parameter is new or has changed."""
@@ -120,7 +120,7 @@ class Weights:
         return [None] * len(parameters)
 
     def _read_any(self, by_id: dict[int, Tensor], stepped: bool) -> None:
-        """``_read`` of what C leaves to Python."""
+        """``_read`` for parameters that C leaves to Python."""
         rows = {key: row for key, p in by_id.items() if (row := self.rows.get(key)) is not None and row.is_of(p)}
         handles = {key: row.handle for key, row in rows.items()}
         if stepped:
@@ -134,7 +134,7 @@ class Weights:
         for key, handle in handles.items():
             p = by_id[key]
             reference = rows[key].parameter if key in rows else weakref.ref(p, self._gone.append)
-            row = self.rows[key] = _Row(handle, reference)
+            row = self.rows[key] = _ParameterRow(handle, reference)
             (row.version, row.address), row.groups = _stamp(p), self.ledger.groups
 
     def recheck(self) -> None:

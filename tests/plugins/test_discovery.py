@@ -16,7 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import numscope
-from numscope.plugins import loading as plugins
+from numscope.plugins import discovery as plugins
 from numscope.plugins.registry import Registry, filling
 from numscope.records.errors import UsageError
 from numscope.records.observation import Observation
@@ -136,7 +136,7 @@ def test_entry_point_is_loaded_without_being_asked_for(tmp_path: Path, monkeypat
 def test_import_of_the_loader_brings_no_torch() -> None:
     import subprocess
 
-    code = "import numscope.plugins.loading, sys; numscope.plugins.loading.load(); print('torch' in sys.modules)"
+    code = "import numscope.plugins.discovery, sys; numscope.plugins.discovery.load(); print('torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "False\n"
 
 
