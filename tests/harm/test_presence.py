@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import platform
 import signal
 import subprocess
 import sys
@@ -123,3 +124,32 @@ dist.destroy_process_group()
 def test_script_finds_neither_children_nor_ranks_that_are_none_of_its_own(script: str, printed: str) -> None:
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=120)
     assert (done.returncode, done.stdout) == (0, printed), done.stderr
+
+
+TRAPS = """
+import ctypes, torch, numscope
+from torch import nn
+libm = ctypes.CDLL("libm.so.6")
+torch.manual_seed(0)
+model = nn.Sequential(nn.Linear(4, 4), nn.Tanh(), nn.Linear(4, 1))
+optimizer = torch.optim.Adam(model.parameters())
+with numscope.watch(model):
+    for step in range(40):
+        if step == 2:
+            libm.feclearexcept(61)
+            libm.fesetround({rounding})
+            libm.feenableexcept(13)  # invalid, division by zero, overflow
+        loss = model(torch.randn(3, 4) * (step % 3)).square().mean()
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+print(libm.fegetexcept(), libm.fegetround() == {rounding}, libm.fetestexcept(13))
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux" or platform.machine() != "x86_64", reason="needs glibc and a processor with traps")
+@pytest.mark.parametrize("rounding", [0, 0x800])
+def test_floating_point_traps_of_the_script_stay_and_strike_nothing_of_ours(rounding: int) -> None:
+    """Alerts compare levels that are nan where nothing is known yet, which would end the process."""
+    run = subprocess.run([sys.executable, "-c", TRAPS.format(rounding=rounding)], capture_output=True, text=True)
+    assert (run.returncode, run.stdout) == (0, "13 True 0\n"), run.stderr

@@ -17,6 +17,7 @@ from numscope.alerts.rules.gradients import EXPLODE, VANISH, gradients_from_step
 from numscope.alerts.rules.growth import divergence_ahead
 from numscope.alerts.rules.loss import loss_spike
 from numscope.alerts.rules.overflow import overflow_ahead
+from numscope.alerts.traps import untrapped
 from numscope.config.alert_plan import AlertPlan
 from numscope.detect.journal import Event, Journal, Look
 from numscope.probe import optimizer as optimizer_probe
@@ -230,7 +231,7 @@ class Engine:
 
     def of_step(self, number: int, journal: Journal) -> Iterable[Alert]:
         """Alerts of a step, whose rows have been read."""
-        with np.errstate(all="ignore"):  # a script may have NumPy raise
+        with untrapped(), np.errstate(all="ignore"):  # a script may have NumPy, or the processor, raise
             self.board.is_scaled = self.board.is_scaled or optimizer_probe.in_scaler()
             self._rows.add(number, journal)
             self._scales.stepped()
