@@ -160,8 +160,12 @@ class Detection(StepReader):
 
     @guarded()
     def _graph_gone(self, _: object) -> None:
-        """An output's graph is gone, and perhaps the model with it: nothing keeps that, unless there is something to judge."""
+        """An output's graph is gone, and perhaps the model with it."""
         self._freed = True
+        self._let_go()
+
+    def _let_go(self) -> None:
+        """Keep the model alive no longer, unless a graph of its calls lives, or there is something to judge."""
         if not self._steps.keeps or self._steps.awaits_optimizer or any(ref() for call in self.evidence.calls for ref in call.graph):
             return
         if self.evidence.journal.on_host and not self.evidence.journal.any_bad():
@@ -200,6 +204,7 @@ class Detection(StepReader):
                 if is_out_of_memory(error):  # the script may try again with less, and needs the room
                     self._drop(evidence.calls[-1])
                     self._steps.rest()
+            self._let_go()
             return
         if not evidence.calls:  # the step before was found bad as this call began
             evidence.outside.call_ends(id(evidence), (), watch=False)

@@ -46,6 +46,27 @@ def patch(owner: Any, name: str, ours: Callable[..., Any]) -> Callable[[], None]
     return undo
 
 
+def settle_inference() -> Callable[[], None]:
+    """Have no dispatch mode expected after ``torch.inference_mode`` that was taken off within it. Returns: what ends it.
+
+    At its end torch sets back its thread's dispatch keys, that of dispatch modes too; with that key and without a mode the next operation
+    fails.
+    """
+    undo = patch(torch.inference_mode, "__exit__", _leave_inference)
+    return lambda: None if torch.is_inference_mode_enabled() else undo()  # what is taken off now comes to light at the end of that
+
+
+def _leave_inference(original: Callable[..., Any], *args: Any) -> Any:
+    left = original(*args)
+    if _is_key_on("Python") and not _num_modes():
+        for key in ("Python", "PythonTLSSnapshot"):
+            torch._C._dispatch_tls_set_dispatch_key_included(key, False)
+    return left
+
+
+_is_key_on, _num_modes = torch._C._dispatch_tls_is_dispatch_key_included, torch._C._len_torch_dispatch_stack
+
+
 def patch_inside(decorated: FunctionType, ours: Callable[..., Any]) -> Callable[[], None]:
     """``patch`` for a function that torch has wrapped: scripts that imported it earlier run ours too. Returns: what ends it.
 

@@ -153,7 +153,7 @@ class NotingProbe(OpProbe):  # type: ignore[no-untyped-call]
         made = glances(result, self.names)
         op = _Function(name, before, written, made)
         before = [(name, value) for name, value in before if name not in op.written]  # what these were is not known any more
-        self._record(op, range(seq, past), seq < past, stacks.capture(sys._getframe(2)), before, written, made)
+        self._record(op, range(seq, past), seq < past, stacks.capture(sys._getframe()), before, written, made)
 
     def _record(self, op: Any, nodes: range, differentiable: bool, stack: stacks.Stack, given: Given, written: Given, result: Any) -> None:
         record = OpRecord(-1, op.name, self.phase, "", stack, differentiable=differentiable)
