@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import contextlib
 import gc
+import subprocess
+import sys
 import weakref
 from collections import Counter
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -211,3 +214,44 @@ def test_notes_keep_nothing_alive() -> None:
         del given, made
         gc.collect()
         assert len(log) == 3 and not any(ref() for ref in (*storages, *tensors))
+
+
+@needs_native
+def test_function_that_c_cannot_note_names_the_line_that_called_it() -> None:
+    """A list among the indices: its record is made at once, by Python, which C calls without a frame between."""
+
+    def chosen(x: Tensor) -> Tensor:
+        return x[:, [1]]
+
+    log = Log()
+
+    def flush() -> None:
+        while len(log):
+            put, *given = log.popleft()
+            put(*given)
+
+    maker = NotingProbe(OpTape(), Ledger(), log, phase=Phase.LOSS, names=Named(), flush=flush, most=9999, end=flush)
+    probe = FunctionProbe(maker, most=9999, end=flush)
+    with probe:
+        chosen(torch.ones(2, 3))
+    vars(probe).pop("__torch_function__")
+    flush()
+    assert probe.error is None
+    (record,) = [record for record in maker.tape.records if record.op == "aten.index"]
+    *_, innermost = record.stack.resolve()
+    assert innermost[2].endswith("chosen") and innermost[3] == "return x[:, [1]]"
+
+
+def test_watch_at_a_scripts_top_level_goes_on(tmp_path: Path) -> None:
+    """There is one frame on the stack."""
+    (tmp_path / "s.py").write_text(
+        "import torch, numscope\n"
+        "model = torch.nn.Linear(4, 4)\n"
+        "scope = numscope.watch(model)\n"
+        "for _ in range(10):\n"
+        "    with torch.no_grad():\n"
+        "        model(torch.ones(1, 4))[:, [-1]]\n"
+        "print(scope.closed)\n"
+    )
+    run = subprocess.run([sys.executable, "s.py"], cwd=tmp_path, capture_output=True, text=True)
+    assert (run.stdout, run.stderr) == ("False\n", "")

@@ -46,6 +46,12 @@ def leave_without_backward(model: nn.Module) -> None:
     model(torch.randn(3, 4)).square().mean()
 
 
+def fail(model: nn.Module) -> None:
+    train(model)
+    with contextlib.suppress(RuntimeError):
+        model(torch.randn(3, 5))
+
+
 def train_and_leave(model: nn.Module) -> None:
     train(model)
     leave_without_backward(model)
@@ -56,7 +62,7 @@ def train_and_leave(model: nn.Module) -> None:
 )
 @pytest.mark.parametrize(
     ("course", "most"),
-    [(train, 0), (evaluate, 0), (leave_without_backward, 2), (train_and_leave, 2)],
+    [(train, 0), (evaluate, 0), (fail, 0), (leave_without_backward, 2), (train_and_leave, 2)],
     ids=lambda c: getattr(c, "__name__", ""),
 )
 def test_dropped_models_go(
@@ -75,7 +81,7 @@ def test_dropped_models_go(
         assert len(auto.scopes) <= most
     watched = auto.coverage.watched()
     assert watched.models == ["Sequential"]
-    assert watched.steps == (3 if course in (train, train_and_leave) else 0) or course is leave_without_backward
+    assert watched.steps == (3 if course in (train, train_and_leave, fail) else 0) or course is leave_without_backward
     assert not watched.findings and not watched.contained
     gc.collect()
     assert not any(ref() is not None for ref in dropped)
