@@ -85,7 +85,7 @@ def test_page_and_diff_and_load_are_those_of_the_folder(store: Store, run: Path)
 def test_the_commands_take_an_address(store: Store, run: Path, tmp_path: Path) -> None:
     for words in (
         ["stats", store.address("a"), "--by", "all", "--json"],
-        ["top", "--once", store.address("a")],
+        ["top", store.address("a")],
         ["diff", store.address("a"), str(run)],
         ["report", store.address("a"), "--summary"],
     ):

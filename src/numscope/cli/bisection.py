@@ -27,9 +27,9 @@ class BisectionTask:
     features: tuple[str, ...]
     steps: int  # optimizer steps of each run
     runs: int  # the most runs to make, including those of an interrupted search
-    tolerance: float  # the largest harmless drift of the loss, relative to the reference's loss
-    repeats: int  # how often the reference is run; the differences between its runs are noise
-    seed: int | None
+    tolerance: float = 0.01  # the largest harmless drift of the loss, relative to the reference's loss
+    repeats: int = 2  # how often the reference is run; the differences between its runs are noise
+    seed: int | None = 0
 
     def about(self) -> dict[str, Any]:
         """The settings that runs must share to be comparable."""
@@ -174,7 +174,9 @@ class Bisection:
         outcome = self.book.get(key, run)
         self._used.add(key)
         if not (outcome.losses or may_fail):
-            raise UsageError(f"{self.book.folder / STATE}: trials.{key}: got no losses, expected a run's. Start again with --fresh.")
+            raise UsageError(
+                f"{self.book.folder / STATE}: trials.{key}: got no losses, expected a run's. Remove the folder to start again."
+            )
         return outcome
 
     def _reference_spec(self, place: Path) -> Spec:

@@ -34,15 +34,14 @@ MOST_AGE_S = 1.0  # of what is on the screen, as the age of the last record is
 
 
 @click.command(options_metavar="[options]")
-@click.option("--once", is_flag=True, help="Print once and end; so it is where stdout is no terminal.")
 @click.argument("run", metavar="RUN")
-def top(run: str, once: bool) -> None:
+def top(run: str) -> None:
     """Show a run's findings, alerts, events and worst tensors, each with the course of its largest magnitude; new records appear.
 
-    RUN is the run's log_dir. q or Ctrl-C ends it.
+    RUN is the run's log_dir. q or Ctrl-C ends it. In a pipe or a file, it is printed once.
     """
     console = Console(highlight=False, markup=False, emoji=False)
-    if once or not console.is_terminal:
+    if not console.is_terminal:
         glance = glance_at(run)
         print_plain(screen(glance, time.time() - glance.written, console.width), sys.stdout, console.width)
     else:
