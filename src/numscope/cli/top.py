@@ -9,7 +9,6 @@ import signal
 import sys
 import time
 from collections.abc import Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
 from types import FrameType
 from typing import NoReturn
 
@@ -26,6 +25,7 @@ from numscope.records.words import escape
 from numscope.report.text import print_plain
 from numscope.runs.sources import Signature
 from numscope.storage.address import is_address
+from numscope.view.refresher import Refresher
 
 TICK_S = 0.25  # between looks at the folder, the keys and the terminal's size
 REST = 4  # times as long as a reading took: at most a fifth of a core goes into reading
@@ -56,12 +56,10 @@ class _Live:
             raise UsageError(f"RUN: got {run!r}, expected a run's folder: the log_dir that it was given.")
         self._console, self._run = console, run
         self._gathered = Gathered()
-        self._reader = ThreadPoolExecutor(1)  # so that keys are heard meanwhile
-        self._reading: Future[Glance] | None = None
+        self._refresher = Refresher("numscope top", self._read)  # so that keys are heard meanwhile
         self._stamp: Signature | None = None
         self._glance: Glance | None = None
         self._problem = ""
-        self._began = self._due = 0.0
 
     def loop(self) -> None:
         before = signal.signal(signal.SIGTERM, _leave)
@@ -69,7 +67,7 @@ class _Live:
             with Live(console=self._console, screen=True, auto_refresh=False) as live, _Keys().listening() as keys:
                 drawn: object = None
                 while not {"q", "Q", "\x03", "\x04"} & set(keys.wait(TICK_S if drawn else 0)):
-                    self._read()
+                    self._refresher.ask(0.0)
                     shown = (id(self._glance), self._problem, self._console.size, int(time.monotonic() / MOST_AGE_S))
                     if shown != drawn:
                         live.update(self._screen(), refresh=True)
@@ -78,30 +76,24 @@ class _Live:
             pass
         finally:
             signal.signal(signal.SIGTERM, before)
-            if self._reading is not None and not self._reading.done():  # Python would wait for it: seconds, of a large run
+            if self._refresher.is_busy:  # the end of Python would wait for a query: seconds, of a large run
                 sys.stdout.flush()
                 os._exit(0)
 
-    def _read(self) -> None:
-        """Begin to read if there is something new and the last reading is long enough ago; take what was read."""
-        now = time.monotonic()
-        if self._reading is not None:
-            if not self._reading.done():
-                return
-            try:
-                self._glance, self._problem = self._reading.result(), ""
-            except UsageError as error:  # nothing there yet, or no longer
-                self._problem = str(error)
-            except Exception as error:  # the next records may be better
-                self._problem = escape(f"{type(error).__name__}: {error}")
-            self._due = now + max(REST * (now - self._began), LOOK_REMOTE_S if is_address(self._run) else 0.0)
-            self._reading = None
-        if now < self._due and is_address(self._run):
-            return
+    def _read(self) -> float:
+        """Read the run if something in it is new. Returns: the seconds until the next look."""
+        least = LOOK_REMOTE_S if is_address(self._run) else 0.0
         stamp = stamp_of(self._run)
-        if stamp != self._stamp and now >= self._due:
-            self._stamp, self._began = stamp, now
-            self._reading = self._reader.submit(glance_at, self._run, self._gathered)
+        if stamp == self._stamp:
+            return least
+        self._stamp, start = stamp, time.monotonic()
+        try:
+            self._glance, self._problem = glance_at(self._run, self._gathered), ""
+        except UsageError as error:  # nothing there yet, or no longer
+            self._problem = str(error)
+        except Exception as error:  # the next records may be better
+            self._problem = escape(f"{type(error).__name__}: {error}")
+        return max(least, REST * (time.monotonic() - start))
 
     def _screen(self) -> RenderableType:
         width, height = self._console.size

@@ -16,7 +16,6 @@ from numscope.cli.printing import say
 from numscope.cli.values import whole_number
 from numscope.records.errors import UsageError
 from numscope.records.words import count
-from numscope.view.guard import is_loopback, own_names
 from numscope.view.shelf import Shelf
 
 HOST, PORT, NUM_OTHERS = "127.0.0.1", 7377, 10
@@ -38,6 +37,7 @@ def view(runs: tuple[str, ...], host: str, port: int | None) -> None:
         raise UsageError(f"{', '.join(missing)} not installed, which numscope view needs. Install: pip install 'numscope[view]'.")
     if port is not None and port > 65535:
         raise UsageError(f"--port: got {port}, expected at most 65535.")
+    from numscope.view.guard import is_loopback, own_names
     from numscope.view.server import listen, serve
 
     shelf = Shelf(runs)

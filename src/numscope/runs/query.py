@@ -31,10 +31,8 @@ NEVER_NULL = ("step", "layer", "cls", "tensor", "dtype", "rank", "attempt", "ran
 NUM_READERS = 16  # threads that read from another storage: they mostly wait
 MAX_ROWS_PER_BYTE = 10  # a real part has at most 3, of rows that are all alike: a row group of 16,384 takes 6 KB of the footer
 _TYPES = dict.fromkeys(("step", "ord", "rank", "attempt", "ranks", "calls", *COUNTS), "BIGINT")
-_TYPES |= dict.fromkeys(("layer", "cls", "tensor", "dtype"), "VARCHAR") | dict.fromkeys((*EXTREMA, "abs_sum"), "DOUBLE")
+_TYPES |= dict.fromkeys(("layer", "cls", "tensor", "dtype"), "VARCHAR") | dict.fromkeys((*EXTREMA, *SUMS, "center"), "DOUBLE")
 _TYPES["time"] = "TIMESTAMP"
-_CENTERED = dict.fromkeys((*(name for name in SUMS if name != "abs_sum"), "center"), "DOUBLE")
-_UNCENTERED = dict.fromkeys(RAW_SUMS, "DOUBLE")  # what runs of before 0.1 have in their place; a restarted one may have both
 _NUMBERS = ("DOUBLE", "BIGINT")
 
 
@@ -79,8 +77,7 @@ def connect(run: Run) -> DuckDBPyConnection:
         connection.execute("INSERT INTO starts SELECT unnest(?::BIGINT[]), unnest(?::BIGINT[]), unnest(?::BIGINT[])", known)
         rows += " ANTI JOIN starts l ON l.rank = s.rank AND l.attempt > s.attempt AND l.step <= s.step"
     connection.execute(f"CREATE VIEW stored AS {rows} WHERE {' AND '.join(f'{name} IS NOT NULL' for name in NEVER_NULL)}")
-    centered = _centered(set(columns_of(connection, "stored")))
-    connection.execute(f"CREATE VIEW {RAW} AS SELECT *, {_listed(RAW_SUMS)} FROM ({centered})")
+    connection.execute(f"CREATE VIEW {RAW} AS SELECT *, {_listed(RAW_SUMS)} FROM stored")
     derived = derivable(set(columns_of(connection)))
     connection.execute(f"CREATE VIEW {VIEW} AS SELECT *, {_listed(derived)} FROM {RAW}")
     connection.execute("SET lock_configuration = true")
@@ -203,27 +200,15 @@ def quoted(name: str) -> str:
     return '"' + name.replace('"', '""') + '"'
 
 
-def _centered(columns: set[str]) -> str:
-    """A SELECT of what is stored. Runs of before 0.1 have sums about 0, under the names of RAW_SUMS."""
-    old = [name for name in RAW_SUMS if name in columns]
-    if not old:
-        return "FROM stored"
-    new = {f"dev_{name}": f"coalesce(dev_{name}, {quoted(name)})" if "center" in columns else quoted(name) for name in old}
-    new["center"] = "coalesce(center, 0)" if "center" in columns else "0e0"
-    return f"SELECT * EXCLUDE ({', '.join(map(quoted, [*old, *(name for name in new if name in columns)]))}), {_listed(new)} FROM stored"
-
-
 def _listed(expressions: Mapping[str, str]) -> str:
     return ", ".join(f"{sql} AS {quoted(name)}" for name, sql in expressions.items())
 
 
 def _check_types(run: Run, columns: Mapping[str, str]) -> None:
     """Raises: UsageError for columns that are missing or of another type than a run's: nothing is computed from such a file."""
-    sums = {name: kind for one in (_CENTERED, _UNCENTERED) if one.keys() & columns.keys() for name, kind in one.items()} or _CENTERED
-    expected = _TYPES | sums
-    wrong = [f"{name} {columns.get(name, 'missing')}, expected {kind}" for name, kind in expected.items() if columns.get(name) != kind]
+    wrong = [f"{name} {columns.get(name, 'missing')}, expected {kind}" for name, kind in _TYPES.items() if columns.get(name) != kind]
     for name, kind in columns.items():
-        if name not in expected and kind.removesuffix("[]") not in _NUMBERS:
+        if name not in _TYPES and kind.removesuffix("[]") not in _NUMBERS:
             wrong.append(f"{name} {kind}, expected numbers")
     if wrong:
         raise UsageError(f"RUN: {run.path!r} holds columns of other types than a run's: {'; '.join(wrong[:3])}.")
