@@ -1,6 +1,6 @@
 """Processes that a script starts: those of ``multiprocessing`` are watched like the script, others are reported as not watched.
 
-A child tells its parent in a file what it has watched, because children end in any order and by any means.
+A child writes a report for its parent into a file, because children end in any order and by any means.
 """
 
 from __future__ import annotations
@@ -35,21 +35,25 @@ if TYPE_CHECKING:
 
     from torch import nn
 
-_RUNNERS = ("torch.multiprocessing", "torch.distributed.elastic", "torch.distributed.launcher")  # of torch, that run a script's functions
+_RUNNERS = (
+    "torch.multiprocessing",
+    "torch.distributed.elastic",
+    "torch.distributed.launcher",
+)  # parts of torch that run a script's functions
 _SPAWN = "torch.multiprocessing.spawn"
 _PYTHON = re.compile(r"python[\d.]*|torchrun|accelerate|deepspeed")
 
 
 @dataclass
 class Told:
-    """What a child process tells."""
+    """A child process's report to its parent."""
 
     watched: Watched  # what it has watched
-    status: int = 0  # that of numscope's own error, if one ended the child
+    status: int = 0  # the status of numscope's own error, if one ended the child
     raised: bool = False  # whether the parent gets it as an exception
     ended: bool = True  # False while the child is at work
     pid: int = 0  # the child's process number, set when it is written
-    page: Due | None = None  # that the child owes, and leaves to its parent: it may be ended as soon as another child has
+    page: Due | None = None  # a page that the child leaves to its parent: a launcher may end the child as soon as another one has ended
 
     def write(self, folder: str) -> None:
         """
@@ -93,7 +97,7 @@ class ChildRun:
         if stop is not None and stop is error:
             print_stop(stop)
         if status == 0 or (stop is not None and stop is error):
-            raise SystemExit(min(status or 0, 1)) from None  # that of a process whose target has raised
+            raise SystemExit(min(status or 0, 1)) from None  # the status of a process whose target has raised
         if error is not None:
             try:
                 raise error
@@ -119,8 +123,8 @@ class Children:
     def __init__(self, make_watch: Callable[[str], Watch], folder: str = "") -> None:
         self.gaps: list[str] = []
         self._started: weakref.WeakSet[BaseProcess] = weakref.WeakSet()
-        self._make_watch = make_watch  # makes a child's watch, given the folder that it tells into
-        self._folder = folder  # that of the parent, where this process is itself a child; "": make one when the first child starts
+        self._make_watch = make_watch  # makes a child's watch, given the folder for its report
+        self._folder = folder  # the parent's, if this process is itself a child; "": one is made when the first child starts
         self._is_root = not folder
         self._here = threading.local()  # starting: this thread is about to fork a process of multiprocessing
         self._closed = False
@@ -134,14 +138,14 @@ class Children:
             os.register_at_fork(before=self._before_fork, after_in_child=self._in_fork)
 
     def close(self) -> None:
-        """Leave the processes that start from now on alone, and forget what children have told."""
+        """Ignore processes that start from now on, and delete the children's reports."""
         self._closed = True
         self._undo.close()
         if self._is_root and self._folder:
             shutil.rmtree(self._folder, ignore_errors=True)
 
     def told(self) -> Iterator[Told]:
-        """What children have told so far, each its last word."""
+        """The latest report of each child."""
         if not self._is_root or not self._folder:
             return
         for entry in sorted(os.scandir(self._folder), key=lambda entry: entry.name):
@@ -189,7 +193,7 @@ class Children:
     def _watch(self, process: BaseProcess) -> None:
         if not _is_the_scripts(process):
             return
-        if not any(finder.find_spec("numscope", None) for finder in sys.meta_path):  # numscope runs from a source folder, say
+        if not any(finder.find_spec("numscope", None) for finder in sys.meta_path):  # such as when numscope runs from a source folder
             raise ImportError("a child process would not find numscope")
         self._make_folder()
         self._started.add(process)
@@ -240,7 +244,7 @@ class Children:
                 self._make_folder()
 
     def _in_fork(self) -> None:
-        """A child that ``multiprocessing`` has started gets a watch of its own; another one runs bare, and tells when it calls a model."""
+        """A child that ``multiprocessing`` has started gets its own watch; another one is not watched, and reports if it calls a model."""
         if _is_a_replays():
             return
         by_hand = not self._closed and not getattr(self._here, "starting", False)

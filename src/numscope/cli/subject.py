@@ -74,7 +74,7 @@ def _of_model(model: nn.Module) -> ModelOrRun:
 
 
 def _widths(module: nn.Module) -> tuple[int | None, int | None]:
-    """Of modules that act on the last dimension: linear ones, norms, embeddings (whose input is of whole numbers)."""
+    """Input and output width of a module that acts on the last dimension: linear, norm, embedding (whose input is whole numbers)."""
     for source, target in (("in_features", "out_features"), ("nx", "nf")):
         if isinstance(width := getattr(module, source, None), int) and isinstance(out := getattr(module, target, None), int):
             return width, out

@@ -30,7 +30,7 @@ from numscope.view.refresher import Refresher
 TICK_S = 0.25  # between looks at the folder, the keys and the terminal's size
 REST = 4  # times as long as a reading took: at most a fifth of a core goes into reading
 LOOK_REMOTE_S = 10.0  # between two looks at another storage: it takes money for each
-MOST_AGE_S = 1.0  # of what is on the screen, as the age of the last record is
+MOST_AGE_S = 1.0  # after which the screen is drawn again: it shows the last record's age
 
 
 @click.command(options_metavar="[options]")

@@ -35,7 +35,7 @@ class TorchWatch(Watch):
     def __init__(self, options: WatchOptions, recipe: str | None = None, folder: str = "") -> None:
         self._options = options
         self._recipe = recipe  # what the models' linear layers are converted to
-        self._folder = folder  # where a child process tells what it has watched; "" in the process that was called for
+        self._folder = folder  # for a child process's report; "" in the process that the user started
         self._owner = os.getpid()
         self._children = Children(partial(TorchWatch, options, recipe), folder)
         self._auto: AutoWatch | None = None
@@ -51,7 +51,7 @@ class TorchWatch(Watch):
         when_imported("torch", self._enter)
 
     def _enter(self) -> None:
-        if os.getpid() != self._owner:  # a process that the script forked: a data loader's worker, say
+        if os.getpid() != self._owner:  # a process that the script forked, such as a data loader's worker
             return
         from numscope.cli.preparing import preparation  # loads click and YAML, which a child process of the script does without
         from numscope.scope.autowatch import AutoWatch
@@ -113,7 +113,7 @@ class TorchWatch(Watch):
             Delivery(self._options.json, None, "", rank, sarif=self._options.sarif).close([], [], [], 0, 0)
 
     def last_words(self) -> str:
-        """What was watched, in one line; "" on another rank than the first, where it has nothing of its own to add."""
+        """One line about what was watched; "" on ranks other than the first that have nothing to add."""
         return self._words
 
     def tell(self, status: int, *, raised: bool) -> None:
@@ -136,7 +136,7 @@ class TorchWatch(Watch):
     def _sum_up(self, told: list[Told], alone: bool, error: BaseException | None) -> str:
         own = self._watched()
         left = self._children.running() | {one.pid for one in told if not one.ended}
-        if left and not any(one.status for one in told):  # who stops a run ends the others
+        if left and not any(one.status for one in told):  # a process that stops the run ends the others
             own.gaps.append(f"{count(len(left), 'child process')} to the end: still at work, or killed")
         rank = own.rank if own.models else int(os.environ.get("RANK") or 0)
         if rank and own.models and not own.gaps and not alone:

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from numscope.precision.search.measuring import LossRecorder, WhatIf
     from numscope.records.layer import Layer
 
-_SUSPECT_STEPS = 8  # whose casts say who is suspected: a run that diverges soon clips everywhere
+_SUSPECT_STEPS = 8  # suspects come from the casts of so many steps: a run that diverges soon clips everywhere
 
 
 class TrialOver(SystemExit):
@@ -125,7 +125,7 @@ class TrialWatch(Watch):
             self._write()
             raise TrialOver(0)
 
-    # ---- what is told
+    # ---- results
 
     def _states(self) -> Iterator[tuple[Layer, nn.Module, LayerState | None]]:
         """Each layer of the models, with its state if it is converted."""

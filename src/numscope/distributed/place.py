@@ -44,7 +44,7 @@ class Places:
         self._meet = meet
         self._given: dict[str | None, Any] = {}  # by layer; None: all layers
         self._known: list[Any] | None = None
-        self._by_members: dict[Members, Any] = {}  # of groups with the same members only the first is used
+        self._by_members: dict[Members, Any] = {}  # only the first of several groups with the same members is used
         self._data: Groups = ()
         self._ddp: Any = None
         self._ddp_groups: Groups = ()

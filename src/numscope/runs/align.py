@@ -1,4 +1,4 @@
-"""Which layer of one run is which of another, whose model may be wrapped, nested or written differently."""
+"""Pairs the layers of two runs, whose models may be wrapped, nested or written differently."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class ObservedLayer:
 
     name: str  # as the run's observations have it
     cls: str  # its class; "" where it is unknown
-    tensors: frozenset[str]  # those of it that were observed
+    tensors: frozenset[str]  # its observed tensors
 
 
 @dataclass(frozen=True, slots=True)

@@ -113,7 +113,7 @@ def ask(run: Run, sql: str) -> QueryResult:
 def frame_of(run: str | os.PathLike[str], sql: str = f"SELECT * FROM {VIEW} ORDER BY step, rank, ord") -> pandas.DataFrame:
     """The result of a query as a DataFrame; see ``numscope.load``."""
     try:
-        import pandas  # noqa: F401  # said here rather than by DuckDB, and before the folder is read
+        import pandas  # noqa: F401  # the error comes before the folder is read
     except ImportError:
         raise UsageError("numscope.load: pandas is not installed. Install it: pip install 'numscope[runs]'.") from None
     found = find_run(run, "run")
@@ -124,12 +124,12 @@ def frame_of(run: str | os.PathLike[str], sql: str = f"SELECT * FROM {VIEW} ORDE
 
 
 def reading(run: Run, work: Callable[[DuckDBPyConnection], T], choose: Callable[[Run], Run] = lambda run: run) -> T:
-    """What ``work`` makes of the run, with DuckDB's complaints as UsageError.
+    """Runs ``work`` on a connection to the run and returns its result; DuckDB's errors become UsageError.
 
     A run that still goes on may merge parts between being listed and being read: then it is listed again.
 
     Args:
-        choose: what is read of it.
+        choose: narrows a listed run to the part that is read.
     """
     duckdb = _duckdb()
     while True:
@@ -161,7 +161,7 @@ def derivable(columns: set[str]) -> dict[str, str]:
 
 
 def extra_columns(statistic: Statistic) -> set[str]:
-    """The columns that a statistic needs beside a summary's."""
+    """The columns that a statistic needs besides a summary's."""
     extra = statistic.extra(())
     return set() if extra is None else set(extra.columns)
 
@@ -235,7 +235,7 @@ def _execute(connection: DuckDBPyConnection, sql: str) -> DuckDBPyConnection:
 def _explain(error: Exception, connection: DuckDBPyConnection) -> NoReturn:
     """DuckDB's complaint in the house's form, with the nearest columns of the run's own."""
     kind, _, rest = str(error).partition(": ")
-    if rest.startswith("Traceback"):  # of a storage
+    if rest.startswith("Traceback"):  # a storage's error
         raise UsageError(f"RUN: could not be read: {_reason(error)}") from None
     message = rest.split("\n")[0] or kind
     missing = re.search(r'(?:column|Column)[^"]*"([^"]+)"', message)
@@ -251,7 +251,7 @@ def _explain(error: Exception, connection: DuckDBPyConnection) -> NoReturn:
 
 
 def _reason(error: Exception) -> str:
-    """DuckDB's complaint; of a storage's error what that says, which DuckDB has as a traceback."""
+    """The text of DuckDB's error; for a storage's error, which DuckDB shows as a traceback, its own text."""
     text = re.sub(rf"{PROTOCOL}://\w+/", "", str(error)).partition("\nLINE ")[0].strip()
     raised = re.findall(r"^\w[\w.]*: .*", text.partition("Traceback")[2], re.MULTILINE)
     return without_passwords(raised[0]) if raised else text

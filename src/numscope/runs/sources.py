@@ -47,11 +47,11 @@ class _Folder(ABC):
         """The run's own files in one of its folders, by their paths in the run. Raises: OSError where the run's folder is gone."""
 
     def signature(self) -> Signature:
-        """Of all of the run's files. Raises: as ``files`` does."""
+        """The fingerprints of all of the run's files. Raises: as ``files`` does."""
         return dict(chain.from_iterable(map(self.files, ("", *FOLDERS))))
 
     def parts(self) -> dict[str, Fingerprint]:
-        """Its parts by name."""
+        """The run's parts by name."""
         listed = ((os.path.basename(path), told) for path, told in self.files(STATISTICS))
         return {name: told for name, told in listed if PartName.parse(name) is not None}
 
@@ -198,7 +198,7 @@ def source_of(given: str, where: str = "RUN") -> Source:
 
 
 def instead(path: str) -> str:
-    """What to do about a folder that is not there."""
+    """Advice about a folder that does not exist."""
     if os.path.exists(path):
         return "It is a file."
     parent, name = os.path.split(path)

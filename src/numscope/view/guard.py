@@ -1,4 +1,4 @@
-"""Who is let in: a program that holds the token, that asks this server by a name of its own, and that only reads."""
+"""Lets in only requests that hold the token, use one of this server's own names, and only read."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ class Guard:
             await self._app(scope, receive, send)  # a websocket is never accepted
 
     def _answer_to(self, request: Request) -> ASGIApp:
-        """What answers a request: the application, or a refusal."""
+        """The application, or a refusal."""
         hosts, given = request.headers.getlist("host"), dict(request.query_params)
         if request.method != "GET":
             return PlainTextResponse("This server is only read: GET.", 405, {"Allow": "GET"})

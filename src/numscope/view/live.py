@@ -23,7 +23,7 @@ State = Literal["reading", "waiting", "shown", "gone", "unreadable"]
 
 LOOK_S, LOOK_REMOTE_S = 1.0, 10.0  # between two looks; a storage takes money for each
 REST, MOST_REST_S = 20, 30.0  # times as long as listing took: of a slow file system a twentieth of the time is taken
-WAIT_S = 0.4  # that an answer waits for a look
+WAIT_S = 0.4  # for which an answer waits for a look
 
 _ATTEMPT = re.compile(r"ranks/rank(\d+)-(\d+)\.json")
 
@@ -32,7 +32,7 @@ log = logging.getLogger("numscope")
 
 @dataclass(frozen=True, slots=True)
 class Look:
-    """What the latest look has found."""
+    """The result of the latest look at a run's folder."""
 
     state: State
     message: str = ""  # why nothing, or nothing new, is shown; else empty
@@ -75,7 +75,7 @@ class LiveRun:
 
     @property
     def has_ended(self) -> bool:
-        """Whether all of its processes have said so."""
+        """Whether all of its processes have written that they ended."""
         recorded = self.recorded
         return recorded is not None and recorded.watched and not recorded.killed and latest_have_told(self._signature)
 
@@ -121,7 +121,7 @@ class LiveRun:
 
 
 def latest_have_told(paths: Iterable[str]) -> bool:
-    """Whether each rank's latest attempt has written its findings; one that was started again may be at work."""
+    """Whether each rank's latest attempt has written its findings; a restarted one may still run."""
     names = set(paths)
     latest: dict[str, int] = {}
     for match in filter(None, (_ATTEMPT.fullmatch(name) for name in names)):

@@ -1,4 +1,4 @@
-"""The server: the page's own files, and what is new of a run, to whoever the guard lets in."""
+"""The server: answers admitted requests with the page's files and with the changes of a run."""
 
 from __future__ import annotations
 

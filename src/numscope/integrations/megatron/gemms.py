@@ -25,7 +25,7 @@ Chunks = nn.Module | Sequence[nn.Module]
 
 
 class _Gemm:
-    """What a prepared layer's class has before its own: without a recipe's state, or with all of it high, it computes as it did."""
+    """Put before a prepared layer's own class. Without a recipe's state, or with all of it high, the layer computes as before."""
 
     _numscope_gemm = True  # ``convert`` takes it as it is
     _numscope_was: type[nn.Module]
