@@ -12,7 +12,7 @@ import numscope
 from numscope.page.recorded import read_recorded, read_statistics
 from numscope.records.errors import UsageError
 from numscope.records.observation import FIELDS, Observation
-from numscope.runs.diff import compare
+from numscope.runs.comparison import compare
 from numscope.runs.folder import find_run
 from numscope.runs.query import ask
 from numscope.sinks.parquet import ParquetSink

@@ -45,7 +45,7 @@ _PYTHON = re.compile(r"python[\d.]*|torchrun|accelerate|deepspeed")
 
 
 @dataclass
-class Told:
+class ChildReport:
     """A child process's report to its parent."""
 
     watched: Watched  # what it has watched
@@ -79,7 +79,7 @@ class ChildRun:
             type(self.process).run(self.process)
         except BaseException as ended:
             error = ended
-        stop = error if error is None or exit_status(error) is not None else _told_by_torch(error)
+        stop = error if error is None or exit_status(error) is not None else _written_by_torch(error)
         behind = watch.stop_behind(error)
         try:
             watch.finish(error)
@@ -90,10 +90,10 @@ class ChildRun:
                 error = stop = late
         status = None if stop is None else exit_status(stop)
         if stop is None and behind is not None:
-            watch.tell(behind.status, raised=False)
+            watch.report_end(behind.status, raised=False)
             say(behind.words)
         else:
-            watch.tell(status or 0, raised=stop is not error)
+            watch.report_end(status or 0, raised=stop is not error)
         if stop is not None and stop is error:
             print_stop(stop)
         if status == 0 or (stop is not None and stop is error):
@@ -106,7 +106,7 @@ class ChildRun:
                 raise
 
 
-def _told_by_torch(error: BaseException) -> BaseException | None:
+def _written_by_torch(error: BaseException) -> BaseException | None:
     """numscope's own error, where ``torch.multiprocessing.spawn`` has put it into a file for the parent and ended the child."""
     last = error.__traceback__
     while last is not None and last.tb_next is not None:
@@ -144,7 +144,7 @@ class Children:
         if self._is_root and self._folder:
             shutil.rmtree(self._folder, ignore_errors=True)
 
-    def told(self) -> Iterator[Told]:
+    def reports(self) -> Iterator[ChildReport]:
         """The latest report of each child."""
         if not self._is_root or not self._folder:
             return
@@ -153,7 +153,7 @@ class Children:
                 if entry.name.endswith(".json"):
                     with open(entry.path, encoding="utf-8") as file:
                         data = json.load(file)
-                    yield Told(**{**data, "watched": Watched(**data["watched"]), "page": data["page"] and Due(*data["page"])})
+                    yield ChildReport(**{**data, "watched": Watched(**data["watched"]), "page": data["page"] and Due(*data["page"])})
 
     def running(self) -> set[int | None]:
         """Process numbers of the watched children that Python is going to wait for when the script has ended."""
@@ -267,7 +267,7 @@ def _note_model(folder: str) -> None:
         if next(module.parameters(), None) is not None:
             handle.remove()
             with contextlib.suppress(OSError):
-                Told(Watched(gaps=[f"{type(module).__name__}: called in a process made by os.fork"])).write(folder)
+                ChildReport(Watched(gaps=[f"{type(module).__name__}: called in a process made by os.fork"])).write(folder)
 
     handle = register_module_forward_pre_hook(note)
 

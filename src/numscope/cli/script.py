@@ -65,7 +65,7 @@ class Watch:
         """The first bad value that was found in this process."""
         return None
 
-    def tell(self, status: int, *, raised: bool) -> None:
+    def report_end(self, status: int, *, raised: bool) -> None:
         """Reports how a child process ended: with the status of numscope's own error; ``raised``: the parent gets that as an exception."""
 
     def last_words(self) -> str:

@@ -19,7 +19,7 @@ from rich.text import Text
 
 from numscope.cli.top_screen import screen
 from numscope.page.gathered import Gathered
-from numscope.page.glance import Glance, glance_at, stamp_of
+from numscope.page.overview import Overview, overview_of, stamp_of
 from numscope.records.errors import UsageError
 from numscope.records.words import escape
 from numscope.report.text import print_plain
@@ -42,8 +42,8 @@ def top(run: str) -> None:
     """
     console = Console(highlight=False, markup=False, emoji=False)
     if not console.is_terminal:
-        glance = glance_at(run)
-        print_plain(screen(glance, time.time() - glance.written, console.width), sys.stdout, console.width)
+        overview = overview_of(run)
+        print_plain(screen(overview, time.time() - overview.written, console.width), sys.stdout, console.width)
     else:
         _Live(console, run).loop()
 
@@ -58,7 +58,7 @@ class _Live:
         self._gathered = Gathered()
         self._refresher = Refresher("numscope top", self._read)  # so that keys are heard meanwhile
         self._stamp: Signature | None = None
-        self._glance: Glance | None = None
+        self._overview: Overview | None = None
         self._problem = ""
 
     def loop(self) -> None:
@@ -68,7 +68,7 @@ class _Live:
                 drawn: object = None
                 while not {"q", "Q", "\x03", "\x04"} & set(keys.wait(TICK_S if drawn else 0)):
                     self._refresher.ask(0.0)
-                    shown = (id(self._glance), self._problem, self._console.size, int(time.monotonic() / MOST_AGE_S))
+                    shown = (id(self._overview), self._problem, self._console.size, int(time.monotonic() / MOST_AGE_S))
                     if shown != drawn:
                         live.update(self._screen(), refresh=True)
                         drawn = shown
@@ -88,7 +88,7 @@ class _Live:
             return least
         self._stamp, start = stamp, time.monotonic()
         try:
-            self._glance, self._problem = glance_at(self._run, self._gathered), ""
+            self._overview, self._problem = overview_of(self._run, self._gathered), ""
         except UsageError as error:  # nothing there yet, or no longer
             self._problem = str(error)
         except Exception as error:  # the next records may be better
@@ -97,10 +97,10 @@ class _Live:
 
     def _screen(self) -> RenderableType:
         width, height = self._console.size
-        footer = "q quits" + (f"   {self._problem}" if self._problem and self._glance is not None else "")
-        if self._glance is None:
+        footer = "q quits" + (f"   {self._problem}" if self._problem and self._overview is not None else "")
+        if self._overview is None:
             return Text(f"Nothing to show yet. {self._problem}\n\nq quits" if self._problem else "reading …")
-        return screen(self._glance, time.time() - self._glance.written, width, height, footer)
+        return screen(self._overview, time.time() - self._overview.written, width, height, footer)
 
 
 class _Keys:

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from numscope.distributed.agree import find_ddp, spread
 from numscope.distributed.channel import members
-from numscope.distributed.copies import Copies, Groups
+from numscope.distributed.groups import Copies, Groups
 from numscope.distributed.megatron import ParallelLayout, layout_of
 
 Kind = Literal["data", "parameter", "gradient"]

@@ -20,7 +20,7 @@ from torch import Tensor, nn
 
 from numscope.distributed import agree
 from numscope.distributed.channel import Apart, Channel, members, name_of, store
-from numscope.distributed.copies import Copies, Groups
+from numscope.distributed.groups import Copies, Groups
 from numscope.distributed.place import Kind, Places, Refused
 from numscope.records.faults import suppress
 from numscope.records.observation import FIELDS

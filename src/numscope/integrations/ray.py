@@ -70,7 +70,7 @@ class _ToBoard(Sink):
         return None
 
 
-class Watched:
+class WatchedLoop:
     """A training loop for a trainer, with its workers' findings.
 
     Args:
@@ -149,7 +149,7 @@ class Watched:
                     log.warning("The driver could not be told what this worker has found: %s: %s", type(error).__name__, error)
 
 
-def watched(train_loop_per_worker: Callable[..., Any], **options: Any) -> Watched:
+def watched(train_loop_per_worker: Callable[..., Any], **options: Any) -> WatchedLoop:
     """A training loop for ``TorchTrainer`` in which numscope watches each model that is called.
 
     Where a worker finds a non-finite value all workers stop, and ``trainer.fit()`` fails as with any error of the loop. What was found is
@@ -162,7 +162,7 @@ def watched(train_loop_per_worker: Callable[..., Any], **options: Any) -> Watche
     Raises: UsageError for a wrong option.
     """
     WatchOptions.of(**options)
-    return Watched(train_loop_per_worker, options)
+    return WatchedLoop(train_loop_per_worker, options)
 
 
 def _log_place(options: dict[str, Any]) -> dict[str, str]:

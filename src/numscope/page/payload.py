@@ -23,7 +23,7 @@ from numscope.records.errors import UsageError
 from numscope.records.finding import Finding, plain
 from numscope.records.formats import FORMATS
 from numscope.records.site import Phase, tensor_of
-from numscope.runs.diff import compare
+from numscope.runs.comparison import compare
 from numscope.version import __version__
 
 SHOWN_FORMATS = ("fp32", "bf16", "fp16", "e4m3fn", "e5m2")

@@ -39,7 +39,7 @@ def is_of_run(name: str) -> bool:
     return name in MARKS or _FINDINGS.fullmatch(name) is not None
 
 
-class _Folder(ABC):
+class _RunPlace(ABC):
     """A run's folder, or one of runs' folders."""
 
     @abstractmethod
@@ -57,7 +57,7 @@ class _Folder(ABC):
 
 
 @dataclass(frozen=True)
-class Local(_Folder):
+class Local(_RunPlace):
     """A folder of this machine."""
 
     given: str
@@ -98,7 +98,7 @@ class Local(_Folder):
 
 
 @dataclass
-class Remote(_Folder):
+class Remote(_RunPlace):
     """A folder that fsspec reaches (``s3://…``, ``gs://…``).
 
     What changes in its JSON files is copied into a folder that ends with the program; of statistics only the bytes that a question needs

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING, Any, Literal
 
 from numscope.records.finding import plain
-from numscope.runs.align import Pair
+from numscope.runs.align import LayerPair
 from numscope.runs.divergence import STATS
 from numscope.runs.query import by_name
 
@@ -103,7 +103,7 @@ class Diff:
     noise: tuple[str, ...]  # the runs that calibrated, as they were given
     tolerances: dict[str, float]  # by statistic; with noise, the least tolerance
     stats: tuple[str, ...]  # statistics that were judged
-    pairs: tuple[Pair, ...]  # layers under both names
+    pairs: tuple[LayerPair, ...]  # layers under both names
     only_a: tuple[str, ...]  # sites of one run alone
     only_b: tuple[str, ...]  # sites of one run alone
     steps_only_a: tuple[int, ...]  # steps of one run alone

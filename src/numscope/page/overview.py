@@ -12,7 +12,7 @@ from numscope.runs.sources import Signature, source_of
 
 
 @dataclass(frozen=True, slots=True)
-class Glance:
+class Overview:
     """A run as it is known at some time."""
 
     recorded: Recorded
@@ -30,7 +30,7 @@ def stamp_of(folder: str) -> Signature:
         return {}
 
 
-def glance_at(folder: str, gathered: Gathered | None = None) -> Glance:
+def overview_of(folder: str, gathered: Gathered | None = None) -> Overview:
     """Reads a run's folder.
 
     Args:
@@ -44,4 +44,4 @@ def glance_at(folder: str, gathered: Gathered | None = None) -> Glance:
     statistics, problems = read_statistics(recorded, gathered)
     matrices = None if statistics is None else statistics.matrices
     health = () if matrices is None else tuple(judge(matrices))
-    return Glance(recorded, matrices, health, problems, max((told[-1] for told in stamp.values()), default=0.0))
+    return Overview(recorded, matrices, health, problems, max((told[-1] for told in stamp.values()), default=0.0))
