@@ -136,8 +136,8 @@ def pair(con: DuckDBPyConnection, name: str, a: str, b: str, layers: str, steps:
 
     Gradients on their way back carry the loss's scale, which GradScaler, and a mean over each rank's own batch, set differently in two
     runs. A factor that all gradients of a step share is divided out; it is in the column ``factor``. Gradients of weights are as the
-    optimizer gets them, so they keep theirs. ``load`` made the tables ``a`` and ``b``; ``layers`` and ``steps`` have columns of these names, to compare. It is
-    meant for some steps at a time, see ``portions``.
+    optimizer gets them, so they keep theirs. ``load`` made the tables ``a`` and ``b``; ``layers`` and ``steps`` have columns of these
+    names, to compare. It is meant for some steps at a time, see ``portions``.
     """
     values = ", ".join(f"x.{s} AS a_{s}, CASE WHEN same THEN x.{s} ELSE y.{s} END AS b_{s}" for s in STATS)
     con.execute(f"""
