@@ -163,15 +163,27 @@ class Children:
 
     # ---- multiprocessing
 
+    def _wrap(self, owner: type, name: str, around: Callable[..., None]) -> None:
+        """Have a method's calls run by ``around``, which gets the original and its arguments, until ``close``."""
+        if self._closed:
+            return
+        original = getattr(owner, name)
+
+        @functools.wraps(original)
+        def wrapped(*args: Any, **options: Any) -> None:
+            try:
+                around(original, *args, **options)
+            except BaseException as error:
+                hide_our_frames(error)
+                raise
+
+        setattr(owner, name, wrapped)
+        self._undo.callback(setattr, owner, name, original)
+
     def _wrap_start(self) -> None:
         from multiprocessing.process import BaseProcess
 
-        if self._closed:
-            return
-        start = BaseProcess.start
-
-        @functools.wraps(start)
-        def wrapped(process: BaseProcess) -> None:
+        def started(start: Callable[[BaseProcess], None], process: BaseProcess) -> None:
             try:
                 self._watch(process)
             except Exception as fault:
@@ -179,16 +191,12 @@ class Children:
             self._here.starting = True
             try:
                 start(process)
-            except BaseException as error:
-                hide_our_frames(error)
-                raise
             finally:
                 self._here.starting = False
                 if isinstance(vars(process).get("run"), ChildRun):
                     del vars(process)["run"]
 
-        BaseProcess.start = wrapped  # type: ignore[assignment]
-        self._undo.callback(setattr, BaseProcess, "start", start)
+        self._wrap(BaseProcess, "start", started)
 
     def _watch(self, process: BaseProcess) -> None:
         if not _is_the_scripts(process):
@@ -208,21 +216,11 @@ class Children:
     def _wrap_popen(self) -> None:
         from subprocess import Popen
 
-        if self._closed:
-            return
-        init = Popen.__init__
-
-        @functools.wraps(init)
-        def wrapped(popen: Any, args: Any, *rest: Any, **options: Any) -> None:
+        def opened(init: Callable[..., None], popen: Any, args: Any, *rest: Any, **options: Any) -> None:
             self._note_command(args)
-            try:
-                init(popen, args, *rest, **options)
-            except BaseException as error:
-                hide_our_frames(error)
-                raise
+            init(popen, args, *rest, **options)
 
-        Popen.__init__ = wrapped  # type: ignore[assignment]
-        self._undo.callback(setattr, Popen, "__init__", init)
+        self._wrap(Popen, "__init__", opened)
 
     def _note_command(self, args: Any) -> None:
         with contextlib.suppress(Exception):  # it is the script's, and may be wrong

@@ -1,8 +1,8 @@
 """Merges rows over ranks: one packed exchange per process group at each scheduled step.
 
 They travel on channels of our own. A group's ranks send vectors of the same layout: a range of cells for each key. All ranks have agreed on
-the layout, so vectors always have the same size. A rank with a key that is not in the layout announces it as ranks meet; then all ranks exchange
-their new keys (as JSON) before they send.
+the layout, so vectors always have the same size. A rank with a key that is not in the layout announces it as ranks meet; then all ranks
+exchange their new keys (as JSON) before they send.
 """
 
 from __future__ import annotations

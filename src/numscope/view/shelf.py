@@ -97,15 +97,8 @@ class Shelf:
         return [self._glance(run) for run in self.runs()]
 
     def _glance(self, run: LiveRun) -> dict[str, Any]:
-        told: dict[str, Any] = {
-            "key": run.key,
-            "name": run.name,
-            "state": run.seen.state,
-            "findings": None,
-            "alerts": None,
-            "step": None,
-            "ago": None,
-        }
+        told: dict[str, Any] = {"key": run.key, "name": run.name, "state": run.seen.state}
+        told |= dict.fromkeys(("findings", "alerts", "step", "ago"))
         recorded = run.recorded
         if isinstance(run.source, Local):
             try:
