@@ -44,7 +44,7 @@ class ModelOrRun:
     # by (layer's name, tensor), the bytes that a run read of it on one rank in a step
     read: Mapping[tuple[str, str], int] = field(default_factory=dict)
     gemms: list[Layer] = field(default_factory=list)  # the layers that compute GEMMs, on which fp8 recipes and switches act
-    plans: Mapping[Layer, LayerPlan] = field(default_factory=dict)  # of layers that are already converted
+    plans: Mapping[Layer, LayerPlan] = field(default_factory=dict)  # by layer that is already converted
 
 
 def subject_of(given: str) -> ModelOrRun:

@@ -48,7 +48,7 @@ class Places:
         self._data: Groups = ()
         self._ddp: Any = None
         self._ddp_groups: Groups = ()
-        self._layout: ParallelLayout | None = None  # of Megatron's modules, whose tensors carry no placements
+        self._layout: ParallelLayout | None = None  # for Megatron's modules, whose tensors carry no placements
         self._cache: dict[Any, Groups] = {}
 
     @property

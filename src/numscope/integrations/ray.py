@@ -33,7 +33,7 @@ from numscope.sinks.loggers import Sink
 log = logging.getLogger("numscope")
 _ORDER = list(Phase)
 
-SENT_S = 2.0  # that a worker waits at most for a finding to be sent
+SENT_S = 2.0  # the longest wait of a worker for its finding to be sent
 
 
 class _Board:

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 LOSS = "loss"  # the layer and the tensor that stand for it
 MAX_SITES = 5000
-EXACT_CELLS = 1_000_000  # of all matrices together; up to so many are kept exactly
+EXACT_CELLS = 1_000_000  # in all matrices together; up to so many are kept exactly
 ROUNDED_CELLS = 1_800_000  # otherwise so many, rounded: about 4 MB in a page
 MAX_STATISTICS = 14
 EXTREMES: tuple[Fold, ...] = ("max", "min")
@@ -35,7 +35,7 @@ class ShownStatistic:
     name: str  # in ``numscope stats``; the first two stand for several columns
     label: str  # for people
     unit: str  # as in the statistics' table; ``value``: the tensor's own unit
-    worst: str = "max"  # which extreme of several steps a map shows: the largest or the smallest
+    worst: str = "max"  # the extreme of several steps that a map shows
     both: bool = False  # the other extreme is kept too
     sql: str = ""  # where it is no column of ``stats``
 

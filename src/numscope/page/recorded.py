@@ -59,7 +59,7 @@ class Recorded:
 
     path: str  # the folder, absolute
     run: Run | None  # its statistics; None if there are none
-    findings: tuple[Finding, ...]  # those that escaped, then contained ones, each by step; at most ``MAX_FINDINGS``
+    findings: tuple[Finding, ...]  # escaped ones, then contained ones, each by step; at most ``MAX_FINDINGS``
     num_findings: int  # how many there are
     alerts: tuple[AlertOfRanks, ...]  # by step; at most ``MAX_ALERTS``
     num_alerts: int  # how many there are

@@ -16,7 +16,7 @@ Kind = TypeVar("Kind", bound=BaseException)
 
 _RAISES = {dis.opmap[name] for name in ("RAISE_VARARGS", "RERAISE")}
 _WITHOUT_WORDS = (MemoryError, StopIteration, StopAsyncIteration)  # Python itself raises these without arguments
-_MOST_FRAMES = 50  # of ours in a row; what recurses without end has hundreds
+_MOST_FRAMES = 50  # our own frames in a row; endless recursion has hundreds
 _VARARGS, _VARKEYWORDS = 0x04, 0x08  # flags of code
 
 
@@ -77,7 +77,7 @@ def had_no_room(error: BaseException) -> bool:
     num, trace = 0, error.__traceback__
     while trace is not None:
         num, trace = num + 1, trace.tb_next
-    is_depth = isinstance(error, RecursionError) or RecursionError.__name__ in str(error)  # which ctypes wraps into one of its own
+    is_depth = isinstance(error, RecursionError) or RecursionError.__name__ in str(error)  # ctypes wraps it into its own error
     return is_depth and num < _MOST_FRAMES
 
 

@@ -14,7 +14,7 @@ from numscope.records.words import escape
 from numscope.report.ending import at_end
 from numscope.report.stderr import say
 
-WAIT_S = 10.0  # that a run's end waits; a page takes about a second, and larger folders get none by themselves
+WAIT_S = 10.0  # for which a run's end waits; a page takes about a second, and larger folders get none by themselves
 
 _SOURCES = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 

@@ -33,10 +33,10 @@ class MergedGroup:
 
     name: str  # the group's name
     tensor: str  # the kind of its tensors; "" where several kinds were merged
-    first_step: int  # of the merged rows
-    last_step: int  # of the merged rows
+    first_step: int  # the first merged step
+    last_step: int  # the last merged step
     num_rows: int  # number of merged observations: sites times steps
-    summary: Summary  # of all their elements
+    summary: Summary  # over all their elements
     # their further columns, without those that some of the rows lack
     extras: Mapping[str, float | list[float]]
     values: Mapping[str, Value]  # the statistics asked for; None where one is undefined or lacks its columns

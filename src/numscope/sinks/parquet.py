@@ -24,7 +24,7 @@ FLUSH_CELLS = 1 << 20  # numbers held at most: 8 MiB
 MOST_HELD = 8  # times as many while the disk is full; then they are dropped
 
 
-_open: weakref.WeakSet[ParquetSink] = weakref.WeakSet()  # of this process
+_open: weakref.WeakSet[ParquetSink] = weakref.WeakSet()  # this process's
 
 
 class ParquetSink:

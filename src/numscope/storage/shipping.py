@@ -24,7 +24,7 @@ from numscope.storage.spool import END_S, SAID, is_pipe
 POLL_S = 0.5
 LOG_S = 30.0  # between two copies of a log that grows: a storage can't append
 LARGEST_REST_S = 30.0  # between two tries
-LAST_S = 600.0  # of trying after the training has ended
+LAST_S = 600.0  # for which it tries after the training has ended
 LEAVES_BYTES = 2 << 20  # a part this large is merged with no other one (sinks/part_files.py): it need not stay on this machine
 MOST_WAITING_BYTES = 8 << 30  # on this machine while the storage is away; then the oldest parts go
 

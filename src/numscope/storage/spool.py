@@ -22,8 +22,8 @@ from numscope.report.page import python_of_ours
 from numscope.report.stderr import say
 from numscope.storage.address import is_address, is_shortened
 
-START_S = 40.0  # that a training waits for the storage's first answer, at most
-END_S = 60.0  # that it waits at its end for the last files to be there
+START_S = 40.0  # the longest wait of a training for the storage's first answer
+END_S = 60.0  # the longest wait at its end for the last files to be sent
 SAID = ".sending.log"  # in the folder: output of the sending process when nobody waits for it
 
 _spools: dict[tuple[str, int], _Spool] = {}  # by address and process: a fork has its own

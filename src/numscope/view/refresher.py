@@ -18,7 +18,7 @@ class Refresher:
     def __init__(self, name: str, work: Callable[[], float]) -> None:
         self._name, self._work = name, work
         self._thread = threading.Thread()
-        self._next = 0.0  # of the monotonic clock
+        self._next = 0.0  # monotonic time before which the work is not done again
         self._lock = threading.Lock()
 
     @property
