@@ -77,6 +77,7 @@ AT_IMPORT_IN = {
     **{room: {"numpy"} for room in ("alerts", "page", "view")},
 }  # core dependencies too, loaded with a place that itself is loaded late
 ON_REQUEST = {
+    "view/guard.py",
     "view/server.py",
     "storage/ranges.py",
     "integrations",

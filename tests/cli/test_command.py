@@ -8,7 +8,7 @@ import click
 import pytest
 from click.testing import CliRunner
 
-from numscope.cli.command import COMMANDS, numscope
+from numscope.cli.command import COMMANDS, main, numscope
 from tests.warm import COLD
 
 
@@ -30,6 +30,33 @@ def test_command_is_in_the_file_of_its_name(name: str) -> None:
     assert isinstance(command, click.Command)
     assert command.name == name
     assert CliRunner().invoke(numscope, [name, "--help"]).output.startswith(f"Usage: numscope {name}")
+
+
+def options(command: click.Command) -> int:
+    inner = command.list_commands(click.Context(command)) if isinstance(command, click.Group) else ()
+    own = sum(isinstance(param, click.Option) for param in command.params)
+    return own + sum(options(command.get_command(click.Context(command), name)) for name in inner)  # type: ignore[attr-defined,arg-type]
+
+
+def test_there_are_at_most_70_options() -> None:
+    assert options(numscope) <= 70
+
+
+@pytest.mark.parametrize(
+    ("words", "use"),
+    [
+        (["top", "--once", "run"], "Use a pipe, as in numscope top RUN | cat."),
+        (["precision", "advise", "--seed", "3", "train.py"], "Use seed in the file of --settings."),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, list) else "",
+)
+def test_error_about_an_option_of_an_earlier_version_names_what_to_use(
+    words: list[str], use: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("sys.argv", ["numscope", *words])
+    with pytest.raises(SystemExit):
+        main()
+    assert capsys.readouterr().err.endswith(f"{use}\n")
 
 
 def test_unknown_command_is_refused() -> None:

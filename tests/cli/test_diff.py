@@ -14,7 +14,7 @@ from click.testing import CliRunner
 
 import numscope
 from numscope.cli.diff import diff
-from tests.runs.test_diff import rounded_runs, write
+from tests.runs.test_comparison import rounded_runs, write
 from tests.warm import COLD
 
 SOURCES = str(Path(numscope.__file__).parent.parent)

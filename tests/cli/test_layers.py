@@ -59,9 +59,8 @@ def test_layers_of_a_checkpoints_folder_with_what_each_section_selects() -> None
     assert found[-1] == ["18", "layers,", "4", "selected"]
 
 
-def test_containers_are_listed_on_request() -> None:
+def test_containers_are_listed_only_where_a_section_selects_them() -> None:
     assert ["0", "transformer.h.0", "GPT2Block"] not in rows(numscope_layers("gpt"))
-    assert ["0", "transformer.h.0", "GPT2Block"] in rows(numscope_layers("gpt", "--containers"))
 
 
 def test_section_that_selects_nothing_is_an_error_after_the_list() -> None:

@@ -51,14 +51,9 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
             ["advise", "--recipe", "autocast", "s.py"],
             "numscope precision advise: --recipe: got 'autocast', expected an fp8 or fp4 recipe",
         ),
-        (["advise", "--max-flushed", "101", "s.py"], "numscope precision advise: --max-flushed: got '101', expected a percentage."),
+        (["advise", "--settings", "no.yaml", "s.py"], "numscope precision advise: no.yaml: no such file, expected a YAML file."),
         (["advise", "--steps", "0", "s.py"], "numscope precision advise: --steps: got '0', expected a whole number of at least 1."),
         (["bisect", "--runs", "2", "s.py"], "numscope precision bisect: --runs: got '2', expected a whole number of at least 3."),
-        (
-            ["bisect", "--tolerance", "-1", "s.py"],
-            "numscope precision bisect: --tolerance: got '-1', expected a number from 0, such as 0.01.",
-        ),
-        (["bisect", "--tolerance", "inf", "s.py"], "numscope precision bisect: --tolerance: got 'inf', expected a number from 0, "),
         (["bisect", "--config", "no.yaml", "s.py"], "numscope precision bisect: no.yaml: no such file, expected a YAML file."),
         (["bissect", "s.py"], "numscope precision: got 'bissect', expected one of "),
     ],
@@ -74,6 +69,33 @@ def test_wrong_usage_is_refused_before_anything_runs(
     told = capsys.readouterr()
     assert (ended.value.code, told.out) == (2, "")
     assert told.err.startswith(message)
+
+
+@pytest.mark.parametrize(
+    ("command", "content", "wrong"),
+    [
+        ("advise", "max_flushed_pct: 101", ["max_flushed_pct: got '101', expected a percentage."]),
+        (
+            "bisect",
+            "tolerance: -1\nrepeat: 2",
+            [
+                "tolerance: got '-1', expected a number from 0, such as 0.01.",
+                "repeat: unknown, expected one of tolerance, repeats, seed. Did you mean 'repeats'?",
+            ],
+        ),
+        ("bisect", "tolerance: .inf", ["tolerance: got 'inf', expected a number from 0, such as 0.01."]),
+    ],
+)
+def test_wrong_settings_are_refused_all_at_once(
+    here: Path, command: str, content: str, wrong: list[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (here / "s.py").write_text("raise SystemExit('ran')")
+    (here / "my.yaml").write_text(content)
+    monkeypatch.setattr(sys, "argv", ["numscope", "precision", command, "--settings", "my.yaml", "s.py"])
+    with pytest.raises(SystemExit) as ended:
+        main()
+    told = capsys.readouterr().err
+    assert ended.value.code == 2 and all(f"my.yaml: {line}" in told for line in wrong)
 
 
 # ------------------------------------------------------------------------------------------------------- what is printed
@@ -258,7 +280,7 @@ def test_another_searchs_trials_are_refused(monkeypatch: pytest.MonkeyPatch) -> 
         bisected(Planted(set()), monkeypatch, steps=21)
     assert str(caught.value) == (
         "b.trials: holds the trials of a search with different steps, expected those of this one. "
-        "Start again with --fresh, or keep both with --output FILE."
+        "Remove the folder to start again, or keep both with --output FILE."
     )
 
 

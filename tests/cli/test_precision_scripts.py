@@ -113,7 +113,8 @@ for step in range(1000):
 
 def test_bisect_killed_and_begun_again_finds_the_layer_that_overflows_under_autocast(here: Path, launch: tuple[str, str]) -> None:
     (here / "half.py").write_text(HALF)
-    words = ("precision", "bisect", "--recipe", "autocast", "--steps", "10", "--repeats", "1", "--json", *launch, "half.py")
+    (here / "once.yaml").write_text("repeats: 1\n")
+    words = ("precision", "bisect", "--recipe", "autocast", "--steps", "10", "--settings", "once.yaml", "--json", *launch, "half.py")
     with subprocess.Popen([sys.executable, "-m", "numscope", *words], stderr=subprocess.DEVNULL, stdout=subprocess.DEVNULL) as first:
         state = here / "bisect.trials" / "state.json"
         deadline = time.monotonic() + 200
@@ -138,7 +139,8 @@ GROWS = ("--grow", "8")  # the input of the layer "mix" outgrows at each step wh
 
 
 def test_bisect_finds_the_layer_that_outgrows_delayed_scaling_alone_and_the_yaml_acts(here: Path, launch: tuple[str, str]) -> None:
-    words = ("--recipe", "delayed", "--steps", "32", "--repeats", "1", "--json", *launch, str(TRAIN), str(TEXT), *GROWS)
+    (here / "once.yaml").write_text("repeats: 1\n")
+    words = ("--recipe", "delayed", "--steps", "32", "--settings", "once.yaml", "--json", *launch, str(TRAIN), str(TEXT), *GROWS)
     done = cli("precision", "bisect", *words)
     assert done.returncode == 0, done.stderr
     found = json.loads(done.stdout)

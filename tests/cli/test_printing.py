@@ -77,7 +77,7 @@ CALLS: dict[str, list[list[str]]] = {
     "run": [["NAME"], ["--config", f"{FILE}.yaml", "NAME"], ["--NAME"], ["-m", "NAME"]],
     "stats": [["run"], ["run", "select * from stats"], ["run", "select 'x' as \"NAME\""], ["run", "--by", "layer"], ["run", "--csv"],
               ["run", "--json"], ["run", "select NAME"], [FILE], ["NAME"]],
-    "top": [["run", "--once"], [FILE, "--once"], ["NAME"]],
+    "top": [["run"], [FILE], ["NAME"]],
     "view": [["NAME"], ["--port", "NAME", "run"]],
 }  # fmt: skip
 

@@ -44,7 +44,7 @@ def test_in_a_pipe_it_prints_once_without_colors(tmp_path: Path) -> None:
 
 def test_ascii_terminal_gets_escapes(tmp_path: Path) -> None:
     (tmp_path / "findings-rank0.json").write_text(document(FINDING))
-    assert r"\u2716 step 2" in top(tmp_path, "--once", PYTHONIOENCODING="ascii").stdout
+    assert r"\u2716 step 2" in top(tmp_path, PYTHONIOENCODING="ascii").stdout
 
 
 def test_folder_without_a_run_is_refused() -> None:

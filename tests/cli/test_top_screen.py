@@ -11,8 +11,8 @@ import torch
 from rich.console import Console
 
 from numscope.cli.top_screen import screen
-from numscope.page.glance import Glance, glance_at, stamp_of
 from numscope.page.health import cells_of, scale_of, spark
+from numscope.page.overview import Overview, overview_of, stamp_of
 from tests.page.test_recorded import ALERT, FINDING, document
 from tests.runs.tensors import Place, write
 
@@ -44,16 +44,16 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return made
 
 
-def text_of(glance: Glance, width: int, height: int | None = None, age_s: float = 12.0) -> str:
+def text_of(overview: Overview, width: int, height: int | None = None, age_s: float = 12.0) -> str:
     console = Console(width=width, height=height or 100, highlight=False, markup=False, emoji=False, color_system=None)
     with console.capture() as capture:
-        console.print(screen(glance, age_s, width, height, "q quits" if height else ""))
+        console.print(screen(overview, age_s, width, height, "q quits" if height else ""))
     return "\n".join(line.rstrip() for line in capture.get().split("\n"))
 
 
 @pytest.mark.parametrize(("width", "height"), [(120, None), (80, None), (80, 14), (40, 8)])
 def test_screen_is_the_golden_one(folder: Path, width: int, height: int | None) -> None:
-    got = text_of(glance_at(str(folder)), width, height)
+    got = text_of(overview_of(str(folder)), width, height)
     golden = GOLDEN / f"screen-{width}x{height or 'all'}.txt"
     if not golden.exists():
         golden.write_text(got, encoding="utf-8")
@@ -64,14 +64,14 @@ def test_screen_is_the_golden_one(folder: Path, width: int, height: int | None) 
 @pytest.mark.parametrize("height", range(1, 30, 4))
 @pytest.mark.parametrize("width", [1, 9, 20, 60, 100, 300])
 def test_screen_fits_every_terminal(folder: Path, width: int, height: int) -> None:
-    lines = text_of(glance_at(str(folder)), width, height).rstrip("\n").split("\n")
+    lines = text_of(overview_of(str(folder)), width, height).rstrip("\n").split("\n")
     assert len(lines) <= height
     assert max(map(len, lines)) <= width
 
 
 @pytest.mark.parametrize("width", [30, 44])
 def test_numbers_of_a_narrow_terminal_are_whole(folder: Path, width: int) -> None:
-    assert "✖ 1.64e+04\n" in text_of(glance_at(str(folder)), width)
+    assert "✖ 1.64e+04\n" in text_of(overview_of(str(folder)), width)
 
 
 def test_hostile_names_neither_color_nor_turn_nor_end_a_line(tmp_path: Path) -> None:
@@ -83,7 +83,7 @@ def test_hostile_names_neither_color_nor_turn_nor_end_a_line(tmp_path: Path) -> 
     }
     alert = {**ALERT, "rule": HOSTILE, "layer": HOSTILE, "text": HOSTILE}
     (tmp_path / "findings-rank0.json").write_text(document(finding, model=HOSTILE, events=[[0, HOSTILE]], alerts=[alert]))
-    text = text_of(glance_at(str(tmp_path)), 250)
+    text = text_of(overview_of(str(tmp_path)), 250)
     assert not [c for c in text if not c.isprintable() and c != "\n"]
     shown = r"a[red]b[/]\x1b[31m\x1b]0;title\x07\u202e\n:warning:"
     assert text.count(shown) >= 9
@@ -93,30 +93,30 @@ def test_alerts_are_shown_the_last_ones_first(tmp_path: Path) -> None:
     for rank in range(6):
         alerts = [{**ALERT, "rank": rank}, {**ALERT, "step": 100 + 60 * rank, "layer": "", "tensor": "", "rank": rank}]
         (tmp_path / f"findings-rank{rank}.json").write_text(document(alerts=alerts, rank=rank, events=[]))
-    text = text_of(glance_at(str(tmp_path)), 120)
+    text = text_of(overview_of(str(tmp_path)), 120)
     assert "7 alerts, the last ones:\n⚑ step 400, rank 5: overflow ahead: It grows.\n⚑ step 340, rank 4: " in text
     (tmp_path / "findings-rank5.json").unlink()
-    text = text_of(glance_at(str(tmp_path)), 120)
+    text = text_of(overview_of(str(tmp_path)), 120)
     assert "⚑ step 100: overflow ahead: It grows.\n⚑ step 1, ranks 0, 1, 2, 3 and 1 more: overflow ahead: decoder." in text
 
 
 def test_run_of_detection_alone_says_so(tmp_path: Path) -> None:
     (tmp_path / "findings-rank0.json").write_text(document(events=[]))
-    text = text_of(glance_at(str(tmp_path)), 80)
+    text = text_of(overview_of(str(tmp_path)), 80)
     assert "No finding\n" in text
     assert "No statistics of tensors yet" in text
 
 
 def test_statistics_without_findings_leave_open_whether_there_are_any(tmp_path: Path) -> None:
     write(tmp_path, growing(), part_rows=1000)
-    assert "No findings written: there are none so far, or detection is off" in text_of(glance_at(str(tmp_path)), 80)
+    assert "No findings written: there are none so far, or detection is off" in text_of(overview_of(str(tmp_path)), 80)
 
 
 @pytest.mark.parametrize(
     ("age_s", "text"), [(-3.0, "0 s ago"), (119.0, "119 s ago"), (150.0, "2 minutes ago"), (86400.0 * 3, "3 days ago")]
 )
 def test_age_of_the_last_record_is_shown(folder: Path, age_s: float, text: str) -> None:
-    assert f"last record {text}" in text_of(glance_at(str(folder)), 80, age_s=age_s)
+    assert f"last record {text}" in text_of(overview_of(str(folder)), 80, age_s=age_s)
 
 
 def test_stamp_changes_with_each_record(tmp_path: Path) -> None:

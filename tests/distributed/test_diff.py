@@ -14,7 +14,7 @@ from torch.nn.parallel import DistributedDataParallel as DDP
 
 import numscope
 from numscope.distributed.channel import Channel
-from numscope.runs.diff import compare
+from numscope.runs.comparison import compare
 from numscope.runs.folder import find_run
 from numscope.runs.grouping import group
 from tests.distributed.ranks import RankPool

@@ -8,7 +8,7 @@ import torch
 from torch import nn
 
 import numscope
-from numscope.runs.diff import compare
+from numscope.runs.comparison import compare
 from tests.runs.traced import Tiny, batches
 
 ALL = ["activation", "output", "gradient", "dgrad", "weight", "wgrad"]

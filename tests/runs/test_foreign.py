@@ -28,7 +28,7 @@ from numscope.cli.subject import subject_of
 from numscope.records.errors import UsageError
 from numscope.records.files import read_json
 from numscope.runs import query
-from numscope.runs.diff import compare
+from numscope.runs.comparison import compare
 from numscope.runs.diff_text import text
 from numscope.runs.folder import find_run
 from numscope.runs.grouping import available, group

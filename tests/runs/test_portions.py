@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from numscope.records.errors import UsageError
 from numscope.records.observation import FIELDS, Observation
 from numscope.runs import divergence
-from numscope.runs.diff import compare
+from numscope.runs.comparison import compare
 from numscope.runs.diff_text import text
 from numscope.sinks.parquet import ParquetSink
 

@@ -11,14 +11,12 @@ import torch
 
 import numscope
 from numscope.records.errors import UsageError
-from numscope.records.observation import FIELDS
 from numscope.runs.folder import find_run
 from numscope.runs.grouping import group
 from numscope.runs.query import QueryResult, ask
 from numscope.sinks.parquet import ParquetSink
 from numscope.summary.dispatch import summarize
 from numscope.summary.extras import EXPONENTS, format_extra
-from numscope.summary.state import Summary
 from numscope.summary.statistics import STATISTICS
 from tests.runs.tensors import Place, two_layers, write
 from tests.sinks.seen import observation
@@ -256,46 +254,6 @@ def test_reading_a_run_does_not_load_torch(folder: Path) -> None:
     code = "import sys, numscope; numscope.load(sys.argv[1]); print('torch' in sys.modules)"
     done = subprocess.run([COLD, "-c", code, str(folder)], capture_output=True, text=True, check=True)
     assert done.stdout == "False\n"
-
-
-OLD = {"dev_sum": "sum", "dev_square_sum": "square_sum", "dev_cube_sum": "cube_sum", "dev_fourth_sum": "fourth_sum"}
-
-
-def in_format_1(folder: Path, of_attempt: int) -> None:
-    """Rewrites an attempt's parts as an older version wrote them: sums about 0, and no center."""
-    pa, pq = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
-    for part in (folder / "statistics").glob(f"rank0-{of_attempt}-*.parquet"):
-        table = pq.read_table(part)
-        rows = [Summary(**{name: row[name] for name in FIELDS}) for row in table.select(FIELDS).to_pylist()]
-        for new, old in OLD.items():
-            table = table.set_column(table.column_names.index(new), old, pa.array([getattr(row, old) for row in rows], pa.float64()))
-        pq.write_table(table.drop_columns(["center"]), part)
-
-
-@pytest.mark.parametrize("attempts", [(1,), (1, 2)])
-def test_runs_of_format_1_are_read_alone_and_beside_newer_attempts(tmp_path: Path, attempts: tuple[int, ...]) -> None:
-    tensors = [torch.randn(500, generator=torch.Generator().manual_seed(step), dtype=torch.float64) + 2.0 for step in (1, 2)]
-    far = torch.randn(500, generator=torch.Generator().manual_seed(3), dtype=torch.float64).exp() + 1e8
-    for attempt in attempts:
-        sink = ParquetSink(tmp_path, 0, {})
-        x = tensors[attempt - 1]
-        sink.write(
-            [observation(attempt, "fc", "weight", summary=summarize(x)), observation(attempt, "norm", "weight", summary=summarize(far))]
-        )
-        sink.close()
-    in_format_1(tmp_path, 1)
-    names = "mean, std, skewness, kurtosis, l2_norm"
-    rows = answer(tmp_path, f"SELECT step, {names}, \"sum\", square_sum FROM stats WHERE layer = 'fc' ORDER BY step").rows
-    for (step, *found), x in zip(rows, tensors, strict=False):
-        s = summarize(x)
-        expected = [s.mean, s.std, s.skewness, s.kurtosis, s.l2_norm, s.sum, s.square_sum]
-        assert found == pytest.approx(expected, rel=1e-9), step
-    rows = answer(tmp_path, "SELECT std, kurtosis FROM stats WHERE layer = 'norm' ORDER BY step").rows
-    s = summarize(far)
-    assert rows == [(None, None), (pytest.approx(s.std), pytest.approx(s.kurtosis))][: len(attempts)], "sums about 0 say nothing of it"
-    (merged,) = [one for one in group(find_run(tmp_path), "name", ("mean", "std", "kurtosis")) if one.name.startswith("fc")]
-    whole = summarize(torch.cat(tensors[: len(attempts)]))
-    assert [merged.values[name] for name in ("mean", "std", "kurtosis")] == pytest.approx([whole.mean, whole.std, whole.kurtosis], rel=1e-9)
 
 
 def test_steps_far_from_zero_are_right_alone_and_merged(tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ import numscope
 from numscope.page.recorded import read_recorded, read_statistics
 from numscope.records.errors import UsageError
 from numscope.records.observation import FIELDS, Observation
-from numscope.runs.diff import compare
+from numscope.runs.comparison import compare
 from numscope.runs.folder import find_run
 from numscope.runs.query import ask
 from numscope.sinks.parquet import ParquetSink
@@ -85,7 +85,7 @@ def test_page_and_diff_and_load_are_those_of_the_folder(store: Store, run: Path)
 def test_the_commands_take_an_address(store: Store, run: Path, tmp_path: Path) -> None:
     for words in (
         ["stats", store.address("a"), "--by", "all", "--json"],
-        ["top", "--once", store.address("a")],
+        ["top", store.address("a")],
         ["diff", store.address("a"), str(run)],
         ["report", store.address("a"), "--summary"],
     ):

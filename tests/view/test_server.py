@@ -210,26 +210,6 @@ def test_all_addresses_are_served_only_by_names_of_this_machine(tmp_path: Path) 
         assert served.ask("/api/runs", signed=False)[0] == 403
 
 
-def test_the_browser_that_it_opens_is_not_told_the_token_as_an_argument(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    told, browser = tmp_path / "told", tmp_path / "browser"
-    browser.write_text(f'#!/bin/sh\necho "$@" > {told}.part && mv {told}.part {told}\n')
-    browser.chmod(0o700)
-    monkeypatch.setenv("BROWSER", str(browser))
-    (tmp_path / "logs").mkdir()
-    with serve("--open", tmp_path / "logs") as served:
-        end = time.monotonic() + 30
-        while not told.exists():
-            assert time.monotonic() < end
-            time.sleep(0.02)
-        address = told.read_text().strip()
-        assert served.token not in address
-        page = Path(address.removeprefix("file://"))
-        assert served.link in page.read_text()
-        assert (page.stat().st_mode & 0o777, page.parent.stat().st_mode & 0o777) == (0o600, 0o700)
-        assert served.stop() == 0
-        assert not page.parent.exists()
-
-
 def test_without_its_packages_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     import importlib.util
 

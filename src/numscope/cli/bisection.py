@@ -19,7 +19,7 @@ NOISE_MARGIN = 3  # a drift of up to this many times the reference's noise is to
 
 @dataclass(frozen=True)
 class BisectionTask:
-    """What to find out."""
+    """A search to make."""
 
     script: Script
     recipe: str
@@ -27,9 +27,9 @@ class BisectionTask:
     features: tuple[str, ...]
     steps: int  # optimizer steps of each run
     runs: int  # the most runs to make, including those of an interrupted search
-    tolerance: float  # the largest harmless drift of the loss, relative to the reference's loss
-    repeats: int  # how often the reference is run; the differences between its runs are noise
-    seed: int | None
+    tolerance: float = 0.01  # the largest harmless drift of the loss, relative to the reference's loss
+    repeats: int = 2  # how often the reference is run; the differences between its runs are noise
+    seed: int | None = 0
 
     def about(self) -> dict[str, Any]:
         """The settings that runs must share to be comparable."""
@@ -47,7 +47,7 @@ class BisectionTask:
 class BisectionVerdict:
     """The result."""
 
-    # of the search; ``reference``: even the run in high precision has a loss that is not finite; ``nothing``: no layer is in low
+    # the search's; ``reference``: even the run in high precision has a loss that is not finite; ``nothing``: no layer is in low
     # precision; ``reference budget``: the runs were used up before the search could begin
     outcome: str
     units: tuple[Unit, ...] = ()
@@ -58,8 +58,8 @@ class BisectionVerdict:
     reference_loss: float = math.nan
     reference_noise: float = 0.0
     tolerance: float = 0.0
-    drift: float = math.nan  # of the low-precision run, and of the run with ``units`` kept high
-    drift_with_high_precision: float = math.nan  # of the low-precision run, and of the run with ``units`` kept high
+    drift: float = math.nan  # the low-precision run's
+    drift_with_high_precision: float = math.nan  # the drift of the run with ``units`` kept high
     trials: tuple[Mapping[str, Any], ...] = field(default=(), compare=False)
 
     def document(self) -> dict[str, Any]:
@@ -70,7 +70,7 @@ class BisectionVerdict:
 
 @dataclass
 class Bisection:
-    """Runs the trials that the search asks for, and says a line for each finished run and each new stage."""
+    """Runs the trials that the search asks for, and prints a line for each finished run and each new stage."""
 
     task: BisectionTask
     book: Book
@@ -174,7 +174,9 @@ class Bisection:
         outcome = self.book.get(key, run)
         self._used.add(key)
         if not (outcome.losses or may_fail):
-            raise UsageError(f"{self.book.folder / STATE}: trials.{key}: got no losses, expected a run's. Start again with --fresh.")
+            raise UsageError(
+                f"{self.book.folder / STATE}: trials.{key}: got no losses, expected a run's. Remove the folder to start again."
+            )
         return outcome
 
     def _reference_spec(self, place: Path) -> Spec:

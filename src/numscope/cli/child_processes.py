@@ -1,6 +1,6 @@
 """Processes that a script starts: those of ``multiprocessing`` are watched like the script, others are reported as not watched.
 
-A child tells its parent in a file what it has watched, because children end in any order and by any means.
+A child writes a report for its parent into a file, because children end in any order and by any means.
 """
 
 from __future__ import annotations
@@ -35,21 +35,25 @@ if TYPE_CHECKING:
 
     from torch import nn
 
-_RUNNERS = ("torch.multiprocessing", "torch.distributed.elastic", "torch.distributed.launcher")  # of torch, that run a script's functions
+_RUNNERS = (
+    "torch.multiprocessing",
+    "torch.distributed.elastic",
+    "torch.distributed.launcher",
+)  # parts of torch that run a script's functions
 _SPAWN = "torch.multiprocessing.spawn"
 _PYTHON = re.compile(r"python[\d.]*|torchrun|accelerate|deepspeed")
 
 
 @dataclass
-class Told:
-    """What a child process tells."""
+class ChildReport:
+    """A child process's report to its parent."""
 
     watched: Watched  # what it has watched
-    status: int = 0  # that of numscope's own error, if one ended the child
+    status: int = 0  # the status of numscope's own error, if one ended the child
     raised: bool = False  # whether the parent gets it as an exception
     ended: bool = True  # False while the child is at work
     pid: int = 0  # the child's process number, set when it is written
-    page: Due | None = None  # that the child owes, and leaves to its parent: it may be ended as soon as another child has
+    page: Due | None = None  # a page that the child leaves to its parent: a launcher may end the child as soon as another one has ended
 
     def write(self, folder: str) -> None:
         """
@@ -75,7 +79,7 @@ class ChildRun:
             type(self.process).run(self.process)
         except BaseException as ended:
             error = ended
-        stop = error if error is None or exit_status(error) is not None else _told_by_torch(error)
+        stop = error if error is None or exit_status(error) is not None else _written_by_torch(error)
         behind = watch.stop_behind(error)
         try:
             watch.finish(error)
@@ -86,14 +90,14 @@ class ChildRun:
                 error = stop = late
         status = None if stop is None else exit_status(stop)
         if stop is None and behind is not None:
-            watch.tell(behind.status, raised=False)
+            watch.report_end(behind.status, raised=False)
             say(behind.words)
         else:
-            watch.tell(status or 0, raised=stop is not error)
+            watch.report_end(status or 0, raised=stop is not error)
         if stop is not None and stop is error:
             print_stop(stop)
         if status == 0 or (stop is not None and stop is error):
-            raise SystemExit(min(status or 0, 1)) from None  # that of a process whose target has raised
+            raise SystemExit(min(status or 0, 1)) from None  # the status of a process whose target has raised
         if error is not None:
             try:
                 raise error
@@ -102,7 +106,7 @@ class ChildRun:
                 raise
 
 
-def _told_by_torch(error: BaseException) -> BaseException | None:
+def _written_by_torch(error: BaseException) -> BaseException | None:
     """numscope's own error, where ``torch.multiprocessing.spawn`` has put it into a file for the parent and ended the child."""
     last = error.__traceback__
     while last is not None and last.tb_next is not None:
@@ -119,8 +123,8 @@ class Children:
     def __init__(self, make_watch: Callable[[str], Watch], folder: str = "") -> None:
         self.gaps: list[str] = []
         self._started: weakref.WeakSet[BaseProcess] = weakref.WeakSet()
-        self._make_watch = make_watch  # makes a child's watch, given the folder that it tells into
-        self._folder = folder  # that of the parent, where this process is itself a child; "": make one when the first child starts
+        self._make_watch = make_watch  # makes a child's watch, given the folder for its report
+        self._folder = folder  # the parent's, if this process is itself a child; "": one is made when the first child starts
         self._is_root = not folder
         self._here = threading.local()  # starting: this thread is about to fork a process of multiprocessing
         self._closed = False
@@ -134,14 +138,14 @@ class Children:
             os.register_at_fork(before=self._before_fork, after_in_child=self._in_fork)
 
     def close(self) -> None:
-        """Leave the processes that start from now on alone, and forget what children have told."""
+        """Ignore processes that start from now on, and delete the children's reports."""
         self._closed = True
         self._undo.close()
         if self._is_root and self._folder:
             shutil.rmtree(self._folder, ignore_errors=True)
 
-    def told(self) -> Iterator[Told]:
-        """What children have told so far, each its last word."""
+    def reports(self) -> Iterator[ChildReport]:
+        """The latest report of each child."""
         if not self._is_root or not self._folder:
             return
         for entry in sorted(os.scandir(self._folder), key=lambda entry: entry.name):
@@ -149,7 +153,7 @@ class Children:
                 if entry.name.endswith(".json"):
                     with open(entry.path, encoding="utf-8") as file:
                         data = json.load(file)
-                    yield Told(**{**data, "watched": Watched(**data["watched"]), "page": data["page"] and Due(*data["page"])})
+                    yield ChildReport(**{**data, "watched": Watched(**data["watched"]), "page": data["page"] and Due(*data["page"])})
 
     def running(self) -> set[int | None]:
         """Process numbers of the watched children that Python is going to wait for when the script has ended."""
@@ -159,15 +163,27 @@ class Children:
 
     # ---- multiprocessing
 
+    def _wrap(self, owner: type, name: str, around: Callable[..., None]) -> None:
+        """Have a method's calls run by ``around``, which gets the original and its arguments, until ``close``."""
+        if self._closed:
+            return
+        original = getattr(owner, name)
+
+        @functools.wraps(original)
+        def wrapped(*args: Any, **options: Any) -> None:
+            try:
+                around(original, *args, **options)
+            except BaseException as error:
+                hide_our_frames(error)
+                raise
+
+        setattr(owner, name, wrapped)
+        self._undo.callback(setattr, owner, name, original)
+
     def _wrap_start(self) -> None:
         from multiprocessing.process import BaseProcess
 
-        if self._closed:
-            return
-        start = BaseProcess.start
-
-        @functools.wraps(start)
-        def wrapped(process: BaseProcess) -> None:
+        def started(start: Callable[[BaseProcess], None], process: BaseProcess) -> None:
             try:
                 self._watch(process)
             except Exception as fault:
@@ -175,21 +191,17 @@ class Children:
             self._here.starting = True
             try:
                 start(process)
-            except BaseException as error:
-                hide_our_frames(error)
-                raise
             finally:
                 self._here.starting = False
                 if isinstance(vars(process).get("run"), ChildRun):
                     del vars(process)["run"]
 
-        BaseProcess.start = wrapped  # type: ignore[assignment]
-        self._undo.callback(setattr, BaseProcess, "start", start)
+        self._wrap(BaseProcess, "start", started)
 
     def _watch(self, process: BaseProcess) -> None:
         if not _is_the_scripts(process):
             return
-        if not any(finder.find_spec("numscope", None) for finder in sys.meta_path):  # numscope runs from a source folder, say
+        if not any(finder.find_spec("numscope", None) for finder in sys.meta_path):  # such as when numscope runs from a source folder
             raise ImportError("a child process would not find numscope")
         self._make_folder()
         self._started.add(process)
@@ -204,21 +216,11 @@ class Children:
     def _wrap_popen(self) -> None:
         from subprocess import Popen
 
-        if self._closed:
-            return
-        init = Popen.__init__
-
-        @functools.wraps(init)
-        def wrapped(popen: Any, args: Any, *rest: Any, **options: Any) -> None:
+        def opened(init: Callable[..., None], popen: Any, args: Any, *rest: Any, **options: Any) -> None:
             self._note_command(args)
-            try:
-                init(popen, args, *rest, **options)
-            except BaseException as error:
-                hide_our_frames(error)
-                raise
+            init(popen, args, *rest, **options)
 
-        Popen.__init__ = wrapped  # type: ignore[assignment]
-        self._undo.callback(setattr, Popen, "__init__", init)
+        self._wrap(Popen, "__init__", opened)
 
     def _note_command(self, args: Any) -> None:
         with contextlib.suppress(Exception):  # it is the script's, and may be wrong
@@ -240,7 +242,7 @@ class Children:
                 self._make_folder()
 
     def _in_fork(self) -> None:
-        """A child that ``multiprocessing`` has started gets a watch of its own; another one runs bare, and tells when it calls a model."""
+        """A child that ``multiprocessing`` has started gets its own watch; another one is not watched, and reports if it calls a model."""
         if _is_a_replays():
             return
         by_hand = not self._closed and not getattr(self._here, "starting", False)
@@ -263,7 +265,7 @@ def _note_model(folder: str) -> None:
         if next(module.parameters(), None) is not None:
             handle.remove()
             with contextlib.suppress(OSError):
-                Told(Watched(gaps=[f"{type(module).__name__}: called in a process made by os.fork"])).write(folder)
+                ChildReport(Watched(gaps=[f"{type(module).__name__}: called in a process made by os.fork"])).write(folder)
 
     handle = register_module_forward_pre_hook(note)
 

@@ -27,6 +27,16 @@ COMMANDS = {
     "top": "Look at a run in a terminal while it goes on.",
     "view": "Show runs in a browser while they go on.",
 }
+# Options of earlier versions, and what to use instead.
+REPLACED = {
+    "--min-sqnr": "min_sqnr_db in the file of --settings",
+    "--max-saturated": "max_saturated_pct in the file of --settings",
+    "--max-flushed": "max_flushed_pct in the file of --settings",
+    **{f"--{name}": f"{name} in the file of --settings" for name in ("repeats", "seed", "tolerance")},
+    "--fresh": "rm -r on the folder of the trials",
+    "--once": "a pipe, as in numscope top RUN | cat",
+    "--open": "the link that is printed",
+}
 WRONG_USAGE = 2  # also what Python itself ends with
 
 
@@ -93,7 +103,8 @@ def explain(error: click.ClickException | NumscopeError) -> str:
             return f"{where}: got {word!r}, expected a command first. Did you mean 'numscope run {word}'?"
         options = sorted(name for p in command.params for name in p.opts if name.startswith("-"))
         expected = f"one of {', '.join(options)}" if options else "no option"
-        return f"{where}: got {error.option_name!r}, expected {expected}.{nearest(error.option_name, options)}"
+        hint = f" Use {REPLACED[error.option_name]}." if error.option_name in REPLACED else nearest(error.option_name, options)
+        return f"{where}: got {error.option_name!r}, expected {expected}.{hint}"
     if isinstance(error, wrong.BadOptionUsage):
         return f"{where}: {error.option_name}: got nothing, expected a value. See {where} --help."
     if isinstance(error, wrong.MissingParameter) and command.name == "run":

@@ -8,7 +8,7 @@ import click
 
 from numscope.cli.values import listed, real, whole_number
 from numscope.records.errors import UsageError
-from numscope.runs.diff import compare
+from numscope.runs.comparison import compare
 from numscope.runs.diff_text import text
 from numscope.runs.divergence import STATS
 

@@ -1,4 +1,4 @@
-"""What ``numscope config explain`` shows of a configuration: its parts, the formats of each layer's GEMMs, and the bytes that it reads."""
+"""The tables of ``numscope config explain``: a configuration's parts, the formats of each layer's GEMMs, and the bytes that it reads."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from numscope.precision.gemm.switching import Phase
 
 DEFAULT_RECIPE = "delayed"
-_MOST_STEPS = 50_000  # in an average
+_MOST_STEPS = 50_000  # averaged at most
 _MOST_SPANS = 3
 
 

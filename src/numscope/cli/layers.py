@@ -17,9 +17,8 @@ from numscope.records.layer import Layer
 @click.argument("subject", metavar="MODEL_OR_RUN")
 @click.option("--config", "file", metavar="FILE", help="Also show the section that selects each layer.")
 @FEATURES
-@click.option("--containers", is_flag=True, help="Also list modules without their own parameters.")
 @refusing
-def layers(subject: str, file: str | None, containers: bool, features: tuple[str, ...]) -> None:
+def layers(subject: str, file: str | None, features: tuple[str, ...]) -> None:
     """List the layers of a model or a run, with the layer numbers that selections use.
 
     MODEL_OR_RUN is package.module:function, a transformers checkpoint's folder or name (no weights are read), or a run's folder.
@@ -28,18 +27,18 @@ def layers(subject: str, file: str | None, containers: bool, features: tuple[str
     """
     plan = None if file is None else plan_of(file, features)[0]
     found = subject_of(subject).layers
-    _show(found, plan, containers)
+    _show(found, plan)
     for note in resolve(plan, found).notes if plan is not None else ():
         say(f"note: {note}")
 
 
-def _show(layers: list[Layer], plan: Plan | None, containers: bool) -> None:
+def _show(layers: list[Layer], plan: Plan | None) -> None:
     selections = dict.fromkeys((part.section, part.selection) for part in (plan.parts if plan is not None else ()))
     table = plain_table("number", "name", "class", *(["selected by"] if plan is not None else []))
     shown = chosen = 0
     for layer in layers:
         by = dict.fromkeys(section for section, selection in selections if selection.selects(layer))
-        if not (layer.owns_parameters or containers or by):
+        if not (layer.owns_parameters or by):
             continue
         number = number_of(layer.name)
         row = ["" if number is None else str(number), layer.name, layer.cls, *([", ".join(by)] if plan is not None else [])]

@@ -26,6 +26,7 @@ from numscope.precision.search.advise import Limits, advice_of, merged
 from numscope.precision.search.sections import sections, text_of
 from numscope.precision.search.trials import AUTOCAST, Book, Script, Spec, TrialFailed, run_trial
 from numscope.records.files import write_atomically
+from numscope.records.words import nearest
 
 NO_ANSWER = 1  # 2 is wrong usage
 
@@ -43,29 +44,29 @@ _LAUNCH = click.option(
     default=(),
     help='Command that starts the script\'s processes, such as "torchrun --nproc-per-node 2".',
 )
-_SEED = click.option(
-    "--seed", type=whole_number(), default=0, metavar="N", help="Seed of Python, NumPy and torch, set before the script (0)."
-)
 _PCT = real("a percentage", 0, 100)
+ADVISE_SETTINGS = {
+    "min_sqnr_db": real("decibels, such as 20", -200, 200),
+    "max_saturated_pct": _PCT,
+    "max_flushed_pct": _PCT,
+    "seed": whole_number(),
+}
+BISECT_SETTINGS = {"tolerance": real("a number from 0, such as 0.01", 0), "repeats": whole_number(1), "seed": whole_number()}
 
 
-def _limit(name: str, kind: Value, metavar: str, text: str) -> Callable[[Callable[..., object]], Callable[..., object]]:
-    option, default = f"--{name.rpartition('_')[0].replace('_', '-')}", getattr(Limits(), name)
-    return click.option(option, name, type=kind, default=default, metavar=metavar, help=f"{text} ({default:g}).")
+def _settings_option(known: Mapping[str, Value]) -> Callable[[Callable[..., object]], Callable[..., object]]:
+    return click.option("--settings", "file", metavar="FILE", help=f"A YAML file with rarely needed settings: {', '.join(known)}.")
 
 
 @precision.command(context_settings=SCRIPT_WORDS, options_metavar="[options]", short_help="Show which formats each operand could take.")
 @takes_script
 @click.option("--steps", type=whole_number(1), default=8, metavar="N", help="Training steps to measure (8).")
 @recipe_option("Recipe that the YAML is for (delayed).", "delayed")
-@_limit("min_sqnr_db", real("decibels, such as 20", -200, 200), "DB", "Lowest signal-to-noise ratio of a cast")
-@_limit("max_saturated_pct", _PCT, "PCT", "Most elements that a cast may clip")
-@_limit("max_flushed_pct", _PCT, "PCT", "Most elements that a cast may flush to zero")
 @click.option("--output", type=OUTPUT_FILE, default="advise.yaml", help="Where to write the YAML (advise.yaml).")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON instead of a table.")
 @_LAUNCH
-@_SEED
-def advise(target: Target, steps: int, recipe: str, output: str, as_json: bool, launch: tuple[str, ...], seed: int, **limits: float) -> int:
+@_settings_option(ADVISE_SETTINGS)
+def advise(target: Target, steps: int, recipe: str, output: str, as_json: bool, launch: tuple[str, ...], file: str | None) -> int:
     """Run a training script unchanged for a few steps, measure what casts would do to each operand of its linear layers, and write a YAML
     that keeps the GEMMs in high precision that the recipe would harm.
 
@@ -73,7 +74,9 @@ def advise(target: Target, steps: int, recipe: str, output: str, as_json: bool, 
     """
     if recipe == AUTOCAST:
         raise click.UsageError(f"--recipe: got {recipe!r}, expected an fp8 or fp4 recipe: autocast's formats are in the table anyway.")
-    bounds = Limits(**limits)
+    settings = _settings(file, ADVISE_SETTINGS)
+    seed = settings.pop("seed", 0)
+    bounds = Limits(**settings)
     script = _script(target, launch)
     with tempfile.TemporaryDirectory(prefix="numscope-") as folder:
         place = Path(folder) / "advise"
@@ -111,28 +114,23 @@ def advise(target: Target, steps: int, recipe: str, output: str, as_json: bool, 
 @click.option("--steps", type=whole_number(1), default=50, metavar="N", help="Training steps of each run (50).")
 @click.option("--runs", type=whole_number(3), default=40, metavar="N", help="Budget: the most runs to make (40).")
 @click.option(
-    "--tolerance", type=real("a number from 0, such as 0.01", 0), default=0.01, metavar="X", help="Harmless drift of the loss (0.01)."
-)
-@click.option("--repeats", type=whole_number(1), default=2, metavar="N", help="Runs in high precision; their differences are noise (2).")
-@click.option(
     "--output",
     type=OUTPUT_FILE,
     default="bisect.yaml",
     help="Where to write the YAML (bisect.yaml); the runs are kept in a folder next to it.",
 )
-@click.option("--fresh", is_flag=True, help="Discard the runs of an earlier search.")
 @click.option("--features", multiple=True, metavar="FILE|DIR", help="Your own features that the configuration names; repeatable.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON instead of text.")
 @_LAUNCH
-@_SEED
+@_settings_option(BISECT_SETTINGS)
 def bisect(
     target: Target,
     config: str | None,
     output: str,
-    fresh: bool,
     features: tuple[str, ...],
     as_json: bool,
     launch: tuple[str, ...],
+    file: str | None,
     **search: Any,
 ) -> int:
     """Run a training script repeatedly for a few steps and find the smallest set of layers and GEMMs that, kept in high precision, brings
@@ -141,9 +139,9 @@ def bisect(
     Exit status: 0 if such a set was found or nothing is harmed; 1 if there is none or the runs did not suffice; 2 for wrong usage.
     """
     base = _base(config, features)
-    task = BisectionTask(_script(target, launch), base=base, features=features, **search)
+    task = BisectionTask(_script(target, launch), base=base, features=features, **search, **_settings(file, BISECT_SETTINGS))
     folder = Path(output).with_suffix(".trials")
-    book = Book(folder, task.about(), fresh=fresh)
+    book = Book(folder, task.about())
     if book.num_resumed:
         _note(f"{folder}: reusing {book.num_resumed} runs of an earlier search")
     try:
@@ -161,6 +159,23 @@ def bisect(
         for line in verdict_lines(verdict, task, output):
             say(line)
     return 0 if verdict.outcome in ("found", "within") else NO_ANSWER
+
+
+def _settings(file: str | None, known: Mapping[str, Value]) -> dict[str, Any]:
+    """The values in a file of settings, each checked as an option's value. Raises: ConfigurationError: all that is wrong with it."""
+    if file is None:
+        return {}
+    errors, values = Errors(file), {}
+    for name, value in (read(file, errors)[0] or {}).items():
+        if name not in known:
+            errors.add(name, f"unknown, expected one of {', '.join(known)}.{nearest(name, known)}")
+            continue
+        try:
+            values[name] = known[name].convert(str(value), None, None)
+        except click.BadParameter as error:
+            errors.add(name, error.message)
+    errors.raise_any()
+    return values
 
 
 def _base(config: str | None, features: tuple[str, ...]) -> Mapping[str, Any]:

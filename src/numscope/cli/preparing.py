@@ -27,7 +27,7 @@ SCRIPT_WORDS = {"allow_interspersed_args": False}  # from the script's name on, 
 
 
 def takes_script(command: Callable[..., object]) -> Callable[..., object]:
-    """The words that say what to run, as the command's argument ``target``."""
+    """Parses a script's or module's name and its arguments into the command's argument ``target``."""
 
     @click.option("-m", "is_module", is_flag=True, help="What follows is a module's name, as after python -m.")
     @click.argument("target", metavar="train.py | -m module")

@@ -1,4 +1,4 @@
-"""What commands print: names come from strangers' folders and files, so unprintable characters are escaped, here and nowhere else."""
+"""Prints commands' output. Names come from strangers' folders and files, so unprintable characters are escaped, here and nowhere else."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def say(text: object, *, err: bool = False) -> None:
-    """Print text; it keeps its lines, and all else that is unprintable is escaped."""
+    """Print text with its line breaks; other unprintable characters are escaped."""
     click.echo(printable(text), err=err)
 
 

@@ -30,7 +30,7 @@ from numscope.report.stderr import say
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """What to run: a script's path (also a folder or zip holding ``__main__.py``), or with ``is_module`` a module's name."""
+    """A script's path (also a folder or zip holding ``__main__.py``), or with ``is_module`` a module's name."""
 
     name: str
     args: tuple[str, ...] = ()
@@ -38,7 +38,7 @@ class Target:
 
 
 class Watch:
-    """What stands guard while the script runs; this one does nothing."""
+    """Hooks around a script's run; these do nothing."""
 
     def arm(self) -> None:
         """Called when all is ready for the script's first line."""
@@ -65,11 +65,11 @@ class Watch:
         """The first bad value that was found in this process."""
         return None
 
-    def tell(self, status: int, *, raised: bool) -> None:
+    def report_end(self, status: int, *, raised: bool) -> None:
         """Reports how a child process ended: with the status of numscope's own error; ``raised``: the parent gets that as an exception."""
 
     def last_words(self) -> str:
-        """A line to print when all else has been said; "" for none."""
+        """A line to print after everything else; "" for none."""
         return ""
 
 
@@ -90,19 +90,19 @@ def launch(target: Target, watch: Watch) -> NoReturn:
         error = ended
         try:
             ending, last.status = _ending(ended, watch)
-        except SystemExit as asked:  # by the script's own sys.excepthook
+        except SystemExit as asked:  # the script's own sys.excepthook may raise it
             ending = asked
     if os.getpid() == owner:
         completed = isinstance(ending, SystemExit) and not ending.code
         if completed:
             with contextlib.suppress(KeyboardInterrupt):
                 threading._shutdown()  # type: ignore[attr-defined]  # as the interpreter would: they may still train
-            if (stop := watch.stop_behind(error)) is not None:  # in one of them
+            if (stop := watch.stop_behind(error)) is not None:  # a thread was stopped
                 completed, last.status, ending = False, stop.status, SystemExit(stop.status)
         late: int | None = None
         try:
             late = watch.finish(None if completed else error)
-        except Exception as fault:  # a fault of our own is told, and changes no status
+        except Exception as fault:  # our own fault is printed and changes no status
             late = exit_status(fault)
             if late is None:
                 print_uncaught(fault)
@@ -186,7 +186,7 @@ class _LastHandler:
     """
 
     def __init__(self) -> None:
-        self.status: int | None = None  # to end with; None: as the interpreter would
+        self.status: int | None = None  # the exit status; None: as the interpreter would end
         atexit.register(self._leave)
 
     def _leave(self) -> None:
@@ -259,7 +259,7 @@ def _set_path0(folder: str, *, even_if_safe: bool = False) -> None:
 
 
 def _compiled(source: bytes, path: str) -> types.CodeType:
-    """A script's code. What is wrong with its encoding is said in the words of Python's start, which are not those of ``compile``."""
+    """A script's code. Errors about its encoding have the text of Python's own start, which differs from that of ``compile``."""
     try:
         source.decode()
     except UnicodeDecodeError as wrong:

@@ -22,7 +22,6 @@ from numscope.runs.grouping import available, group, lacking
 from numscope.runs.query import ask
 from numscope.sinks.logs import text_of
 
-USAGE = 'numscope stats RUN "SQL"  or  numscope stats RUN --by layer|name|type|tensor|all|REGEX [options]'
 MAX_FOLDED = 200  # rows of a table that is folded to fit the terminal
 DEFAULT_STATS = ("max", "min", "mean", "std", "l2_norm", "kurtosis", "zero_pct", "num_nan", "num_inf")
 

@@ -1,4 +1,4 @@
-"""What became of numscope's own errors in a script that has caught them."""
+"""Finds out whether a script that caught numscope's own error was stopped by it."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class Stops:
 
     num_steps: Callable[[], int]  # counts the training steps that have ended
     _last: Stop | None = None
-    _in_thread: bool = False  # it has ended one
+    _in_thread: bool = False  # the error has ended a thread
     _hook: Callable[[Any], object] = threading.excepthook
 
     def listen(self) -> None:
@@ -47,7 +47,7 @@ class Stops:
             threading.excepthook = self._hook
 
     def behind(self, error: BaseException | None) -> Stop | None:
-        """What stopped the run, where it ends with an error or a status that are not numscope's; None if the run is the script's to end."""
+        """numscope's error behind an end with another error or status; None if the script ended by itself."""
         last = self._last
         if last is None or self.num_steps() > last.num_steps + 1:  # the step at work may end with the error
             return None

@@ -44,7 +44,7 @@ class ModelOrRun:
     # by (layer's name, tensor), the bytes that a run read of it on one rank in a step
     read: Mapping[tuple[str, str], int] = field(default_factory=dict)
     gemms: list[Layer] = field(default_factory=list)  # the layers that compute GEMMs, on which fp8 recipes and switches act
-    plans: Mapping[Layer, LayerPlan] = field(default_factory=dict)  # of layers that are already converted
+    plans: Mapping[Layer, LayerPlan] = field(default_factory=dict)  # by layer that is already converted
 
 
 def subject_of(given: str) -> ModelOrRun:
@@ -74,7 +74,7 @@ def _of_model(model: nn.Module) -> ModelOrRun:
 
 
 def _widths(module: nn.Module) -> tuple[int | None, int | None]:
-    """Of modules that act on the last dimension: linear ones, norms, embeddings (whose input is of whole numbers)."""
+    """Input and output width of a module that acts on the last dimension: linear, norm, embedding (whose input is whole numbers)."""
     for source, target in (("in_features", "out_features"), ("nx", "nf")):
         if isinstance(width := getattr(module, source, None), int) and isinstance(out := getattr(module, target, None), int):
             return width, out

@@ -9,7 +9,6 @@ import signal
 import sys
 import time
 from collections.abc import Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
 from types import FrameType
 from typing import NoReturn
 
@@ -20,31 +19,31 @@ from rich.text import Text
 
 from numscope.cli.top_screen import screen
 from numscope.page.gathered import Gathered
-from numscope.page.glance import Glance, glance_at, stamp_of
+from numscope.page.overview import Overview, overview_of, stamp_of
 from numscope.records.errors import UsageError
 from numscope.records.words import escape
 from numscope.report.text import print_plain
 from numscope.runs.sources import Signature
 from numscope.storage.address import is_address
+from numscope.view.refresher import Refresher
 
 TICK_S = 0.25  # between looks at the folder, the keys and the terminal's size
 REST = 4  # times as long as a reading took: at most a fifth of a core goes into reading
 LOOK_REMOTE_S = 10.0  # between two looks at another storage: it takes money for each
-MOST_AGE_S = 1.0  # of what is on the screen, as the age of the last record is
+MOST_AGE_S = 1.0  # after which the screen is drawn again: it shows the last record's age
 
 
 @click.command(options_metavar="[options]")
-@click.option("--once", is_flag=True, help="Print once and end; so it is where stdout is no terminal.")
 @click.argument("run", metavar="RUN")
-def top(run: str, once: bool) -> None:
+def top(run: str) -> None:
     """Show a run's findings, alerts, events and worst tensors, each with the course of its largest magnitude; new records appear.
 
-    RUN is the run's log_dir. q or Ctrl-C ends it.
+    RUN is the run's log_dir. q or Ctrl-C ends it. In a pipe or a file, it is printed once.
     """
     console = Console(highlight=False, markup=False, emoji=False)
-    if once or not console.is_terminal:
-        glance = glance_at(run)
-        print_plain(screen(glance, time.time() - glance.written, console.width), sys.stdout, console.width)
+    if not console.is_terminal:
+        overview = overview_of(run)
+        print_plain(screen(overview, time.time() - overview.written, console.width), sys.stdout, console.width)
     else:
         _Live(console, run).loop()
 
@@ -57,12 +56,10 @@ class _Live:
             raise UsageError(f"RUN: got {run!r}, expected a run's folder: the log_dir that it was given.")
         self._console, self._run = console, run
         self._gathered = Gathered()
-        self._reader = ThreadPoolExecutor(1)  # so that keys are heard meanwhile
-        self._reading: Future[Glance] | None = None
+        self._refresher = Refresher("numscope top", self._read)  # so that keys are heard meanwhile
         self._stamp: Signature | None = None
-        self._glance: Glance | None = None
+        self._overview: Overview | None = None
         self._problem = ""
-        self._began = self._due = 0.0
 
     def loop(self) -> None:
         before = signal.signal(signal.SIGTERM, _leave)
@@ -70,8 +67,8 @@ class _Live:
             with Live(console=self._console, screen=True, auto_refresh=False) as live, _Keys().listening() as keys:
                 drawn: object = None
                 while not {"q", "Q", "\x03", "\x04"} & set(keys.wait(TICK_S if drawn else 0)):
-                    self._read()
-                    shown = (id(self._glance), self._problem, self._console.size, int(time.monotonic() / MOST_AGE_S))
+                    self._refresher.ask(0.0)
+                    shown = (id(self._overview), self._problem, self._console.size, int(time.monotonic() / MOST_AGE_S))
                     if shown != drawn:
                         live.update(self._screen(), refresh=True)
                         drawn = shown
@@ -79,37 +76,31 @@ class _Live:
             pass
         finally:
             signal.signal(signal.SIGTERM, before)
-            if self._reading is not None and not self._reading.done():  # Python would wait for it: seconds, of a large run
+            if self._refresher.is_busy:  # the end of Python would wait for a query: seconds, of a large run
                 sys.stdout.flush()
                 os._exit(0)
 
-    def _read(self) -> None:
-        """Begin to read if there is something new and the last reading is long enough ago; take what was read."""
-        now = time.monotonic()
-        if self._reading is not None:
-            if not self._reading.done():
-                return
-            try:
-                self._glance, self._problem = self._reading.result(), ""
-            except UsageError as error:  # nothing there yet, or no longer
-                self._problem = str(error)
-            except Exception as error:  # the next records may be better
-                self._problem = escape(f"{type(error).__name__}: {error}")
-            self._due = now + max(REST * (now - self._began), LOOK_REMOTE_S if is_address(self._run) else 0.0)
-            self._reading = None
-        if now < self._due and is_address(self._run):
-            return
+    def _read(self) -> float:
+        """Read the run if something in it is new. Returns: the seconds until the next look."""
+        least = LOOK_REMOTE_S if is_address(self._run) else 0.0
         stamp = stamp_of(self._run)
-        if stamp != self._stamp and now >= self._due:
-            self._stamp, self._began = stamp, now
-            self._reading = self._reader.submit(glance_at, self._run, self._gathered)
+        if stamp == self._stamp:
+            return least
+        self._stamp, start = stamp, time.monotonic()
+        try:
+            self._overview, self._problem = overview_of(self._run, self._gathered), ""
+        except UsageError as error:  # nothing there yet, or no longer
+            self._problem = str(error)
+        except Exception as error:  # the next records may be better
+            self._problem = escape(f"{type(error).__name__}: {error}")
+        return max(least, REST * (time.monotonic() - start))
 
     def _screen(self) -> RenderableType:
         width, height = self._console.size
-        footer = "q quits" + (f"   {self._problem}" if self._problem and self._glance is not None else "")
-        if self._glance is None:
+        footer = "q quits" + (f"   {self._problem}" if self._problem and self._overview is not None else "")
+        if self._overview is None:
             return Text(f"Nothing to show yet. {self._problem}\n\nq quits" if self._problem else "reading …")
-        return screen(self._glance, time.time() - self._glance.written, width, height, footer)
+        return screen(self._overview, time.time() - self._overview.written, width, height, footer)
 
 
 class _Keys:

@@ -10,9 +10,9 @@ from rich.cells import cell_len
 from rich.console import Group, RenderableType
 from rich.text import Text
 
-from numscope.page.glance import Glance
 from numscope.page.health import BAD, FINE, cells_of, format_of_dtype, scale_of, spark
 from numscope.page.matrices import LOSS
+from numscope.page.overview import Overview
 from numscope.page.recorded import Happening
 from numscope.records.finding import Finding
 from numscope.records.words import count, escape, few
@@ -25,7 +25,7 @@ WIDE, SPARK = 100, 24
 ROOMY = 20  # lines; fewer are used without empty ones
 
 
-def screen(glance: Glance, age_s: float, width: int, height: int | None = None, footer: str = "") -> RenderableType:
+def screen(overview: Overview, age_s: float, width: int, height: int | None = None, footer: str = "") -> RenderableType:
     """The lines of a run.
 
     Args:
@@ -36,15 +36,15 @@ def screen(glance: Glance, age_s: float, width: int, height: int | None = None, 
     room = 10_000 if height is None else height
     foot = [Text(footer, QUIET)] if footer and room > 3 else []
     room -= len(foot)
-    problems = [Text(f"▲ {escape(one)}", WARN_STYLE) for one in glance.problems[:MOST_PROBLEMS]]
+    problems = [Text(f"▲ {escape(one)}", WARN_STYLE) for one in overview.problems[:MOST_PROBLEMS]]
     blocks = [
-        [_title(glance, age_s), *_loss(glance, width)],
-        list(_findings(glance)),
-        list(_alerts(glance)),
-        list(_events(glance)),
+        [_title(overview, age_s), *_loss(overview, width)],
+        list(_findings(overview)),
+        list(_alerts(overview)),
+        list(_events(overview)),
         problems,
     ]
-    blocks.append(list(_sites(glance, width)))
+    blocks.append(list(_sites(overview, width)))
     if room < ROOMY:
         blocks = [[line for line in block if line.plain] for block in blocks]
     for_sites = min(len(blocks[-1]), room // 3)
@@ -57,14 +57,14 @@ def screen(glance: Glance, age_s: float, width: int, height: int | None = None, 
     return Group(*body, *foot)
 
 
-def _title(glance: Glance, age_s: float) -> Text:
-    recorded = glance.recorded
+def _title(overview: Overview, age_s: float) -> Text:
+    recorded = overview.recorded
     facts = [escape(recorded.model)] if recorded.model else []
-    last = -1 if glance.matrices is None else glance.matrices.axis.last[-1]
+    last = -1 if overview.matrices is None else overview.matrices.axis.last[-1]
     facts.append(count(max(recorded.num_steps, last + 1), "step"))
     if len(recorded.attempts) > 1:
         facts.append(count(len(recorded.attempts), "attempt"))
-    if glance.written:
+    if overview.written:
         facts.append(f"last record {_ago(age_s)}")
     return Text.assemble((escape(os.path.basename(recorded.path)), TITLE), f"  {', '.join(facts)}")
 
@@ -76,8 +76,8 @@ def _ago(seconds: float) -> str:
     return f"{max(0, int(seconds))} s ago"
 
 
-def _loss(glance: Glance, width: int) -> Iterator[Text]:
-    matrices = glance.matrices
+def _loss(overview: Overview, width: int) -> Iterator[Text]:
+    matrices = overview.matrices
     for i, site in enumerate(() if matrices is None else matrices.sites):
         if site.tensor == LOSS and site.numel == 1:
             assert matrices is not None
@@ -87,8 +87,8 @@ def _loss(glance: Glance, width: int) -> Iterator[Text]:
                 yield Text(f"loss (magnitude) {known[0]:.4g} {spark(cells, min(known), max(known))} {known[-1]:.4g}")
 
 
-def _findings(glance: Glance) -> Iterator[Text]:
-    recorded = glance.recorded
+def _findings(overview: Overview) -> Iterator[Text]:
+    recorded = overview.recorded
     yield Text("")
     if not recorded.watched:
         yield Text("No findings written: there are none so far, or detection is off", TITLE)
@@ -110,8 +110,8 @@ def _finding(finding: Finding) -> Iterator[Text]:
         yield Text.assemble((line, TITLE), (f"  {escape(culprit.code.strip())}", QUIET))
 
 
-def _alerts(glance: Glance) -> Iterator[Text]:
-    recorded = glance.recorded
+def _alerts(overview: Overview) -> Iterator[Text]:
+    recorded = overview.recorded
     if recorded.num_alerts:
         yield Text("")
         last = ", the last ones:" if recorded.num_alerts > MOST_ALERTS else ""
@@ -121,8 +121,8 @@ def _alerts(glance: Glance) -> Iterator[Text]:
             yield Text.assemble(("⚑ ", WARN_STYLE), escape(replace(one.alert, advice="").line(who)))
 
 
-def _events(glance: Glance) -> Iterator[Text]:
-    events: tuple[Happening, ...] = glance.recorded.events
+def _events(overview: Overview) -> Iterator[Text]:
+    events: tuple[Happening, ...] = overview.recorded.events
     if events:
         yield Text("")
         yield Text(f"{count(len(events), 'event')}, the last ones:", TITLE)
@@ -130,16 +130,16 @@ def _events(glance: Glance) -> Iterator[Text]:
             yield Text(f"◆ step {event.step:,}, rank {event.rank}: {escape(event.text)}")
 
 
-def _sites(glance: Glance, width: int) -> Iterator[Text]:
-    matrices = glance.matrices
+def _sites(overview: Overview, width: int) -> Iterator[Text]:
+    matrices = overview.matrices
     yield Text("")
     if matrices is None:
         yield Text("No statistics of tensors yet", TITLE)
         return
     is_wide = width >= WIDE
-    worst = sorted(range(len(glance.health)), key=lambda i: (glance.health[i].state == FINE, -glance.health[i].score))
-    shown = [i for i in worst if glance.health[i].state != FINE or matrices.sites[i].tensor != LOSS][:MOST_SITES]
-    num = sum(one.state != FINE for one in glance.health)
+    worst = sorted(range(len(overview.health)), key=lambda i: (overview.health[i].state == FINE, -overview.health[i].score))
+    shown = [i for i in worst if overview.health[i].state != FINE or matrices.sites[i].tensor != LOSS][:MOST_SITES]
+    num = sum(one.state != FINE for one in overview.health)
     steps = f"steps {matrices.axis.first[0]:,} to {matrices.axis.last[-1]:,}"
     yield Text(f"Worst of {count(matrices.num_sites, 'tensor')}, {steps}: {num:,} bad or close to it", TITLE)
     if is_wide:
@@ -148,7 +148,7 @@ def _sites(glance: Glance, width: int) -> Iterator[Text]:
     spark_width = SPARK if is_wide else max(8, width // 5)
     longest = max(6, min(max(map(cell_len, names)), (width - spark_width) // 2 - 5 if is_wide else width - spark_width - 13))
     for i, name in zip(shown, names, strict=True):
-        site, one = matrices.sites[i], glance.health[i]
+        site, one = matrices.sites[i], overview.health[i]
         mark, style = MARKS.get(one.state, ("▲", WARN_STYLE))
         amax = matrices.values["amax", "max"][i]
         cells = cells_of(amax, matrices.values["num_nonfinite", "max"][i], spark_width)

@@ -8,7 +8,7 @@ from functools import partial
 from multiprocessing import current_process
 from typing import TYPE_CHECKING
 
-from numscope.cli.child_processes import Children, Told
+from numscope.cli.child_processes import Children, ChildReport
 from numscope.cli.import_hook import when_imported
 from numscope.cli.script import Watch
 from numscope.cli.stops import Stop, Stops
@@ -35,7 +35,7 @@ class TorchWatch(Watch):
     def __init__(self, options: WatchOptions, recipe: str | None = None, folder: str = "") -> None:
         self._options = options
         self._recipe = recipe  # what the models' linear layers are converted to
-        self._folder = folder  # where a child process tells what it has watched; "" in the process that was called for
+        self._folder = folder  # for a child process's report; "" in the process that the user started
         self._owner = os.getpid()
         self._children = Children(partial(TorchWatch, options, recipe), folder)
         self._auto: AutoWatch | None = None
@@ -51,7 +51,7 @@ class TorchWatch(Watch):
         when_imported("torch", self._enter)
 
     def _enter(self) -> None:
-        if os.getpid() != self._owner:  # a process that the script forked: a data loader's worker, say
+        if os.getpid() != self._owner:  # a process that the script forked, such as a data loader's worker
             return
         from numscope.cli.preparing import preparation  # loads click and YAML, which a child process of the script does without
         from numscope.scope.autowatch import AutoWatch
@@ -64,7 +64,7 @@ class TorchWatch(Watch):
     def _met(self, model: nn.Module) -> None:
         if self._folder and not self._met_any:
             self._met_any = True
-            self._write(Told(Watched(), ended=False))
+            self._write(ChildReport(Watched(), ended=False))
             assert self._auto is not None
             self._auto.options = _apart(self._options)
         if self._prepare is not None:
@@ -74,7 +74,7 @@ class TorchWatch(Watch):
         """The status that numscope's own error ends the process with, also one that a child process has raised; None for another error."""
         status = super().status_of(error)
         if status is None and hasattr(error, "error_pid"):  # torch.multiprocessing.ProcessException
-            return next((told.status for told in self._children.told() if told.status), None)
+            return next((one.status for one in self._children.reports() if one.status), None)
         return status
 
     @property
@@ -94,49 +94,49 @@ class TorchWatch(Watch):
                 serve(False)
                 self._auto.finish(error)
         finally:
-            told = list(self._children.told())
+            reports = list(self._children.reports())
             alone = self.finding is not before  # at the end, other ranks are not asked
-            self._words = self._sum_up(told, alone, error) if self._armed else ""
+            self._words = self._sum_up(reports, alone, error) if self._armed else ""
             if self._armed and not self._folder and not isinstance(error, UsageError):
-                self._write_empty(told)
+                self._write_empty(reports)
             self._children.close()
-            for one in told:
+            for one in reports:
                 if one.page is not None:
                     page.due(one.page)
-        return next((one.status for one in told if one.status and not one.raised), None)
+        return next((one.status for one in reports if one.status and not one.raised), None)
 
-    def _write_empty(self, told: list[Told]) -> None:
+    def _write_empty(self, reports: list[ChildReport]) -> None:
         """The files that were asked for, where nothing was watched: a CI uploads them in any case."""
         asked = self._options.json is not None or self._options.sarif is not None
-        if asked and not any(watched.models for watched in (self._watched(), *(one.watched for one in told))):
+        if asked and not any(watched.models for watched in (self._watched(), *(one.watched for one in reports))):
             rank = int(os.environ.get("RANK") or 0)
             Delivery(self._options.json, None, "", rank, sarif=self._options.sarif).close([], [], [], 0, 0)
 
     def last_words(self) -> str:
-        """What was watched, in one line; "" on another rank than the first, where it has nothing of its own to add."""
+        """One line about what was watched; "" on ranks other than the first that have nothing to add."""
         return self._words
 
-    def tell(self, status: int, *, raised: bool) -> None:
+    def report_end(self, status: int, *, raised: bool) -> None:
         watched = self._watched()
         if watched.models or watched.gaps or status:
-            self._write(Told(watched, status, raised, page=page.take()))
+            self._write(ChildReport(watched, status, raised, page=page.take()))
 
-    def _write(self, told: Told) -> None:
+    def _write(self, report: ChildReport) -> None:
         try:
-            told.write(self._folder)
+            report.write(self._folder)
         except OSError:  # the script has ended before
-            if told.ended:
-                say(last_line(told.watched, (), ""))
+            if report.ended:
+                say(last_line(report.watched, (), ""))
 
     def _watched(self) -> Watched:
         watched = Watched() if self._auto is None else self._auto.coverage.watched()
         watched.gaps += self._children.gaps
         return watched
 
-    def _sum_up(self, told: list[Told], alone: bool, error: BaseException | None) -> str:
+    def _sum_up(self, reports: list[ChildReport], alone: bool, error: BaseException | None) -> str:
         own = self._watched()
-        left = self._children.running() | {one.pid for one in told if not one.ended}
-        if left and not any(one.status for one in told):  # who stops a run ends the others
+        left = self._children.running() | {one.pid for one in reports if not one.ended}
+        if left and not any(one.status for one in reports):  # a process that stops the run ends the others
             own.gaps.append(f"{count(len(left), 'child process')} to the end: still at work, or killed")
         rank = own.rank if own.models else int(os.environ.get("RANK") or 0)
         if rank and own.models and not own.gaps and not alone:
@@ -149,7 +149,7 @@ class TorchWatch(Watch):
             why = "the modules that were called have no parameters"
         else:
             why = "no torch.nn.Module was called"
-        return last_line(own, [one.watched for one in told], why)
+        return last_line(own, [one.watched for one in reports], why)
 
 
 def _apart(options: WatchOptions) -> WatchOptions:

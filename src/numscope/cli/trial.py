@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from numscope.cli.import_hook import when_imported
-from numscope.cli.preparing import SCRIPT_WORDS, preparation, takes_script
+from numscope.cli.preparing import SCRIPT_WORDS, preparation
 from numscope.cli.script import Target, Watch, launch
 from numscope.config.options import WatchOptions
 from numscope.precision.search.sections import WHOLE
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from numscope.precision.search.measuring import LossRecorder, WhatIf
     from numscope.records.layer import Layer
 
-_SUSPECT_STEPS = 8  # whose casts say who is suspected: a run that diverges soon clips everywhere
+_SUSPECT_STEPS = 8  # suspects come from the casts of so many steps: a run that diverges soon clips everywhere
 
 
 class TrialOver(SystemExit):
@@ -125,7 +125,7 @@ class TrialWatch(Watch):
             self._write()
             raise TrialOver(0)
 
-    # ---- what is told
+    # ---- results
 
     def _states(self) -> Iterator[tuple[Layer, nn.Module, LayerState | None]]:
         """Each layer of the models, with its state if it is converted."""
@@ -194,9 +194,11 @@ def _turn_off_autocast() -> None:
     kind.__enter__ = enter
 
 
-@click.command(hidden=True, context_settings=SCRIPT_WORDS)
-@click.option("--spec", required=True)
-@takes_script
-def trial(spec: str, target: Target) -> Any:
-    """Run one trial of a search."""
-    return partial(launch, target, TrialWatch(Spec.read(spec)))
+@click.command(hidden=True, context_settings={**SCRIPT_WORDS, "ignore_unknown_options": True})
+@click.argument("spec")
+@click.argument("words", nargs=-1, type=click.UNPROCESSED)
+def trial(spec: str, words: tuple[str, ...]) -> Any:
+    """Run one trial of a search; the words are those of ``Script.words``."""
+    is_module = words[0] == "-m"
+    name, *args = words[is_module:]
+    return partial(launch, Target(name, tuple(args), is_module), TrialWatch(Spec.read(spec)))

@@ -1,4 +1,4 @@
-"""What stands on stderr when an exception ends a script: what ``python`` would print, without our frames."""
+"""Prints the exception that ended a script as ``python`` would, without our frames."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Types of option values; each error says what was given and what is expected."""
+"""Types of option values; each error names the given and the expected value."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from numscope.storage.address import is_address
 
 
 class Expected(ValueError):
-    """What is expected in place of a value, as the end of a sentence, with its full stop."""
+    """A value is wrong. The text is the end of the sentence "got …, expected …", with its full stop."""
 
 
 class Value(click.ParamType):  # type: ignore[type-arg]  # generic since click 8.4

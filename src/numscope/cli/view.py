@@ -6,14 +6,9 @@ import contextlib
 import importlib.util
 import os
 import secrets
-import shutil
 import socket
 import sys
-import tempfile
 import threading
-import webbrowser
-from collections.abc import Iterator
-from pathlib import Path
 
 import click
 
@@ -21,7 +16,6 @@ from numscope.cli.printing import say
 from numscope.cli.values import whole_number
 from numscope.records.errors import UsageError
 from numscope.records.words import count
-from numscope.view.guard import is_loopback, own_names
 from numscope.view.shelf import Shelf
 
 HOST, PORT, NUM_OTHERS = "127.0.0.1", 7377, 10
@@ -32,9 +26,8 @@ NICE = 10  # the training goes first
 @click.command(options_metavar="[options]")
 @click.option("--host", default=HOST, metavar="HOST", help=f"Address to listen at (default: {HOST}, which other machines don't reach).")
 @click.option("--port", type=whole_number(0), metavar="PORT", help=f"Port to listen at (default: {PORT}, or another one if it is taken).")
-@click.option("--open", "is_opened", is_flag=True, help="Open the page in a browser.")
 @click.argument("runs", metavar="RUN…", nargs=-1, required=True)
-def view(runs: tuple[str, ...], host: str, port: int | None, is_opened: bool) -> None:
+def view(runs: tuple[str, ...], host: str, port: int | None) -> None:
     """Serve the page of "numscope report", which follows the runs while they are trained. Ctrl-C ends it.
 
     RUN is a run's log_dir, a folder of several, or the same as s3://… or gs://…. Nothing is written there.
@@ -44,6 +37,7 @@ def view(runs: tuple[str, ...], host: str, port: int | None, is_opened: bool) ->
         raise UsageError(f"{', '.join(missing)} not installed, which numscope view needs. Install: pip install 'numscope[view]'.")
     if port is not None and port > 65535:
         raise UsageError(f"--port: got {port}, expected at most 65535.")
+    from numscope.view.guard import is_loopback, own_names
     from numscope.view.server import listen, serve
 
     shelf = Shelf(runs)
@@ -62,29 +56,10 @@ def view(runs: tuple[str, ...], host: str, port: int | None, is_opened: bool) ->
         if not is_loopback(host):
             say("numscope view: other machines reach it; what they read is not encrypted. ssh -L is safer.")
         say(link)
-        if is_opened:
-            opened.enter_context(_opened(link))
 
-    with contextlib.ExitStack() as opened:
-        serve(shelf, listening, token, own_names(host), on_start)
+    serve(shelf, listening, token, own_names(host), on_start)
     shelf.close()
     sys.stdout.flush()
     sys.stderr.flush()
     if threading.active_count() > 1:  # one that still reads would hold the end up
         os._exit(0)
-
-
-@contextlib.contextmanager
-def _opened(link: str) -> Iterator[None]:
-    """The link in a browser. It goes through a file that only this user reads: others see the arguments of processes."""
-    folder = tempfile.mkdtemp(prefix="numscope-view-")
-    try:
-        page = Path(folder) / "open.html"
-        page.touch(0o600)
-        page.write_text(
-            f'<!doctype html><meta http-equiv="refresh" content="0;url={link}"><a href="{link}">numscope view</a>', encoding="utf-8"
-        )
-        threading.Thread(target=webbrowser.open, args=(page.as_uri(),), daemon=True).start()
-        yield
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)

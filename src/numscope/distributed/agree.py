@@ -1,4 +1,4 @@
-"""What all ranks must agree on before any of them acts: whether some rank's step is bad, and which rank's was first.
+"""Lets all ranks agree before any of them acts: whether some rank's step is bad, and which rank's was first.
 
 Questions are asked where the ranks synchronize anyway: at the optimizer's step and after it. They are never asked in an evaluation or when
 a watch is closed, since a rank may be alone there. They travel on a channel of our own. A rank that is at another place, or does not
@@ -136,7 +136,7 @@ class Ranks:
     def any(self, purpose: str, *flags: bool, patience: float = DIAGNOSIS_S) -> tuple[bool, ...]:
         """For each of up to three flags, whether it is set on any rank. All ranks must ask, for the same purpose.
 
-        Ranks that are found apart are no longer asked: it is said once, and the flags are this rank's own.
+        Ranks that are found apart are no longer asked: a warning is logged once, and the flags are this rank's own.
         """
         values = [float(flag) for flag in flags]
         try:

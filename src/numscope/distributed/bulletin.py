@@ -31,7 +31,7 @@ class Bulletin:
 
     def __init__(self, name: str, ranks: Sequence[int]) -> None:
         self.ranks = tuple(ranks)
-        listed = ",".join(map(str, ranks))  # of a thousand ranks too long for each key
+        listed = ",".join(map(str, ranks))  # too long for a key if there are a thousand ranks
         self._name = f"numscope/{name}/{hashlib.sha1(listed.encode(), usedforsecurity=False).hexdigest()[:16]}"
         self._me = dist.get_rank()
         self._pending: dict[int, int] = {}  # looks that are left for the notes of a step

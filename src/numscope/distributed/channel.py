@@ -41,7 +41,7 @@ if hasattr(os, "register_at_fork"):
 
 
 class Apart(Exception):
-    """The ranks of a channel are not together any longer. Its text says why."""
+    """The ranks of a channel are not together any longer. Its text is the reason."""
 
 
 class Channel:
@@ -77,7 +77,7 @@ class Channel:
         self._gloo = None
 
     def leave(self) -> None:
-        """It is another process's: say nothing, and let nothing of it go."""
+        """Stop using the channel, which belongs to another process, without closing or freeing anything."""
         _left_behind.append(self._gloo)
         self._why, self._gloo = self._why or "it was forked", None
 

@@ -12,7 +12,7 @@ from typing import Any
 import torch.distributed as dist
 from torch import nn
 
-from numscope.distributed.copies import Copies, Groups
+from numscope.distributed.groups import Copies, Groups
 
 _STATE = "megatron.core.parallel_state"
 # Modules between a column-parallel and a row-parallel layer, whose tensors are split over tensor-parallel ranks: heads, inner features.

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from numscope.distributed.agree import find_ddp, spread
 from numscope.distributed.channel import members
-from numscope.distributed.copies import Copies, Groups
+from numscope.distributed.groups import Copies, Groups
 from numscope.distributed.megatron import ParallelLayout, layout_of
 
 Kind = Literal["data", "parameter", "gradient"]
@@ -44,11 +44,11 @@ class Places:
         self._meet = meet
         self._given: dict[str | None, Any] = {}  # by layer; None: all layers
         self._known: list[Any] | None = None
-        self._by_members: dict[Members, Any] = {}  # of groups with the same members only the first is used
+        self._by_members: dict[Members, Any] = {}  # only the first of several groups with the same members is used
         self._data: Groups = ()
         self._ddp: Any = None
         self._ddp_groups: Groups = ()
-        self._layout: ParallelLayout | None = None  # of Megatron's modules, whose tensors carry no placements
+        self._layout: ParallelLayout | None = None  # for Megatron's modules, whose tensors carry no placements
         self._cache: dict[Any, Groups] = {}
 
     @property

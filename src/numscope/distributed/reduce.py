@@ -1,8 +1,8 @@
 """Merges rows over ranks: one packed exchange per process group at each scheduled step.
 
 They travel on channels of our own. A group's ranks send vectors of the same layout: a range of cells for each key. All ranks have agreed on
-the layout, so vectors always have the same size. A rank with a key that is not in the layout says so as ranks meet; then all ranks exchange
-their new keys (as JSON) before they send.
+the layout, so vectors always have the same size. A rank with a key that is not in the layout announces it as ranks meet; then all ranks
+exchange their new keys (as JSON) before they send.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from torch import Tensor, nn
 
 from numscope.distributed import agree
 from numscope.distributed.channel import Apart, Channel, members, name_of, store
-from numscope.distributed.copies import Copies, Groups
+from numscope.distributed.groups import Copies, Groups
 from numscope.distributed.place import Kind, Places, Refused
 from numscope.records.faults import suppress
 from numscope.records.observation import FIELDS
@@ -40,7 +40,7 @@ _NUM_FIELDS = len(FIELDS)
 _RANKS, _WRITER = _NUM_FIELDS, _NUM_FIELDS + 1  # the number of ranks merged in a row; the lowest of them
 _WIDTH = _NUM_FIELDS + 2
 _MINIMA = (FIELDS.index("min"), FIELDS.index("abs_min"), _WRITER)  # sent as negated maxima
-_CENTER = FIELDS.index("center")  # of those in use the largest becomes everyone's; minus infinity of no element
+_CENTER = FIELDS.index("center")  # the largest one in use becomes everyone's; minus infinity without elements
 _MAXIMA = (FIELDS.index("max"), FIELDS.index("abs_max"), _CENTER)
 _DEVS = [FIELDS.index(name) for name in ("dev_sum", "dev_square_sum", "dev_cube_sum", "dev_fourth_sum")]
 _EMPTY = [*EMPTY_ROW[:_CENTER], -math.inf, 0.0, math.inf]

@@ -16,7 +16,7 @@ from torch.nn import Parameter
 from numscope.distributed import agree
 from numscope.distributed.agree import spread
 from numscope.distributed.channel import Apart, Channel, name_of
-from numscope.distributed.copies import Copies
+from numscope.distributed.groups import Copies
 from numscope.distributed.place import Kind
 from numscope.distributed.reduce import ANSWER_S, Item, Reducer, Refused
 from numscope.inspect.recorder import Recorder

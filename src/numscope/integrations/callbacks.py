@@ -1,4 +1,4 @@
-"""What the callbacks of all training frameworks share."""
+"""The base of all training frameworks' callbacks."""
 
 from __future__ import annotations
 
@@ -36,17 +36,17 @@ class Watching:
 
     @property
     def findings(self) -> list[Finding]:
-        """What escaped, in order."""
+        """Escaped findings, in order."""
         return [] if self.scope is None else self.scope.findings
 
     @property
     def contained(self) -> list[Finding]:
-        """What was non-finite and went nowhere."""
+        """Contained findings: non-finite values that reached no training."""
         return [] if self.scope is None else self.scope.contained
 
     @property
     def alerts(self) -> list[Alert]:
-        """What is about to go wrong, and what goes wrong in silence."""
+        """Alerts about what is about to go wrong, and what goes wrong in silence."""
         return [] if self.scope is None else self.scope.alerts
 
     def begin(self, model: nn.Module, *, optimizer: Optimizer | None = None, **defaults: Any) -> Scope:

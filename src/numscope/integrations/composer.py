@@ -15,7 +15,7 @@ from numscope.integrations.callbacks import Watching
 class NumscopeCallback(Watching, Callback):  # type: ignore[misc]  # Composer is not read by the type checker
     """Watches the ComposerModel while the Trainer fits, evaluates or predicts.
 
-    The watch ends with the run, and after an exception, of which Composer tells its callbacks nothing, when the Trainer is closed: by
+    The watch ends with the run. Composer does not report exceptions to callbacks; after one, the watch ends when the Trainer is closed: by
     ``trainer.close()`` or as the process ends. Steps have the numbers of the timestamp's batches.
 
     Args:

@@ -19,7 +19,7 @@ log = logging.getLogger("numscope")
 class NumscopeCallback(Watching, keras.callbacks.Callback):  # type: ignore[misc]  # Keras is not read by the type checker
     """Watches the model while ``fit``, ``evaluate`` or ``predict`` runs. Layers have the names that Keras has for them.
 
-    Keras tells its callbacks nothing of an exception: after one the watch ends at ``close()``, at the end of a ``with`` block, or when
+    Keras does not report exceptions to callbacks: after one, the watch ends at ``close()``, at the end of a ``with`` block, or when
     the callback is used again.
 
     Args:
@@ -44,7 +44,7 @@ class NumscopeCallback(Watching, keras.callbacks.Callback):  # type: ignore[misc
         """Called as a fit, an evaluation or a prediction begins, and not for the validation inside a fit."""
         super().set_model(model)
         self._in_fit = False
-        self.end()  # of a run whose end nobody has told
+        self.end()  # an earlier run may have ended with an exception
 
     def on_train_begin(self, logs: Any = None) -> None:
         self._in_fit = True

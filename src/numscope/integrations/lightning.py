@@ -24,7 +24,7 @@ def _callback_classes() -> tuple[type[Any], ...]:
     return tuple(importlib.import_module(name).Callback for name in names)
 
 
-class NumscopeCallback(Watching, *_callback_classes()):  # type: ignore[misc]  # which classes these are, the process decides
+class NumscopeCallback(Watching, *_callback_classes()):  # type: ignore[misc]  # the classes depend on the installed packages
     """Watches the LightningModule while the Trainer fits, validates, tests or predicts.
 
     The watch begins once the strategy has set the model up, with the sanity check, and ends with the run, also with an exception. Steps
@@ -42,7 +42,7 @@ class NumscopeCallback(Watching, *_callback_classes()):  # type: ignore[misc]  #
     """
 
     def setup(self, trainer: Any, pl_module: Any, stage: str) -> None:
-        self.end()  # of a run whose end nobody has told
+        self.end()  # an earlier run may have ended without teardown
 
     def on_fit_start(self, trainer: Any, pl_module: Any) -> None:
         self._begin(trainer)

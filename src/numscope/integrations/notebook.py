@@ -59,7 +59,7 @@ class Notebook:
         self._shell = shell
         self._watch: AutoWatch | None = None
         self._is_cells = False  # the watch ends with the cell that runs
-        self._number = 0  # of the cell that began the watch
+        self._number = 0  # the cell that began the watch
         shell.register_magic_function(self.line, "line", "numscope")
         shell.register_magic_function(self._no_cell, "cell", "numscope")
         shell.input_transformers_cleanup.append(_cell_to_line)
@@ -121,7 +121,7 @@ class Notebook:
         self._watch.__enter__()
 
     def _finish(self, error: BaseException | None) -> None:
-        """End the watch. What it finds so late is shown by its report."""
+        """End the watch. Late findings are shown by their reports."""
         watch, self._watch = self._watch, None
         if watch is None:
             return
@@ -174,7 +174,7 @@ class Notebook:
 
 
 class Status:
-    """What a watch has seen so far, for a cell's output."""
+    """A watch's summary so far, for a cell's output."""
 
     def __init__(self, watch: AutoWatch | None) -> None:
         self._scopes = list(live()) if watch is None else list(watch.scopes)

@@ -33,11 +33,11 @@ from numscope.sinks.loggers import Sink
 log = logging.getLogger("numscope")
 _ORDER = list(Phase)
 
-SENT_S = 2.0  # that a worker waits at most for a finding to be on its way
+SENT_S = 2.0  # the longest wait of a worker for its finding to be sent
 
 
 class _Board:
-    """An actor that workers report to: what they have found, and told of early."""
+    """An actor to which workers report findings and alerts."""
 
     def __init__(self) -> None:
         self._findings: list[Finding] = []
@@ -52,7 +52,7 @@ class _Board:
 
 
 class _ToBoard(Sink):
-    """Tells the driver of a finding as it is made: a worker may be killed before its loop ends. Alerts have time until then.
+    """Sends a finding to the driver at once: a worker may be killed before its loop ends. Alerts are sent at the loop's end.
 
     *Cost:* at a finding the worker waits for ``SENT_S`` at most.
     """
@@ -70,8 +70,8 @@ class _ToBoard(Sink):
         return None
 
 
-class Watched:
-    """What ``watched`` returns: the training loop, to be given to a trainer, with what its workers have found.
+class WatchedLoop:
+    """A training loop for a trainer, with its workers' findings.
 
     Args:
         loop: the training loop.
@@ -83,11 +83,11 @@ class Watched:
         self.__signature__ = inspect.signature(loop)  # Ray looks whether it takes a configuration
         self._loop, self._options = loop, options
         self._board: Any = None
-        self._told: tuple[list[Finding], list[Alert]] | None = None  # by the board, when it was last asked
+        self._told: tuple[list[Finding], list[Alert]] | None = None  # the board's latest answer
 
     @property
     def findings(self) -> list[Finding]:
-        """What escaped, the earliest first; what all ranks of a step agree on is here once."""
+        """Escaped findings, the earliest first; a finding that all ranks of a step agree on is here once."""
         return sorted(self._reported()[0], key=lambda finding: (finding.step, _ORDER.index(finding.phase), finding.rank))
 
     @property
@@ -102,7 +102,7 @@ class Watched:
 
     @property
     def alerts(self) -> list[Alert]:
-        """What workers have told early, in the order of steps."""
+        """The workers' alerts, in the order of steps."""
         return sorted(self._reported()[1], key=lambda alert: alert.step)
 
     def _reported(self) -> tuple[list[Finding], list[Alert]]:
@@ -121,7 +121,7 @@ class Watched:
         return True
 
     def __getstate__(self) -> dict[str, Any]:
-        if ray.is_initialized() and (self._board is None or not self._ask()):  # by the trainer, as it sends the loop off
+        if ray.is_initialized() and (self._board is None or not self._ask()):  # the trainer is sending the loop to workers
             self._board, self._told = ray.remote(num_cpus=0)(_Board).remote(), None
 
             def shutdown(original: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
@@ -149,7 +149,7 @@ class Watched:
                     log.warning("The driver could not be told what this worker has found: %s: %s", type(error).__name__, error)
 
 
-def watched(train_loop_per_worker: Callable[..., Any], **options: Any) -> Watched:
+def watched(train_loop_per_worker: Callable[..., Any], **options: Any) -> WatchedLoop:
     """A training loop for ``TorchTrainer`` in which numscope watches each model that is called.
 
     Where a worker finds a non-finite value all workers stop, and ``trainer.fit()`` fails as with any error of the loop. What was found is
@@ -162,7 +162,7 @@ def watched(train_loop_per_worker: Callable[..., Any], **options: Any) -> Watche
     Raises: UsageError for a wrong option.
     """
     WatchOptions.of(**options)
-    return Watched(train_loop_per_worker, options)
+    return WatchedLoop(train_loop_per_worker, options)
 
 
 def _log_place(options: dict[str, Any]) -> dict[str, str]:

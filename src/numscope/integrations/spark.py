@@ -51,7 +51,7 @@ def stats(spark: SparkSession, run: str, by: Sequence[str] | None = None) -> Dat
 
 
 def _raw(spark: SparkSession, run: str) -> DataFrame:
-    """What is stored, without the steps that a later attempt ran again; runs of format 1 too."""
+    """The stored rows, without the steps that a later attempt ran again."""
     from pyspark.sql import functions as F
 
     found = find_run(run)
@@ -64,11 +64,6 @@ def _raw(spark: SparkSession, run: str) -> DataFrame:
         starts = rows.groupBy("rank", "attempt").agg(F.min("step").alias("step")).alias("l")
         later = F.expr("l.rank = s.rank AND l.attempt > s.attempt AND l.step <= s.step")
         rows = rows.alias("s").join(F.broadcast(starts), later, "left_anti")
-    old = [name for name in RAW_SUMS if name in rows.columns]
-    if old:
-        new = {f"dev_{name}": f"coalesce(dev_{name}, {name})" if "center" in rows.columns else name for name in old}
-        new["center"] = "coalesce(center, 0)" if "center" in rows.columns else "0e0"
-        rows = _with(rows, new).drop(*old)
     return _with(rows, RAW_SUMS)
 
 

@@ -29,7 +29,7 @@ _NAME = "DebugUnderflowOverflow"  # what transformers.trainer calls with the mod
 class NumscopeCallback(Watching, TrainerCallback):  # type: ignore[misc]  # transformers is not read by the type checker
     """Watches the Trainer's model while it trains.
 
-    The watch begins with training and ends with it. After an exception out of ``train()``, of which Trainer tells its callbacks nothing,
+    The watch begins with training and ends with it. After an exception out of ``train()``, which Trainer does not report to callbacks,
     it ends at ``close()``, at the end of a ``with`` block around ``train()``, or when ``train()`` is called again.
 
     Args:
@@ -61,7 +61,7 @@ class _DebugOption:
         self._scopes: list[Scope] = []
 
     def __call__(self, model: nn.Module) -> Any:
-        # Trainer gives only the bare model, and this before it is sharded; its callbacks come later, and hear of the end.
+        # Trainer gives only the bare model, and this before it is sharded; its callbacks are called later, also at the end.
         trainer = sys._getframe(1).f_locals.get("self")
         if not isinstance(trainer, Trainer):
             self._scopes.append(watch(model, **self.options))

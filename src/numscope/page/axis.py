@@ -27,9 +27,9 @@ class Axis:
     nothing has to be read again to show it.
     """
 
-    first: tuple[int, ...]  # of each column
-    last: tuple[int, ...]  # of each column
-    steps: tuple[int, ...]  # recorded ones
+    first: tuple[int, ...]  # each column's first step
+    last: tuple[int, ...]  # each column's last step
+    steps: tuple[int, ...]  # all recorded steps
 
     @property
     def is_binned(self) -> bool:

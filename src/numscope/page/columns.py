@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-KEPT_BITS = 11  # of a fraction where numbers are rounded: each number of float16 and bfloat16 stays exact
+KEPT_BITS = 11  # fraction bits of rounded numbers: each number of float16 and bfloat16 stays exact
 
 
 def pack(values: Any) -> str:

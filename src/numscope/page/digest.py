@@ -16,7 +16,7 @@ from numscope.records.markdown import code as _code
 from numscope.records.markdown import text as _md
 from numscope.records.words import count, escape, spans
 
-MAX_BYTES = 64_000  # of each of the two
+MAX_BYTES = 64_000  # each of the two files has at most so many
 MAX_TEXT = 400  # characters of a name or sentence
 MOST = (40, 30, 20, 10, 5, 2, 1)  # findings, alerts, sites, layers and problems listed: the most that fit
 
@@ -110,7 +110,7 @@ def _statistics(matrices: Matrices | None, most: int) -> Digest | None:
     bad = [i for i in worst if health[i].state == BAD]
     warned = [i for i in worst if health[i].state == WARN]
     sites = []
-    for i in [*bad[: most - min(len(warned), most // 3)], *warned[: most // 3]]:  # what is about to be bad stands beside what is
+    for i in [*bad[: most - min(len(warned), most // 3)], *warned[: most // 3]]:  # sites that are about to be bad are listed too
         site, one = matrices.sites[i], health[i]
         sites.append(
             {"layer": _text(site.layer, 200), "tensor": _text(site.tensor, 60), "dtype": _text(site.dtype, 40),

@@ -52,7 +52,7 @@ def render(payloads: Sequence[Any], title: str, comparison: Any = None) -> str:
 
 
 def served(entry: str, title: str) -> str:
-    """The page of a server that has the static files beside it, under their names."""
+    """The page of a server that also serves the static files, under their names."""
     return _filled(
         {
             "policy": SERVED_POLICY,

@@ -6,8 +6,8 @@ import os
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
-from numscope.page.glance import Glance, glance_at
 from numscope.page.health import BAD, FINE, cells_of, heights_of, scale_of
+from numscope.page.overview import Overview, overview_of
 from numscope.records import markup
 from numscope.records.errors import UsageError
 from numscope.records.markup import Markup, element, line, table
@@ -62,31 +62,31 @@ def _frame_class() -> Any:
         def _repr_html_(self) -> str | None:
             rows: str | None = super()._repr_html_()
             try:
-                return rows and f"{html_of(glance_at(self.run_folder))}{rows}"
+                return rows and f"{html_of(overview_of(self.run_folder))}{rows}"
             except UsageError:  # the folder is gone
                 return rows
 
     return RunFrame
 
 
-def html_of(glance: Glance) -> Markup:
+def html_of(overview: Overview) -> Markup:
     """A run in short: its findings, its alerts and its worst tensors."""
-    recorded, matrices = glance.recorded, glance.matrices
+    recorded, matrices = overview.recorded, overview.matrices
     facts = [recorded.model, count(recorded.num_steps, "step"), count(recorded.num_findings, "finding")]
     facts += [count(recorded.num_alerts, "alert")] if recorded.num_alerts else []
     parts = [element("p", element("b", os.path.basename(recorded.path)), f": {', '.join(filter(None, facts))}")]
     for finding in recorded.findings[:MOST_FINDINGS]:
         parts.append(element("p", element("b", "✖ ", style=markup.BAD), finding.headline()))
     parts += [element("p", element("b", "⚑ "), seen.alert.line()) for seen in recorded.alerts[:MOST_FINDINGS]]
-    worst = sorted((i for i, one in enumerate(glance.health) if one.state != FINE), key=lambda i: -glance.health[i].score)
+    worst = sorted((i for i, one in enumerate(overview.health) if one.state != FINE), key=lambda i: -overview.health[i].score)
     if matrices is not None and worst:
         rows = []
         for i in worst[:MOST_SITES]:
-            site, one = matrices.sites[i], glance.health[i]
+            site, one = matrices.sites[i], overview.health[i]
             cells = cells_of(matrices.values["amax", "max"][i], matrices.values["num_nonfinite", "max"][i], SPARK_CELLS)
             picture = line(heights_of(cells, *scale_of(cells, site.dtype)), [k for k, (_, is_bad) in enumerate(cells) if is_bad])
             mark = element("b", "✖" if one.state == BAD else "▲", style=markup.BAD)
             rows.append((mark, element("code", f"{site.layer} {site.tensor}"), site.dtype, picture, one.why))
         parts.append(table(rows, ("", f"worst of {count(matrices.num_sites, 'tensor')}", "dtype", "largest magnitude", "")))
-    parts += [element("p", f"▲ {problem}") for problem in glance.problems[:MOST_FINDINGS]]
+    parts += [element("p", f"▲ {problem}") for problem in overview.problems[:MOST_FINDINGS]]
     return element("div", *parts)

@@ -1,4 +1,4 @@
-"""What a page shows of a run's statistics, gathered part by part: of a run that goes on only what is new is read."""
+"""A page's statistics of a run, gathered part by part, so that only new rows of a live run are read."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ class Gathered:
         return before != (self._known, self._damaged, self._findings)
 
     def statistics(self) -> RunStatistics:
-        """What a page shows."""
+        """The statistics for a page."""
         shown = self._cells.shown()
         matrices = self._cells.matrices(self._findings, shown, self._ranks.num_ranks(shown))
         problems = tuple(f"{STATISTICS}/{name} could not be read and is left out." for name in sorted(self._damaged))
@@ -122,7 +122,7 @@ class Gathered:
         self._set(reading(run, lambda connection: self._with_rows(connection, chosen, findings), choose_anew))
 
     def _with_rows(self, connection: DuckDBPyConnection, run: Run, findings: tuple[int, ...]) -> Gathered:
-        """This with what a connection's rows add. Raises: Misfit."""
+        """These numbers with a connection's rows added. Raises: Misfit."""
         spans = dict(self._spans)
         rows = connection.execute(f"SELECT rank, attempt, min(step), max(step) FROM {EVERY} GROUP BY ALL").fetchall()
         for rank, attempt, first, last in rows:
@@ -143,7 +143,7 @@ class Gathered:
         return Gathered(cells, ranks, histograms, known_parts, spans, starts, self._damaged, findings)
 
     def _new(self, run: Run) -> Run:
-        """What is to be read of a run. Raises: Misfit."""
+        """The run reduced to the rows that are not known yet. Raises: Misfit."""
         present = {part.name: run.listed[part.name] for part in run.parts}
         if any(name in present and present[name] != known.fingerprint for name, known in self._known.items()):
             raise Misfit  # written anew

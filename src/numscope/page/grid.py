@@ -25,7 +25,7 @@ class Misfit(Exception):
 class Grid:
     """Planes of the same rows and columns; of a sum nothing is 0, else nan."""
 
-    dtype: str = "float32"  # of the numbers
+    dtype: str = "float32"  # the numbers' dtype
     height: int = 1  # rows for each key
     rows: dict[Any, int] = field(default_factory=dict)  # each key's number, as they were met; its first row is that times ``height``
     steps: set[int] = field(default_factory=set)  # recorded ones
@@ -67,7 +67,7 @@ class Grid:
 
     @property
     def planes(self) -> Sequence[Plane]:
-        """Those that hold something."""
+        """The planes that hold something."""
         return list(self._planes)
 
     def put(self, plane: Plane, rows: Any, columns: Any, values: Any) -> None:

@@ -16,7 +16,7 @@ from numscope.records.formats import Format, format_of
 from numscope.records.words import count
 
 BAD, WARN, FINE = "bad", "warn", "fine"
-NEAR_LIMIT = 0.25  # of the dtype's largest number: two doublings are left
+NEAR_LIMIT = 0.25  # share of the dtype's largest number: two doublings are left
 SUBNORMAL_PCT = 10.0
 GROWTH = 100.0  # between the first and the last steps
 
@@ -32,7 +32,7 @@ class Health:
 
     state: str  # ``bad``, ``warn`` or ``fine``
     why: str  # one sentence; empty if fine
-    score: float  # to sort by, the worst highest
+    score: float  # sort key, the worst highest
     trend: tuple[float | None, ...]  # amax at up to 16 steps, first to last
 
 
@@ -95,7 +95,7 @@ def cells_of(amax: Any, nonfinite: Any, width: int) -> list[tuple[float | None, 
 
 
 def scale_of(cells: Sequence[tuple[float | None, bool]], dtype: str) -> tuple[float, float]:
-    """What the lowest and the highest level stand for: the highest is the dtype's largest number, where that is in sight."""
+    """The numbers at the lowest and the highest level: the highest is the dtype's largest number if that is in sight."""
     sizes = [x for x, _ in cells if x]
     largest, form = max(sizes, default=1.0), format_of_dtype(dtype)
     high = form.max if form is not None and form.max / largest < IN_SIGHT else largest * ABOVE

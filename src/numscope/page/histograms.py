@@ -42,7 +42,7 @@ class HistogramCells:
     _grid: Grid = field(default_factory=lambda: Grid("float64", NUM_BINS))  # by site; exact up to 2^53
 
     def with_rows(self, connection: DuckDBPyConnection) -> HistogramCells:
-        """These with what a connection's rows add. The table ``page_sites`` is there. Raises: Misfit."""
+        """These histograms with a connection's rows added. The table ``page_sites`` must exist. Raises: Misfit."""
         if COLUMN not in columns_of(connection):
             return self
         has_one = f"{COLUMN} IS NOT NULL AND len({COLUMN}) = {NUM_BINS}"
@@ -64,7 +64,7 @@ class HistogramCells:
         return HistogramCells(grid)
 
     def histograms(self, shown: Sequence[int]) -> Histograms | None:
-        """Those of a page's sites; None if the run has none."""
+        """The histograms of a page's sites; None if the run has none."""
         axis, rows = self._grid.axis, self._grid.rows
         sites = [(row, rows[site]) for row, site in enumerate(shown) if site in rows]
         if not sites:

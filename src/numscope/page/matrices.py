@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 LOSS = "loss"  # the layer and the tensor that stand for it
 MAX_SITES = 5000
-EXACT_CELLS = 1_000_000  # of all matrices together: so many are kept as they are
+EXACT_CELLS = 1_000_000  # in all matrices together; up to so many are kept exactly
 ROUNDED_CELLS = 1_800_000  # otherwise so many, rounded: about 4 MB in a page
 MAX_STATISTICS = 14
 EXTREMES: tuple[Fold, ...] = ("max", "min")
@@ -34,8 +34,8 @@ class ShownStatistic:
 
     name: str  # in ``numscope stats``; the first two stand for several columns
     label: str  # for people
-    unit: str  # of its values, as in the statistics' table, ``value`` is the tensor's own
-    worst: str = "max"  # which extreme of several steps a map shows: the largest or the smallest
+    unit: str  # as in the statistics' table; ``value``: the tensor's own unit
+    worst: str = "max"  # the extreme of several steps that a map shows
     both: bool = False  # the other extreme is kept too
     sql: str = ""  # where it is no column of ``stats``
 
@@ -44,7 +44,7 @@ def _of(name: str, label: str, worst: str = "max", both: bool = False) -> ShownS
     return ShownStatistic(name, label, STATISTICS[name].unit, worst, both)
 
 
-# By how much they explain: of a run that has more, the last ones are left out.
+# Ordered by how much they explain: if a run has more, the last ones are left out.
 KINDS = (
     ShownStatistic("amax", "largest magnitude (amax)", "value", both=True, sql="abs_max"),
     ShownStatistic("num_nonfinite", "nan and inf", "count", sql="num_nan + num_pos_inf + num_neg_inf"),
@@ -106,7 +106,7 @@ class Matrices:
 
 @dataclass(frozen=True, slots=True)
 class _Site:
-    """What is known of a site: of its class and dtype the latest."""
+    """Facts about a site; class and dtype are the latest ones."""
 
     cls: str
     dtype: str
@@ -143,7 +143,7 @@ class Cells:
     _loss: Grid = field(default_factory=Grid)
 
     def with_rows(self, connection: DuckDBPyConnection, findings: Sequence[int]) -> Cells:
-        """These with what a connection's rows add.
+        """These cells with a connection's rows added.
 
         Args:
             connection: from ``runs.query.connect``. The table ``page_sites`` (layer, tensor, site) is left there.
@@ -167,7 +167,7 @@ class Cells:
         return Cells({**self._sites, **joined}, grid, loss)
 
     def refit(self, findings: Sequence[int], keys: Iterable[tuple[str, str]] = (), steps: Sequence[int] = ()) -> Cells:
-        """These in the columns that other findings, and further sites and steps, need. Raises: Misfit."""
+        """These cells in the columns that other findings, and further sites and steps, need. Raises: Misfit."""
 
         def fine(steps: list[int], num_sites: int) -> Axis:
             cells = max(1, min(num_sites, MAX_SITES)) * FEWEST_PLANES
@@ -185,7 +185,7 @@ class Cells:
         return [row for _, row, _ in every]
 
     def matrices(self, findings: Sequence[int], shown: Sequence[int], ranks: Sequence[int]) -> Matrices:
-        """A page's.
+        """The matrices of a page.
 
         Args:
             findings: as in the latest call of ``with_rows`` or ``refit``.

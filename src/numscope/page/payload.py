@@ -23,25 +23,25 @@ from numscope.records.errors import UsageError
 from numscope.records.finding import Finding, plain
 from numscope.records.formats import FORMATS
 from numscope.records.site import Phase, tensor_of
-from numscope.runs.diff import compare
+from numscope.runs.comparison import compare
 from numscope.version import __version__
 
 SHOWN_FORMATS = ("fp32", "bf16", "fp16", "e4m3fn", "e5m2")
-MAX_DETECTION_COLUMNS = 1000  # of a run without statistics
-MAX_FACTS, MAX_FACT = 12, 300  # of an alert's evidence, and characters of each
+MAX_DETECTION_COLUMNS = 1000  # steps shown of a run without statistics
+MAX_FACTS, MAX_FACT = 12, 300  # facts of an alert's evidence, and characters of each
 NUM_DETAILED, FEW_FRAMES = 20, 6  # findings with all their frames, and frames of those behind them
 
 MAX_COMPARED_STEPS, MAX_COMPARED_MODULES = 2000, 12
 MAX_SETTING = 4000  # characters
 AROUND = 6  # source lines before and after one that a culprit names
-MAX_SOURCE_BYTES, MAX_SOURCES = 4 << 20, 200  # of a file, and files
+MAX_SOURCE_BYTES, MAX_SOURCES = 4 << 20, 200  # bytes of a source file, and source files
 
 Payload = dict[str, Any]
 Excerpt = dict[str, object]  # file, line, first: number of the first line, lines
 
 
 def payload_of(recorded: Recorded) -> Payload:
-    """What a page of the run shows, JSON-ready.
+    """A page's content, JSON-ready.
 
     Raises: see ``content_of``.
     """
@@ -57,7 +57,7 @@ def packed_arrays(value: Any) -> Any:
 
 
 def content_of(recorded: Recorded, gathered: Gathered | None = None) -> Payload:
-    """What a page of the run shows; its long columns are float32 arrays.
+    """A page's content; its long columns are float32 arrays.
 
     Args:
         gathered: see ``read_statistics``.
@@ -225,7 +225,7 @@ def _lines_of(file: str) -> list[str]:
 def comparison_of(a: Recorded, b: Recorded) -> Payload:
     """Where two runs begin to differ, which modules drift, which settings are not the same: what a page shows of a comparison, JSON-ready.
 
-    ``problem`` says why their numbers can't be compared, else it is empty.
+    ``problem`` is the reason why their numbers can't be compared, or empty.
     """
     sides = [_settings_of(one) for one in (a, b)]
     rows = ([name, *(side.get(name, "") for side in sides)] for name in dict.fromkeys([*sides[0], *sides[1]]))

@@ -44,7 +44,7 @@ class RankCells:
     _grid: Grid = field(default_factory=Grid)  # by site and rank
 
     def with_rows(self, connection: DuckDBPyConnection) -> RankCells:
-        """These with what a connection's rows add. The table ``page_sites`` is there. Raises: Misfit."""
+        """These cells with a connection's rows added. The table ``page_sites`` must exist. Raises: Misfit."""
         rows = f"{RAW} JOIN page_sites USING (layer, tensor)"
         pairs = connection.execute(f"SELECT DISTINCT site, rank FROM {rows} ORDER BY ALL").fetchall()
         recorded = column_of(connection, f"SELECT DISTINCT step FROM {RAW}")
@@ -66,7 +66,7 @@ class RankCells:
         return [of[site] for site in shown]
 
     def ranks(self, shown: Sequence[int]) -> RankAmax | None:
-        """Those of a page's sites; None if none was written by several."""
+        """The amax of each of a page's sites on each rank; None if no site was written by several ranks."""
         rows = [row for row, num in enumerate(self.num_ranks(shown)) if num > 1]
         if not rows:
             return None

@@ -1,4 +1,4 @@
-"""What a run folder holds for a page: statistics, findings, alerts, attempts, and what could not be read."""
+"""The content of a run folder for a page: statistics, findings, alerts, attempts, and files that could not be read."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from numscope.storage.address import is_address
 if TYPE_CHECKING:
     from pydantic import TypeAdapter
 
-MAX_FINDINGS = 200  # of a page; a run that does not stop at the first finding may have one for each step
+MAX_FINDINGS = 200  # on a page; a run that does not stop at the first finding may have one for each step
 MAX_ALERTS = 200
 SAME_STEPS = 50  # between ranks that come to the same alert
 MAX_STACK, MAX_FRAMES = 40, 60
@@ -59,7 +59,7 @@ class Recorded:
 
     path: str  # the folder, absolute
     run: Run | None  # its statistics; None if there are none
-    findings: tuple[Finding, ...]  # those that escaped, then contained ones, each by step; at most ``MAX_FINDINGS``
+    findings: tuple[Finding, ...]  # escaped ones, then contained ones, each by step; at most ``MAX_FINDINGS``
     num_findings: int  # how many there are
     alerts: tuple[AlertOfRanks, ...]  # by step; at most ``MAX_ALERTS``
     num_alerts: int  # how many there are
@@ -79,7 +79,7 @@ class Recorded:
 
     @property
     def versions(self) -> dict[str, str]:
-        """Of numscope, Python and torch, in the last attempt."""
+        """Versions of numscope, Python and torch in the last attempt."""
         told = self.last_attempt.get("versions")
         return {str(name): str(version) for name, version in told.items()} if isinstance(told, dict) else {}
 
@@ -97,7 +97,7 @@ class Recorded:
 
 
 def read_recorded(folder: str | os.PathLike[str], where: str = "RUN", copied: str | None = None) -> Recorded:
-    """What a run's folder holds. A part that is damaged is left out and named in ``problems``.
+    """Reads a run's folder. Damaged files are left out and named in ``problems``.
 
     Args:
         folder: the ``log_dir`` of the run.
@@ -170,7 +170,7 @@ def read_statistics(recorded: Recorded, gathered: Gathered | None = None) -> tup
 
 @dataclass(frozen=True, slots=True)
 class FindingsFile:
-    """What a process of the run had found."""
+    """A findings file of one process."""
 
     name: str
     attempt: int
@@ -213,7 +213,7 @@ def read_findings(folder: str, names: Iterable[str], problems: list[str]) -> lis
 
 
 def distinct_findings(files: Iterable[FindingsFile]) -> list[Finding]:
-    """Those that escaped, then contained ones, each by step; one that stopped all ranks is written by each of them."""
+    """Escaped findings, then contained ones, each by step and once: a finding that stopped all ranks is in each rank's file."""
     by_text = {(file.attempt, repr(one)): one for file in files for one in file.findings}
     return sorted(by_text.values(), key=lambda one: (one.contained, one.step, one.rank))
 

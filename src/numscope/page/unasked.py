@@ -1,4 +1,4 @@
-"""The page of a run that has just ended with a finding, which nobody has asked for: quick, or not at all."""
+"""Makes the page of a run that has just ended with a finding, if that is quick."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from numscope.records.words import escape
 from numscope.report.stderr import say
 
 NAME = "report.html"
-MAX_BYTES = 24 << 20  # of statistics: some million rows, which take two or three seconds
-MOST_S = 30  # whoever waits has gone before
+MAX_BYTES = 24 << 20  # size of the statistics: some million rows, which take two or three seconds
+MOST_S = 30  # the run's process does not wait so long
 
 
 def main(folder: str) -> None:
-    """Write the page of a run's folder into it and print its link. What hinders it is one sentence; nothing is raised.
+    """Write the page of a run's folder into it and print its link. An error is printed in one sentence; nothing is raised.
 
     The process ends where it takes longer than ``MOST_S``, on systems with alarms.
     """

@@ -63,7 +63,7 @@ class Attempt:
 
     @property
     def path(self) -> str:
-        """Its file."""
+        """The attempt's file."""
         return os.path.join(self._ranks, f"rank{self.rank}-{self.number}.json")
 
     def file_name(self, stem: str, suffix: str) -> str:
@@ -71,7 +71,7 @@ class Attempt:
         return f"{stem}-rank{self.rank}{suffix}" if self.number == 1 else f"{stem}-rank{self.rank}-{self.number}{suffix}"
 
     def tell(self, facts: Mapping[str, Any]) -> None:
-        """Write more about it into its file."""
+        """Write facts into the attempt's file."""
         write_atomically(self.path, self._facts(facts))
 
     def _facts(self, more: Mapping[str, Any]) -> str:

@@ -1,4 +1,4 @@
-"""The errors that numscope raises. A message says where, what was given, what was expected, and what to do."""
+"""The errors that numscope raises. A message names the place, what was given, what was expected, and what to do."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class UsageError(NumscopeError, ValueError):
 
     Args:
         text: what is wrong.
-        place: the argument, key or file that it is about, with which the message begins; "" where the text itself says so.
+        place: the argument, key or file that it is about, with which the message begins; "" where the text itself names it.
     """
 
     exit_status = 2
@@ -47,7 +47,7 @@ class UsageError(NumscopeError, ValueError):
 
 
 stop_listeners: list[Callable[[NumscopeError], None]] = []
-"""Called with each NonFiniteError and AlertError as it is made: what becomes of it in the script is the script's to say."""
+"""Called with each NonFiniteError and AlertError as it is made, since the script may catch it."""
 
 
 class AlertError(NumscopeError):

@@ -16,7 +16,7 @@ Kind = TypeVar("Kind", bound=BaseException)
 
 _RAISES = {dis.opmap[name] for name in ("RAISE_VARARGS", "RERAISE")}
 _WITHOUT_WORDS = (MemoryError, StopIteration, StopAsyncIteration)  # Python itself raises these without arguments
-_MOST_FRAMES = 50  # of ours in a row; what recurses without end has hundreds
+_MOST_FRAMES = 50  # our own frames in a row; endless recursion has hundreds
 _VARARGS, _VARKEYWORDS = 0x04, 0x08  # flags of code
 
 
@@ -25,7 +25,7 @@ def ours(*, but: tuple[type[Exception], ...] = ()) -> tuple[type[Exception], ...
 @overload
 def ours(kind: type[Kind], /, *kinds: type[Kind]) -> tuple[type[Kind], ...]: ...
 def ours(*kinds: Any, but: tuple[type[Exception], ...] = ()) -> Any:
-    """What a guard of ours catches, for ``except ours():``. Asked when an exception arrives: if it is the script's, nothing is.
+    """The exceptions that our guards catch, for ``except ours():``. Evaluated when an exception arrives: none if it is the script's.
 
     Args:
         kinds: these only; without them, every Exception.
@@ -44,7 +44,7 @@ class suppress(contextlib.suppress):
 
 
 def told(error: BaseException) -> str:
-    """``ValueError: what it says`` of a script's exception, whose own ``__str__`` may raise."""
+    """``ValueError: its text`` for a script's exception, whose own ``__str__`` may raise."""
     try:
         return f"{type(error).__name__}: {error}"
     except Exception:
@@ -77,12 +77,12 @@ def had_no_room(error: BaseException) -> bool:
     num, trace = 0, error.__traceback__
     while trace is not None:
         num, trace = num + 1, trace.tb_next
-    is_depth = isinstance(error, RecursionError) or RecursionError.__name__ in str(error)  # which ctypes wraps into one of its own
+    is_depth = isinstance(error, RecursionError) or RecursionError.__name__ in str(error)  # ctypes wraps it into its own error
     return is_depth and num < _MOST_FRAMES
 
 
 def is_out_of_memory(error: BaseException) -> bool:
-    """Whether an exception says that there is no memory left, on the host or on a device."""
+    """Whether an exception means that there is no memory left, on the host or on a device."""
     text = str(error) if type(error) is RuntimeError else ""
     return (
         isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError" or "out of memory" in text or "can't allocate" in text

@@ -35,7 +35,7 @@ class Reason(str, Enum):  # StrEnum needs Python 3.11
 
 
 class Kind(str, Enum):  # StrEnum needs Python 3.11
-    """What is wrong."""
+    """The kind of a finding."""
 
     __str__ = str.__str__
 

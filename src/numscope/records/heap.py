@@ -1,4 +1,4 @@
-"""The living objects of a class, whoever holds them."""
+"""Finds the living objects of a class."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ T = TypeVar("T")
 
 
 class Instances(Generic[T]):
-    """The living instances of a class: found by one walk, and told of as they are made from then on.
+    """The living instances of a class: found by one walk, then kept up to date by ``made``.
 
     Args:
         kind: gives the class; None while it is not loaded.
@@ -27,7 +27,7 @@ class Instances(Generic[T]):
             self._found[id(item)] = item
 
     def forget(self) -> None:
-        """Nobody tells of them any more: the next look is a walk again."""
+        """Stop keeping track: the next iteration is a walk again."""
         self._found = None
 
     def __iter__(self) -> Iterator[T]:

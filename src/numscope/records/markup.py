@@ -25,7 +25,7 @@ def element(name: str, *content: object, style: str = "") -> Markup:
 
 
 def link(address: str, text: object) -> Markup:
-    """A link that opens beside the page."""
+    """A link that opens in a new tab."""
     return Markup(f'<a href="{html.escape(address)}" target="_blank" rel="noreferrer">{markup(text)}</a>')
 
 

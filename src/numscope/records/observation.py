@@ -7,14 +7,14 @@ from types import MappingProxyType
 from typing import NamedTuple
 
 TENSORS = ("activation", "weight", "gradient", "output", "wgrad", "dgrad")
-STATES = ("exp_avg", "exp_avg_sq", "momentum_buffer")  # of a weight, by the optimizer's names; any other one is ``state.<name>``
+STATES = ("exp_avg", "exp_avg_sq", "momentum_buffer")  # a weight's, by the optimizer's names; any other one is ``state.<name>``
 SEEN_IN_CALLS = ("local_wgrad", "attention")  # a weight's gradient of one backward on this rank; probabilities that a module returns
-PREFIX = "state."  # of any other state's name
+PREFIX = "state."  # before any other state's name
 
 # A summary's stored fields, in the order of its row.
 COUNTS = ("numel", "num_nan", "num_pos_inf", "num_neg_inf", "num_zero", "num_subnormal")
 EXTREMA = {"min": "min", "max": "max", "abs_min": "min", "abs_max": "max"}  # each with how two of them merge
-SUMS = ("dev_sum", "abs_sum", "dev_square_sum", "dev_cube_sum", "dev_fourth_sum")  # of powers of x - center; abs_sum is that of |x|
+SUMS = ("dev_sum", "abs_sum", "dev_square_sum", "dev_cube_sum", "dev_fourth_sum")  # sums of powers of x - center; abs_sum: the sum of |x|
 FIELDS = (*COUNTS, *EXTREMA, *SUMS, "center")
 
 Value = float | int | None

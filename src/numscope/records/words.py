@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-_MOST_SPANS = 8  # of ranks in a sentence
+_MOST_SPANS = 8  # stretches of ranks in a sentence
 
 
 def closest(word: object, known: Iterable[str], most: int = 1) -> list[str]:

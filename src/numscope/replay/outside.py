@@ -16,7 +16,7 @@ from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 
 import torch
 from torch import Tensor
-from torch.overrides import TorchFunctionMode, _get_current_function_mode_stack
+from torch.overrides import TorchFunctionMode
 from torch.overrides import _push_mode as push_function_mode
 from torch.utils._python_dispatch import TorchDispatchMode, _get_current_dispatch_mode_stack, _push_mode
 
@@ -218,7 +218,7 @@ class Outside:
                 probe = NotingProbe(
                     self._tape, self._ledger, self._log, phase=phase, names=self._named, flush=self._write_up, most=most, end=end
                 )
-                if native.knows_torch and self._beginnings.are_many and not _get_current_function_mode_stack():  # as above
+                if native.knows_torch and self._beginnings.are_many and not torch._C._len_torch_function_stack():  # as above
                     probe = FunctionProbe(probe, most=most, end=end)
             self._mode = probe
             push_function_mode(probe) if isinstance(probe, FunctionProbe) else _push_mode(probe)  # type: ignore[no-untyped-call]
@@ -231,7 +231,7 @@ class Outside:
             self._cut_at = torch._C._autograd._get_sequence_nr()
             self.is_cut = True
             self._mode.is_on = False
-            if isinstance(self._mode, OpProbe) and not _get_current_function_mode_stack():
+            if isinstance(self._mode, OpProbe) and not torch._C._len_torch_function_stack():
                 self._remover = Remover(self._mode)
                 push_function_mode(self._remover)  # type: ignore[no-untyped-call]
 

@@ -29,20 +29,20 @@ log = logging.getLogger("numscope")
 show: Callable[[Finding], bool] | None = None  # shows a finding in place of the terminal; False: it does not
 show_alert: Callable[[Alert, str], bool] | None = None
 
-# Of the JSON file; incremented when a reader of the previous version would misread it. Added keys do not count.
+# The JSON file's version; incremented when a reader of the previous version would misread it. Added keys do not count.
 SCHEMA_VERSION = 1
 PLAIN_WIDTH = 100  # columns of a report that goes elsewhere than to a terminal
 
 
 @dataclass(slots=True)
 class _Share:
-    """What models watched at the same time write to the same files: a later one must not overwrite an earlier one's findings."""
+    """The content of files that several watched models share: a later model must not overwrite an earlier one's findings."""
 
     attempt: Attempt | None = None  # in the folder, if there is one
-    due: int = 1  # number of findings and alerts, kept and told, at which the files are written again
+    due: int = 1  # number of findings and alerts, kept and reported, at which the files are written again
     open: int = 0
     findings: list[Finding] = field(default_factory=list)
-    told: list[Finding | Alert] = field(default_factory=list)  # by this rank, for all that know them
+    told: list[Finding | Alert] = field(default_factory=list)  # reported by this rank for all ranks that know them
     contained: list[Finding] = field(default_factory=list)
     alerts: list[Alert] = field(default_factory=list)
     models: list[str] = field(default_factory=list)
@@ -75,14 +75,14 @@ class Delivery:
     """Reports findings as they come and writes the files at the end.
 
     Attributes:
-        outlet: takes each finding that is this rank's to tell, with its report.
+        outlet: takes each finding that this rank reports for all ranks, with its report.
 
     Args:
         json: file for all findings; on ranks other than 0 the rank is inserted before its suffix.
         log_dir: folder for ``report-rank<r>.txt`` (reports with all frames) and ``findings-rank<r>.json``; a later attempt's files have
             its number: ``findings-rank<r>-2.json``.
         rank: this process's.
-        sarif: file for what this rank tells, as SARIF; ranks other than 0 write theirs only where they have something to tell.
+        sarif: file for what this rank reports, as SARIF; ranks other than 0 write theirs only if they report something.
         meanings: of the alerts' rules, for that file.
         shown_as: the log dir as the user has named it, where it is in another storage and ``log_dir`` is what is sent there.
         detecting: detection is on. Without it the folder gets a file only if there are alerts.
@@ -127,7 +127,7 @@ class Delivery:
         """Report a finding: in full on the rank where it began, in one line elsewhere.
 
         Args:
-            speaks: this rank tells it to the outlet, for all ranks that know it.
+            speaks: this rank passes it to the outlet, for all ranks that know it.
         """
         if finding.rank == self._rank and show is not None and show(finding):
             pass
@@ -154,14 +154,14 @@ class Delivery:
             page.tell(self._shown_as)
 
     def alert(self, alert: Alert) -> None:
-        """Keep an alert of this rank's for the files. The terminal gets it by ``tell``."""
+        """Keep an alert of this rank for the files. ``tell`` prints it."""
         self._take_attempt()
         self._share.alerts.append(alert)
         self._share.text.append(f"alert: {escape(alert.line())}")
         self._write_early()
 
     def tell(self, alert: Alert, who: str = "") -> None:
-        """Say an alert on the terminal, in one line. ``who``: the ranks that have it."""
+        """Print an alert in one line. ``who``: the ranks that have it."""
         self._share.told.append(alert)
         if show_alert is None or not show_alert(alert, who):
             say(f"{marked('numscope: alert:')} {escape(alert.line(who))}")
@@ -246,7 +246,7 @@ class Delivery:
 
 @contextlib.contextmanager
 def _said(what: str) -> Iterator[None]:
-    """An error is said; it must not end the run."""
+    """Logs an error, which must not end the run."""
     try:
         yield
     except ours() as error:

@@ -13,7 +13,7 @@ from numscope.records.places import place
 from numscope.records.site import Phase
 from numscope.records.words import escape
 
-NUM_FRAMES = 4  # of a finding, in its report
+NUM_FRAMES = 4  # frames that a finding's report shows
 PREFIX = " " * 17  # the width of two numbers and a blank
 HEADER = f"{'abs min':8} {'abs max':8} metadata"
 

@@ -14,7 +14,7 @@ from numscope.records.words import escape
 from numscope.report.ending import at_end
 from numscope.report.stderr import say
 
-WAIT_S = 10.0  # of the run's end; a page takes about a second, and larger folders have none by themselves
+WAIT_S = 10.0  # for which a run's end waits; a page takes about a second, and larger folders get none by themselves
 
 _SOURCES = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 
@@ -35,7 +35,7 @@ log = logging.getLogger("numscope")
 def due(page: Due) -> None:
     """When this process ends by itself, have the page written and its link printed, once for all ranks of a folder: by the first that ends.
 
-    A process that a signal ends has no time. In an interactive session, which may never end, the command is said instead.
+    A process that a signal ends has no time. In an interactive session, which may never end, the command is printed instead.
     """
     global _due
     if hasattr(sys, "ps1"):
@@ -47,7 +47,7 @@ def due(page: Due) -> None:
 
 
 def tell(folder: str) -> None:
-    """Say the command that makes a page of a run in another storage."""
+    """Print the command that makes a page of a run in another storage."""
     say(_how(folder))
 
 
@@ -87,7 +87,7 @@ def _is_first(page: Due) -> bool:
         os.close(os.open(os.path.join(page.folder, f".report-{page.attempt}"), os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o666))
     except FileExistsError:
         return False
-    except ours(OSError):  # what makes the page says it
+    except ours(OSError):  # the process that makes the page reports it
         pass
     return True
 

@@ -53,7 +53,7 @@ def sarif_json(findings: Sequence[Finding], alerts: Sequence[Alert], meanings: M
     Args:
         findings: what escaped; contained values are left out.
         alerts: with or without a line in their evidence.
-        meanings: what each rule of the alerts says, a few words; a user's own rule may be missing.
+        meanings: each alert rule's meaning in a few words; a user's own rule may be missing.
         root: the folder that paths are relative to.
         script: stands for results that have no line; "": they get no location.
     """
@@ -147,7 +147,7 @@ def _inside(file: str, root: str) -> str:
     """The path below the root, also where a link leads there; "" for a file outside, such as ``root/../other.py``."""
     try:
         os.fsencode(file)
-    except UnicodeEncodeError:  # of a name that no file system has
+    except UnicodeEncodeError:  # no file system has such a name
         return ""
     real_root = os.path.join(os.path.realpath(root), "")
     for path, folder in ((os.path.abspath(file), root), (os.path.realpath(file), real_root)):

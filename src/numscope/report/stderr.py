@@ -1,4 +1,4 @@
-"""What is said on stderr, and whether somebody can answer."""
+"""Prints to stderr, and finds out whether somebody can answer a prompt."""
 
 from __future__ import annotations
 

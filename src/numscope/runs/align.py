@@ -1,4 +1,4 @@
-"""Which layer of one run is which of another, whose model may be wrapped, nested or written differently."""
+"""Pairs the layers of two runs, whose models may be wrapped, nested or written differently."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ class ObservedLayer:
 
     name: str  # as the run's observations have it
     cls: str  # its class; "" where it is unknown
-    tensors: frozenset[str]  # those of it that were observed
+    tensors: frozenset[str]  # its observed tensors
 
 
 @dataclass(frozen=True, slots=True)
-class Pair:
+class LayerPair:
     """A layer under both its names, and how it was recognized."""
 
     a: str
@@ -35,7 +35,7 @@ class Pair:
 class Alignment:
     """Layers that both runs have, and those that only one has."""
 
-    pairs: tuple[Pair, ...]
+    pairs: tuple[LayerPair, ...]
     only_a: tuple[str, ...]
     only_b: tuple[str, ...]
 
@@ -65,7 +65,7 @@ def align(a: Sequence[ObservedLayer], b: Sequence[ObservedLayer]) -> Alignment:
     rest_a, rest_b = ([layer for layer in side if layer.cls] for side in left())
     take(_matched(rest_a, rest_b, lambda layer: (layer.cls, layer.tensors)), "order")
     only_a, only_b = left()
-    kept = tuple(Pair(x.name, *found[x.name]) for x in a if x.name in found)
+    kept = tuple(LayerPair(x.name, *found[x.name]) for x in a if x.name in found)
     return Alignment(kept, tuple(x.name for x in only_a), tuple(x.name for x in only_b))
 
 

@@ -12,7 +12,7 @@ from numscope.records.words import count, escape, few
 from numscope.report.text import BAD, NAME, QUIET, apart, plain_text
 from numscope.runs.verdicts import Diff, SiteDifference
 
-NUM_NAMES = 6  # of what was not aligned
+NUM_NAMES = 6  # shown names of sites or steps that only one run has
 
 _CALIBRATED = {
     "dtype": "the usual rounding of {dtype}",

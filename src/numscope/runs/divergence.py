@@ -36,7 +36,7 @@ EPSILON |= {"float64": 2.0**-52, "complex128": 2.0**-52, "complex64": 2.0**-23, 
 UNKNOWN_EPSILON = EPSILON["bfloat16"]
 
 LEAST = 1e-7  # below it, differences are those of the float64 sums themselves (std beside a mean a thousand times as large)
-MARGIN = 3.0  # by which a difference must exceed the noise
+MARGIN = 3.0  # factor by which a difference must exceed the noise
 FIRST_MARGIN = 6.0  # the same again over how many samples of noise there are: one sample is a small one too often
 FEW = 8.0  # zeros that come and go by rounding, in a tensor so small that they are many, or where an A/A pair by chance shows none
 STEP_TOLERANCE = 0.5  # two steps of one run, with nothing before them to calibrate by
@@ -65,7 +65,7 @@ def default_tolerances(dtype: str) -> dict[str, float]:
 
 
 def coarser(one: str, other: str) -> str:
-    """That of two dtypes which rounds more."""
+    """The one of two dtypes that rounds more."""
     return max(one, other, key=lambda dtype: EPSILON.get(dtype, UNKNOWN_EPSILON))
 
 
@@ -77,7 +77,7 @@ def _epsilon(column: str) -> str:  # numbers with an exponent: SQL takes others 
 def load(con: DuckDBPyConnection, name: str, run: Run) -> None:
     """Makes the table ``name``: one row a step, layer and tensor, ranks and parts merged by a summary's laws, with the statistics compared.
 
-    Several ranks may write one site each (stages of a pipeline, unreduced logging): the lowest tells their place in the step.
+    Several ranks may write one site each (stages of a pipeline, unreduced logging): the lowest rank gives their place in the step.
 
     *Cost:* one scan; merging, where sites have several rows, sorts ``PORTION`` rows at a time and takes ten times as long.
     """
@@ -108,7 +108,7 @@ def _stream(stored: DuckDBPyConnection, sql: str, con: DuckDBPyConnection, name:
     con.unregister(f"{name}_rows")
 
 
-# Of what the ranks stored, in whatever order: their merged sums differ in the last bit with the order in which they are added.
+# A hash of the ranks' stored numbers in any order: their merged sums differ in the last bit with the order in which they are added.
 _STORED = """hash(numel, num_nan, num_pos_inf + num_neg_inf, num_zero, "min", "max", abs_min, abs_max, center, dev_sum, abs_sum,
                 dev_square_sum) AS stored"""
 _MERGED = ", ".join(f'{sql} AS "{name}"' for name, sql in merged_sql(("square_sum",), PLAIN).items())
@@ -135,9 +135,9 @@ def pair(con: DuckDBPyConnection, name: str, a: str, b: str, layers: str, steps:
     """Makes the table ``name``: both runs' numbers of each aligned site and step, and their divergences ``d_rms`` and so on.
 
     Gradients on their way back carry the loss's scale, which GradScaler, and a mean over each rank's own batch, set differently in two
-    runs. A factor that all of a step share is taken out; ``factor`` tells it. Gradients of weights are as the optimizer gets them, so
-    they keep theirs. ``load`` made the tables ``a`` and ``b``; ``layers`` and ``steps`` have columns of these names, to compare. It is
-    meant for some steps at a time, see ``portions``.
+    runs. A factor that all gradients of a step share is divided out; it is in the column ``factor``. Gradients of weights are as the
+    optimizer gets them, so they keep theirs. ``load`` made the tables ``a`` and ``b``; ``layers`` and ``steps`` have columns of these
+    names, to compare. It is meant for some steps at a time, see ``portions``.
     """
     values = ", ".join(f"x.{s} AS a_{s}, CASE WHEN same THEN x.{s} ELSE y.{s} END AS b_{s}" for s in STATS)
     con.execute(f"""
@@ -208,7 +208,7 @@ def _relative(a: str, b: str) -> str:
     )
 
 
-def _beside(stat: str) -> str:  # no least(1, …): it passes over a NULL and says 1
+def _beside(stat: str) -> str:  # no least(1, …): it ignores a NULL and returns 1
     return f"CASE WHEN r = 0 THEN 0e0 WHEN abs(a_{stat} - b_{stat}) > r THEN 1e0 ELSE abs(a_{stat} - b_{stat}) / r END"
 
 

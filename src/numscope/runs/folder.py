@@ -1,4 +1,4 @@
-"""Finds what a run's folder holds, without reading it."""
+"""Lists the parts of a run's folder, without reading them."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _NOTHING_YET = (
     "or when the run ends, without a configuration at a finding and at the end. A run that was killed before that has none, "
     "and neither has one without pyarrow: pip install 'numscope[runs]'."
 )
-DAMAGED = "is damaged or incomplete"  # what is said of a part that is broken
+DAMAGED = "is damaged or incomplete"  # in messages about a broken part
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,9 +34,9 @@ class Run:
     parts: tuple[PartName, ...]  # its whole Parquet files, by rank, attempt and time
     listed: Mapping[str, Fingerprint]  # its parts by name
     broken: tuple[str, ...] = ()  # names of files that are not whole or not sound; no kill leaves one, a bad disk may
-    known_rows: Mapping[str, int] = field(default_factory=dict)  # by part: of how many of its first rows nothing is wanted
-    known_starts: Mapping[tuple[int, int], int] = field(default_factory=dict)  # by rank and attempt: the first step, in other parts
-    ranges: RangeFiles | None = None  # of a run in another storage: by which its parts are read
+    known_rows: Mapping[str, int] = field(default_factory=dict)  # by part, how many of its first rows are skipped
+    known_starts: Mapping[tuple[int, int], int] = field(default_factory=dict)  # by rank and attempt, the first step in other parts
+    ranges: RangeFiles | None = None  # reads the parts of a run in another storage
 
     @property
     def path(self) -> str:
@@ -50,16 +50,16 @@ class Run:
 
     @property
     def paths(self) -> list[str]:
-        """Those of its parts, as DuckDB knows them."""
+        """The paths of its parts, as DuckDB knows them."""
         return [self.path_of(part.name) for part in self.parts]
 
     def path_of(self, name: str) -> str:
-        """A part's."""
+        """The path of a part, as DuckDB knows it."""
         return os.path.join(self.path, STATISTICS, name) if self.ranges is None else self.ranges.path_of(name)
 
     @property
     def num_bytes(self) -> int:
-        """Of its parts."""
+        """The size of its parts in bytes."""
         return sum(self.listed[part.name][1] for part in self.parts)
 
     @property
@@ -67,7 +67,7 @@ class Run:
         """Whether all of its parts still are: ranks merge parts while others read."""
         try:
             now = self.source.parts()
-        except Exception:  # whatever a storage's package raises: it is away, which is no reason to look again
+        except Exception:  # any error of a storage's package: listing again would not help
             return True
         return all(now.get(part.name) == self.listed[part.name] for part in self.parts)
 
@@ -93,7 +93,7 @@ def find_run(folder: str | os.PathLike[str], where: str = "RUN") -> Run:
         raise UsageError(f"{where}: got {given!r}, a name that is not UTF-8, which DuckDB can't read. Rename it, or use a link to it.")
     listed = source.parts()
     found = split_merged(listed)[0]
-    broken = () if isinstance(source, Remote) else _broken(source, found, listed, where)  # in a storage they are whole or not there
+    broken = () if isinstance(source, Remote) else _broken(source, found, listed, where)  # another storage has whole parts or none
     parts = tuple(part for part in found if part.name not in broken)
     if broken and not parts:
         raise UsageError(
@@ -134,7 +134,7 @@ def _is_sound(path: str, fingerprint: Fingerprint) -> bool:
 
 
 def _inside(path: str) -> str:
-    """What to do about a folder that is no run's."""
+    """Advice about a folder that is not a run's."""
     runs = sorted(entry.name for entry in os.scandir(path) if entry.is_dir() and os.path.exists(os.path.join(entry.path, RUN_FILE)))
     if runs:
         return f"Did you mean {os.path.join(path, runs[0])!r}?"

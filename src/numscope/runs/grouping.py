@@ -32,13 +32,13 @@ Value = float | int | None | list[float]
 class MergedGroup:
     """Sites and steps together."""
 
-    name: str  # of the group
-    tensor: str  # of which kind its tensors are; "" where several kinds were merged
-    first_step: int  # of what was merged
-    last_step: int  # of what was merged
-    num_rows: int  # how many observations that were: sites times steps
-    summary: Summary  # of all their elements
-    # their further columns; a column that some of the rows lack is not here, since it says nothing of the whole
+    name: str  # the group's name
+    tensor: str  # the kind of its tensors; "" where several kinds were merged
+    first_step: int  # the first merged step
+    last_step: int  # the last merged step
+    num_rows: int  # number of merged observations: sites times steps
+    summary: Summary  # over all their elements
+    # their further columns, without those that some of the rows lack
     extras: Mapping[str, float | list[float]]
     values: Mapping[str, Value]  # the statistics asked for; None where one is undefined or lacks its columns
 

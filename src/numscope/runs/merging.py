@@ -20,7 +20,7 @@ _EXTRAS = (
     *operand_casts.EXTRAS.values(),
     *operand_casts.PAPER_COLUMNWISE.values(),
 )
-# Of the columns that are one cell each: those that merge to the larger. A block's size is part of its column's name, and a plug-in's
+# Columns of one cell each that merge to the larger. A block's size is part of its column's name, and a plug-in's
 # statistic has a name of its own before the cell's.
 _LARGER = {
     column
@@ -48,7 +48,7 @@ def merged_sql(extras: Iterable[str], add: str = COMPENSATED) -> dict[str, str]:
     """SQL of the columns of many rows together, whose sums are about one center: aggregates by name.
 
     Args:
-        extras: numbers beside a summary's fields; NULL where some row lacks one.
+        extras: columns besides a summary's fields; NULL where some row lacks one.
         add: how sums add up.
     """
     merged = {name: f"CAST(sum({name}) AS BIGINT)" for name in COUNTS} | {"center": "any_value(center)"}

@@ -32,10 +32,8 @@ NEVER_NULL = ("step", "layer", "cls", "tensor", "dtype", "rank", "attempt", "ran
 NUM_READERS = 16  # threads that read from another storage: they mostly wait
 MAX_ROWS_PER_BYTE = 10  # a real part has at most 3, of rows that are all alike: a row group of 16,384 takes 6 KB of the footer
 _TYPES = dict.fromkeys(("step", "ord", "rank", "attempt", "ranks", "calls", *COUNTS), "BIGINT")
-_TYPES |= dict.fromkeys(("layer", "cls", "tensor", "dtype"), "VARCHAR") | dict.fromkeys((*EXTREMA, "abs_sum"), "DOUBLE")
+_TYPES |= dict.fromkeys(("layer", "cls", "tensor", "dtype"), "VARCHAR") | dict.fromkeys((*EXTREMA, *SUMS, "center"), "DOUBLE")
 _TYPES["time"] = "TIMESTAMP"
-_CENTERED = dict.fromkeys((*(name for name in SUMS if name != "abs_sum"), "center"), "DOUBLE")
-_UNCENTERED = dict.fromkeys(RAW_SUMS, "DOUBLE")  # what runs of before 0.1 have in their place; a restarted one may have both
 _NUMBERS = ("DOUBLE", "BIGINT")
 
 
@@ -80,8 +78,7 @@ def connect(run: Run) -> DuckDBPyConnection:
         connection.execute("INSERT INTO starts SELECT unnest(?::BIGINT[]), unnest(?::BIGINT[]), unnest(?::BIGINT[])", known)
         rows += " ANTI JOIN starts l ON l.rank = s.rank AND l.attempt > s.attempt AND l.step <= s.step"
     connection.execute(f"CREATE VIEW stored AS {rows} WHERE {' AND '.join(f'{name} IS NOT NULL' for name in NEVER_NULL)}")
-    centered = _centered(set(columns_of(connection, "stored")))
-    connection.execute(f"CREATE VIEW {RAW} AS SELECT *, {_listed(RAW_SUMS)} FROM ({centered})")
+    connection.execute(f"CREATE VIEW {RAW} AS SELECT *, {_listed(RAW_SUMS)} FROM stored")
     derived = derivable(set(columns_of(connection)))
     connection.execute(f"CREATE VIEW {VIEW} AS SELECT *, {_listed(derived)} FROM {RAW}")
     connection.execute("SET lock_configuration = true")
@@ -117,7 +114,7 @@ def ask(run: Run, sql: str) -> QueryResult:
 def frame_of(run: str | os.PathLike[str], sql: str = f"SELECT * FROM {VIEW} ORDER BY step, rank, ord") -> pandas.DataFrame:
     """The result of a query as a DataFrame; see ``numscope.load``."""
     try:
-        import pandas  # noqa: F401  # said here rather than by DuckDB, and before the folder is read
+        import pandas  # noqa: F401  # the error comes before the folder is read
     except ImportError:
         raise UsageError("numscope.load: pandas is not installed. Install it: pip install 'numscope[runs]'.") from None
     found = find_run(run, "run")
@@ -128,12 +125,12 @@ def frame_of(run: str | os.PathLike[str], sql: str = f"SELECT * FROM {VIEW} ORDE
 
 
 def reading(run: Run, work: Callable[[DuckDBPyConnection], T], choose: Callable[[Run], Run] = lambda run: run) -> T:
-    """What ``work`` makes of the run, with DuckDB's complaints as UsageError.
+    """Runs ``work`` on a connection to the run and returns its result; DuckDB's errors become UsageError.
 
     A run that still goes on may merge parts between being listed and being read: then it is listed again.
 
     Args:
-        choose: what is read of it.
+        choose: narrows a listed run to the part that is read.
     """
     duckdb = _duckdb()
     while True:
@@ -165,7 +162,7 @@ def derivable(columns: set[str]) -> dict[str, str]:
 
 
 def extra_columns(statistic: Statistic) -> set[str]:
-    """The columns that a statistic needs beside a summary's."""
+    """The columns that a statistic needs besides a summary's."""
     extra = statistic.extra(())
     return set() if extra is None else set(extra.columns)
 
@@ -204,27 +201,15 @@ def quoted(name: str) -> str:
     return '"' + name.replace('"', '""') + '"'
 
 
-def _centered(columns: set[str]) -> str:
-    """A SELECT of what is stored. Runs of before 0.1 have sums about 0, under the names of RAW_SUMS."""
-    old = [name for name in RAW_SUMS if name in columns]
-    if not old:
-        return "FROM stored"
-    new = {f"dev_{name}": f"coalesce(dev_{name}, {quoted(name)})" if "center" in columns else quoted(name) for name in old}
-    new["center"] = "coalesce(center, 0)" if "center" in columns else "0e0"
-    return f"SELECT * EXCLUDE ({', '.join(map(quoted, [*old, *(name for name in new if name in columns)]))}), {_listed(new)} FROM stored"
-
-
 def _listed(expressions: Mapping[str, str]) -> str:
     return ", ".join(f"{sql} AS {quoted(name)}" for name, sql in expressions.items())
 
 
 def _check_types(run: Run, columns: Mapping[str, str]) -> None:
     """Raises: UsageError for columns that are missing or of another type than a run's: nothing is computed from such a file."""
-    sums = {name: kind for one in (_CENTERED, _UNCENTERED) if one.keys() & columns.keys() for name, kind in one.items()} or _CENTERED
-    expected = _TYPES | sums
-    wrong = [f"{name} {columns.get(name, 'missing')}, expected {kind}" for name, kind in expected.items() if columns.get(name) != kind]
+    wrong = [f"{name} {columns.get(name, 'missing')}, expected {kind}" for name, kind in _TYPES.items() if columns.get(name) != kind]
     for name, kind in columns.items():
-        if name not in expected and kind.removesuffix("[]") not in _NUMBERS:
+        if name not in _TYPES and kind.removesuffix("[]") not in _NUMBERS:
             wrong.append(f"{name} {kind}, expected numbers")
     if wrong:
         raise UsageError(f"RUN: {run.path!r} holds columns of other types than a run's: {'; '.join(wrong[:3])}.")
@@ -251,7 +236,7 @@ def _execute(connection: DuckDBPyConnection, sql: str) -> DuckDBPyConnection:
 def _explain(error: Exception, connection: DuckDBPyConnection) -> NoReturn:
     """DuckDB's complaint in the house's form, with the nearest columns of the run's own."""
     kind, _, rest = str(error).partition(": ")
-    if rest.startswith("Traceback"):  # of a storage
+    if rest.startswith("Traceback"):  # a storage's error
         raise UsageError(f"RUN: could not be read: {_reason(error)}") from None
     message = rest.split("\n")[0] or kind
     missing = re.search(r'(?:column|Column)[^"]*"([^"]+)"', message)
@@ -267,7 +252,7 @@ def _explain(error: Exception, connection: DuckDBPyConnection) -> NoReturn:
 
 
 def _reason(error: Exception) -> str:
-    """DuckDB's complaint; of a storage's error what that says, which DuckDB has as a traceback."""
+    """The text of DuckDB's error; for a storage's error, which DuckDB shows as a traceback, its own text."""
     text = re.sub(rf"{PROTOCOL}://\w+/", "", str(error)).partition("\nLINE ")[0].strip()
     raised = re.findall(r"^\w[\w.]*: .*", text.partition("Traceback")[2], re.MULTILINE)
     return without_passwords(raised[0]) if raised else text

@@ -39,7 +39,7 @@ def is_of_run(name: str) -> bool:
     return name in MARKS or _FINDINGS.fullmatch(name) is not None
 
 
-class _Folder(ABC):
+class _RunPlace(ABC):
     """A run's folder, or one of runs' folders."""
 
     @abstractmethod
@@ -47,17 +47,17 @@ class _Folder(ABC):
         """The run's own files in one of its folders, by their paths in the run. Raises: OSError where the run's folder is gone."""
 
     def signature(self) -> Signature:
-        """Of all of the run's files. Raises: as ``files`` does."""
+        """The fingerprints of all of the run's files. Raises: as ``files`` does."""
         return dict(chain.from_iterable(map(self.files, ("", *FOLDERS))))
 
     def parts(self) -> dict[str, Fingerprint]:
-        """Its parts by name."""
+        """The run's parts by name."""
         listed = ((os.path.basename(path), told) for path, told in self.files(STATISTICS))
         return {name: told for name, told in listed if PartName.parse(name) is not None}
 
 
 @dataclass(frozen=True)
-class Local(_Folder):
+class Local(_RunPlace):
     """A folder of this machine."""
 
     given: str
@@ -98,7 +98,7 @@ class Local(_Folder):
 
 
 @dataclass
-class Remote(_Folder):
+class Remote(_RunPlace):
     """A folder that fsspec reaches (``s3://…``, ``gs://…``).
 
     What changes in its JSON files is copied into a folder that ends with the program; of statistics only the bytes that a question needs
@@ -198,7 +198,7 @@ def source_of(given: str, where: str = "RUN") -> Source:
 
 
 def instead(path: str) -> str:
-    """What to do about a folder that is not there."""
+    """Advice about a folder that does not exist."""
     if os.path.exists(path):
         return "It is a file."
     parent, name = os.path.split(path)

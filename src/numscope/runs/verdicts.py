@@ -1,4 +1,4 @@
-"""What a comparison of two runs found, in plain data, and how it is gathered from the judged sites, portion by portion."""
+"""The result of comparing two runs as plain data, gathered from the judged sites portion by portion."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING, Any, Literal
 
 from numscope.records.finding import plain
-from numscope.runs.align import Pair
+from numscope.runs.align import LayerPair
 from numscope.runs.divergence import STATS
 from numscope.runs.query import by_name
 
@@ -94,16 +94,16 @@ class StepCount:
 
 @dataclass(frozen=True, slots=True)
 class Diff:
-    """What two runs' comparison found."""
+    """The result of comparing two runs."""
 
-    a: str  # as they were given
-    b: str  # as they were given
+    a: str  # as given
+    b: str  # as given
     dtypes: tuple[str, str]  # the coarsest dtype that a quarter of each run's activations have at least
     calibration: Calibration  # where the tolerances come from
     noise: tuple[str, ...]  # the runs that calibrated, as they were given
-    tolerances: dict[str, float]  # by statistic; beside noise the least that one may be
+    tolerances: dict[str, float]  # by statistic; with noise, the least tolerance
     stats: tuple[str, ...]  # statistics that were judged
-    pairs: tuple[Pair, ...]  # layers under both names
+    pairs: tuple[LayerPair, ...]  # layers under both names
     only_a: tuple[str, ...]  # sites of one run alone
     only_b: tuple[str, ...]  # sites of one run alone
     steps_only_a: tuple[int, ...]  # steps of one run alone
@@ -115,7 +115,7 @@ class Diff:
     nonfinite: tuple[SiteDifference, ...]  # sites of which one run alone has nan or inf, in order, the first ones
     num_nonfinite: int  # how many there are
     first: SiteDifference | None  # the first site that diverges; None: none does
-    origin: DivergenceOrigin | None  # of ``first``
+    origin: DivergenceOrigin | None  # where ``first`` came from
     modules: tuple[Drift, ...]  # by drift, the largest first
 
     @property
@@ -133,7 +133,7 @@ class Verdicts:
     """Reads the tables ``judged`` and ``pairs_factors`` of each portion of steps, in their order, and keeps what the report shows."""
 
     con: DuckDBPyConnection  # where the tables are
-    stats: tuple[str, ...]  # those that were judged
+    stats: tuple[str, ...]  # the judged statistics
     top: int  # how many modules and non-finite sites are kept
     steps: list[StepCount] = field(default_factory=list)
     factors: list[tuple[int, float]] = field(default_factory=list)

@@ -1,4 +1,4 @@
-"""What users bring to take a run's numbers: sinks, and loggers, which are anything with ``log_scalar``."""
+"""Interfaces for a run's numbers: sinks, and loggers, which are anything with ``log_scalar``."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class Sink(Protocol):
 
 @runtime_checkable
 class Logger(Protocol):
-    """What a logger must have."""
+    """Any object with ``log_scalar``."""
 
     def log_scalar(self, name: str, value: float, iteration: int, **kwargs: Any) -> None: ...
 

@@ -18,7 +18,7 @@ from numscope.sinks.loggers import Sink
 
 DEBUG_FILE = "debug_logs/globalrank-{rank}.log"
 STATISTICS_FILE = "debug_statistics_logs/globalrank-{rank}.log"
-FIRST_EXPONENT = -127  # of a histogram's first bin
+FIRST_EXPONENT = -127  # a histogram's first bin
 BUFFER_BYTES = 1 << 20
 
 log = logging.getLogger("numscope")

@@ -1,4 +1,4 @@
-"""The sinks of a process: opened here and nowhere else, each guarded, and told together of observations, alerts and findings."""
+"""Opens the sinks of a process, guards each, and passes observations, alerts and findings to all of them."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class Sinks:
         text_file: its path in ``log_dir``.
         run: facts on the run for ``run.json``, JSON values by name.
         log: of decisions and failures; None: Python's logging alone.
-        folder: for what a library writes beside its runs; None: ``log_dir``.
+        folder: for files that a library writes with its runs; None: ``log_dir``.
 
     Raises: UsageError for a folder that can't be written to and for anything that is not a logger.
     """
@@ -77,7 +77,7 @@ class Sinks:
                 add(f"The logger {type(logger).__name__}", LoggerSink(logger))
             elif logger not in named:
                 named.add(logger)
-                # Rank 0 speaks, and other ranks that have a run of the script's own; the rest stand by.
+                # Rank 0 sends, and other ranks on which the script has its own run; the rest stand by.
                 stands_by = rank != 0 and scripts_run(logger.kind) is None
                 add(f'The logger "{logger}"', make=_maker(logger, folder or log_dir, rank), stands_by=stands_by)
         add("The script's own run", _ScriptsRuns({one.kind for one in named}))
@@ -97,7 +97,7 @@ class Sinks:
         self._each("alert", alert)
 
     def told(self, alert: Alert) -> None:
-        """Of an alert that this rank tells for all that have it, to sinks that stand by."""
+        """Pass an alert that this rank reports for all ranks to sinks that stand by."""
         self._each("told", alert)
 
     def finding(self, finding: Finding, report: str) -> None:
@@ -121,7 +121,7 @@ class SharedSinks(Sinks):
 
     @classmethod
     def take(cls, loggers: Sequence[object], log_dir: str | None, rank: int) -> SharedSinks:
-        """Those of this process; each who takes them closes them.
+        """The shared sinks of this process; each user closes them.
 
         Raises: UsageError for anything that is no logger.
         """
@@ -147,13 +147,13 @@ class SharedSinks(Sinks):
 class _Guarded:
     """A sink that gets everything until it raises; then that is logged once, and it gets nothing more. Training goes on.
 
-    A disk that is full or away may come back: it is said, and the sink is tried again with what comes next.
+    A full or missing disk may come back: a warning is logged once, and later calls try the sink again.
 
     Args:
         name: of the sink in the log.
         say: takes a message and its level of Python's logging.
         sink: None: ``make`` opens it when there is something for it.
-        stands_by: another rank speaks to it, until this one has a finding, or an alert, that the other one can't know.
+        stands_by: another rank writes to it, until this one has a finding, or an alert, that the other one can't know.
     """
 
     def __init__(

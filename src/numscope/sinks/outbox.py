@@ -21,14 +21,14 @@ class Outbox:
 
     Findings and alerts go before statistics, are never left out, and are still sent where statistics have failed.
 
-    *Cost:* for whoever puts, a lock; a thread's start, 50 µs, where none is at work.
+    *Cost:* for the caller, a lock; a thread's start, 50 µs, where none is at work.
     """
 
     def __init__(self, name: str) -> None:
         self._name = name
         self._waiting: deque[Work] = deque()
         self._news: deque[Work] = deque()
-        self._num_news = 0  # that wait or are being sent
+        self._num_news = 0  # findings and alerts that wait or are being sent
         self._changed = threading.Condition()
         self._at_work = self._is_late = False
         self._error: BaseException | None = None

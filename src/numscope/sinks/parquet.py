@@ -24,7 +24,7 @@ FLUSH_CELLS = 1 << 20  # numbers held at most: 8 MiB
 MOST_HELD = 8  # times as many while the disk is full; then they are dropped
 
 
-_open: weakref.WeakSet[ParquetSink] = weakref.WeakSet()  # of this process
+_open: weakref.WeakSet[ParquetSink] = weakref.WeakSet()  # this process's
 
 
 class ParquetSink:
@@ -57,7 +57,7 @@ class ParquetSink:
         self._flush_s = flush_s
         self._flush_cells = flush_cells
         self._owner = os.getpid()
-        self._not_before = 0.0  # of the monotonic clock: when a write that failed is tried again
+        self._not_before = 0.0  # monotonic time before which a failed write is not tried again
         self.place: tuple[str, int, int] = (os.path.realpath(log_dir), rank, self._owner)
         beside = next((sink for sink in _open if sink.place == self.place), None)
         if beside is None:

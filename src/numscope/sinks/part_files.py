@@ -16,7 +16,7 @@ from numscope.sinks.seal import BLANK, KEY, seal
 SMALL_CELLS = 1 << 17  # a part with fewer numbers is merged with others
 NUM_MERGED = 32  # consecutive small parts become one
 MANY_LEFT = 8  # small parts, which are merged as the writer ends
-GROUP_ROWS = 1 << 14  # of one row group: by its steps' extrema a reader passes over it, which takes 6 KB more in the footer
+GROUP_ROWS = 1 << 14  # in a row group, which readers skip by its steps' extrema; each takes 6 KB of the footer
 ABANDONED_S = 3600.0  # age from which a temporary file belongs to a killed process
 
 # Columns that a dictionary makes small; the other numbers rarely repeat.
@@ -94,7 +94,7 @@ class Parts:
         self._merge(NUM_MERGED)
 
     def finish(self) -> None:
-        """Merge what is left of small parts: nobody writes more, and a thousand ranks' parts are opened by whoever reads."""
+        """Merge what is left of small parts: nobody writes more, and a reader opens the parts of a thousand ranks."""
         self._merge(MANY_LEFT)
 
     def _merge(self, least: int) -> None:

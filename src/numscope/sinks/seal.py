@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import zlib
+from typing import BinaryIO
 
 KEY = b"numscope_crc32"
 BLANK = b"0" * 24
@@ -18,11 +19,11 @@ _MAGIC = b"PAR1"  # what a Parquet file begins and ends with
 
 def seal(path: str) -> None:
     """Write the checksum into a file whose metadata has ``BLANK`` under ``KEY``. *Cost:* one pass over the file."""
-    place = _place(path)
-    if place is None:
-        raise ValueError(f"{path}: got a Parquet file without {KEY.decode()} in its metadata, expected {BLANK.decode()} there.")
-    digits = _digits(path, place)
     with open(path, "r+b") as file:
+        place = _place(file)
+        if place is None:
+            raise ValueError(f"{path}: got a Parquet file without {KEY.decode()} in its metadata, expected {BLANK.decode()} there.")
+        digits = _digits(file, place)
         file.seek(place)
         file.write(digits)
 
@@ -37,40 +38,34 @@ def is_sound(path: str) -> bool:
         file.seek(-4, os.SEEK_END)
         if not (begins and file.read(4) == _MAGIC):
             return False
-    place = _place(path)
-    if place is None:
-        return True
-    with open(path, "rb") as file:
+        place = _place(file)
+        if place is None:
+            return True
         file.seek(place)
-        digits = file.read(len(BLANK))
-    found = _digits(path, place)
-    return digits[:16] != found[:16] or digits == found
+        digits, found = file.read(len(BLANK)), _digits(file, place)
+        return digits[:16] != found[:16] or digits == found
 
 
-def _place(path: str) -> int | None:
-    """Where in the file the digits stand."""
-    with open(path, "rb") as file:
-        end = file.seek(0, 2)
-        file.seek(max(0, end - 8))
-        length = int.from_bytes(file.read(4), "little")
-        start = max(0, end - 8 - length)
-        file.seek(start)
-        at = file.read(length).rfind(_MARK) if length < end else -1
+def _place(file: BinaryIO) -> int | None:
+    """Where in the file the digits stand: in the footer, whose length is written before the last mark."""
+    end = file.seek(0, os.SEEK_END)
+    file.seek(max(0, end - 8))
+    length = int.from_bytes(file.read(4), "little")
+    start = file.seek(max(0, end - 8 - length))
+    at = file.read(length).rfind(_MARK) if length < end else -1
     return None if at < 0 else start + at + len(_MARK)
 
 
-def _digits(path: str, place: int) -> bytes:
-    return b"%016x%08x" % (os.path.getsize(path), _crc32(path, place))
+def _digits(file: BinaryIO, place: int) -> bytes:
+    size = file.seek(0, os.SEEK_END)
+    file.seek(0)
+    crc = zlib.crc32(BLANK, _crc32(file, 0, place))
+    file.seek(place + len(BLANK))
+    return b"%016x%08x" % (size, _crc32(file, crc, size))
 
 
-def _crc32(path: str, place: int) -> int:
-    crc = 0
-    with open(path, "rb") as file:
-        before = place
-        while before and (chunk := file.read(min(_CHUNK, before))):
-            crc, before = zlib.crc32(chunk, crc), before - len(chunk)
-        file.read(len(BLANK))
-        crc = zlib.crc32(BLANK, crc)
-        while chunk := file.read(_CHUNK):
-            crc = zlib.crc32(chunk, crc)
+def _crc32(file: BinaryIO, crc: int, end: int) -> int:
+    """A checksum continued over a file's bytes from where it stands to ``end``."""
+    while chunk := file.read(min(_CHUNK, end - file.tell())):
+        crc = zlib.crc32(chunk, crc)
     return crc

@@ -49,7 +49,7 @@ def connect(address: str, where: str) -> tuple[Any, str]:
         raise UsageError(f"{where}: got {told!r}, which needs {needed}. Install: {more}.") from None
     except ours(ValueError):
         raise UsageError(f"{where}: got {told!r}, expected a kind of storage that fsspec knows, such as s3:// or gs://.") from None
-    # A storage that is away is known as such soon: whoever asks tries again by himself.
+    # Few retries, so that a missing storage is noticed soon: callers try again by themselves.
     waits = {"config_kwargs": {"connect_timeout": 10, "read_timeout": 60, "retries": {"max_attempts": 2}}} if package == "s3fs" else {}
     try:
         files, root = url_to_fs(address.rstrip("/"), use_listings_cache=False, **waits)

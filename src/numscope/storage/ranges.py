@@ -129,5 +129,5 @@ class _Handle(io.RawIOBase):
 
 class _Position(threading.local):
     at = 0
-    start = 0  # of the bytes held
+    start = 0  # where the held bytes begin
     held = b""

@@ -24,7 +24,7 @@ from numscope.storage.spool import END_S, SAID, is_pipe
 POLL_S = 0.5
 LOG_S = 30.0  # between two copies of a log that grows: a storage can't append
 LARGEST_REST_S = 30.0  # between two tries
-LAST_S = 600.0  # of trying after the training has ended
+LAST_S = 600.0  # for which it tries after the training has ended
 LEAVES_BYTES = 2 << 20  # a part this large is merged with no other one (sinks/part_files.py): it need not stay on this machine
 MOST_WAITING_BYTES = 8 << 30  # on this machine while the storage is away; then the oldest parts go
 
@@ -34,7 +34,7 @@ Sign = tuple[int, int, int]
 def main(folder: str, rank: str, parent: str) -> None:
     """Send what comes to stand in ``folder`` until the process ``parent`` ends or closes stdin, and the rest of it after that.
 
-    The line on stdin is the address. The first line on stdout says whether it is any good: ``{}``, ``{"down": …}`` or ``{"error": …}``.
+    The line on stdin is the address. The first line on stdout is the answer: ``{}``, ``{"down": …}`` or ``{"error": …}``.
     """
     for sign in (signal.SIGINT, signal.SIGTERM):  # schedulers send them to all processes; this one ends once the training has
         signal.signal(sign, signal.SIG_IGN)
@@ -118,11 +118,11 @@ class Shipper:
                     yield int(match[1])
 
     def _prefix(self, prefix: str) -> dict[str, str]:
-        """One rank of a thousand asks for its own files only, where a storage can tell them."""
+        """One rank of a thousand asks for its own files only, where a storage can list by prefix."""
         return {"prefix": prefix} if {"s3", "gs"} & self._kinds else {}
 
     def run(self, parent: int, failing: str = "") -> None:
-        """Until the training has ended and all is sent, or ``LAST_S`` after that. ``failing``: what is wrong, if that is known and said."""
+        """Until the training has ended and all is sent, or ``LAST_S`` after that. ``failing``: the known error, already printed."""
         rest, ended = POLL_S, 0.0
         while True:
             if ended:
@@ -193,7 +193,7 @@ class Shipper:
         new = name not in self._sent and (name.startswith((RANKS, STATISTICS)) or (name == RUN_FILE and self.rank != 0))
         try:
             self._put(name, data, new=new)
-        except FileExistsError:  # this one's own, whose answer was lost; of a run.json another rank's
+        except FileExistsError:  # our own, whose answer was lost; a run.json may be another rank's
             if name != RUN_FILE and self.files.info(f"{self.root}/{name}")["size"] != len(data):
                 _say(f"{self.address}/{name} is there already, from another process of rank {self.rank}: it is kept, and ours is not sent.")
         self._sent[name] = sign
@@ -220,7 +220,7 @@ class Shipper:
                 try:
                     self.files.pipe_file(place, data, mode="create")
                     return
-                except (NotImplementedError, TypeError):  # a storage that can't tell
+                except (NotImplementedError, TypeError):  # the storage can't create exclusively
                     if self.files.exists(place):
                         raise FileExistsError(place) from None
             self.files.pipe_file(place, data)

@@ -22,9 +22,9 @@ from numscope.report.page import python_of_ours
 from numscope.report.stderr import say
 from numscope.storage.address import is_address, is_shortened
 
-START_S = 40.0  # that a training waits for the storage's first answer, at most
-END_S = 60.0  # that it waits at its end for the last files to be there
-SAID = ".sending.log"  # in the folder: what the process beside says when nobody waits for it
+START_S = 40.0  # the longest wait of a training for the storage's first answer
+END_S = 60.0  # the longest wait at its end for the last files to be sent
+SAID = ".sending.log"  # in the folder: output of the sending process when nobody waits for it
 
 _spools: dict[tuple[str, int], _Spool] = {}  # by address and process: a fork has its own
 
@@ -59,7 +59,7 @@ class _Spool:
             # In a session of its own: what ends a training's group of processes must not keep its last records from getting there.
             self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, start_new_session=True)
             assert self.process.stdin is not None
-            with contextlib.suppress(BrokenPipeError):  # it has ended, which its answer tells
+            with contextlib.suppress(BrokenPipeError):  # it has ended, as its answer shows
                 self.process.stdin.write(address.encode() + b"\n")  # not among the words of a command, which others can see
                 self.process.stdin.flush()
         except ours(OSError) as error:

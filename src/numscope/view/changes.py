@@ -1,4 +1,4 @@
-"""What a page shows of a run, with when each thing of it changed, so that a page that is open gets what is new to it."""
+"""The versions of a page's content: when each part of it changed, so that an open page gets only what is new to it."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ BESIDE = ("columns", "sites", "made")  # keys that are not compared as a whole
 class Shown:
     """The content of a page in its versions, of which the latest is held."""
 
-    version: int = 0  # of the latest, from 1; 0: there is none yet
+    version: int = 0  # the latest, from 1; 0: none yet
     _series: str = field(default_factory=lambda: os.urandom(6).hex())  # versions of a server that was started again are others
     _content: Payload = field(default_factory=dict)
     _rows_since: int = 0  # version from which the rows and matrices are the same ones
     _keys: dict[str, int] = field(default_factory=dict)  # version in which each changed
     _sites: list[int] = field(default_factory=list)
     _columns: Any = None
-    _texts: dict[int, bytes] = field(default_factory=dict)  # by the version that a page has, for the latest
+    _texts: dict[int, bytes] = field(default_factory=dict)  # answers by the version that a page has
 
     @property
     def name(self) -> str:
@@ -53,7 +53,7 @@ class Shown:
         self._columns, self._content, self.version, self._texts = columns, content, version, {}
 
     def since(self, name: str) -> bytes:
-        """What a page that has a version lacks, as JSON: ``whole``, or ``changed`` keys, ``sites`` by row, and of each matrix of
+        """The changes since a page's version, as JSON: ``whole``, or ``changed`` keys, ``sites`` by row, and of each matrix of
         ``columns`` those numbered in ``fresh``; its other columns are those with the same first step that it has.
 
         Args:

@@ -1,4 +1,4 @@
-"""Who is let in: a program that holds the token, that asks this server by a name of its own, and that only reads."""
+"""Lets in only requests that hold the token, use one of this server's own names, and only read."""
 
 from __future__ import annotations
 
@@ -7,26 +7,24 @@ import html
 import ipaddress
 import re
 import socket
-from collections.abc import Awaitable, Callable, MutableMapping
-from http.cookies import CookieError, SimpleCookie
-from typing import Any
-from urllib.parse import parse_qsl, urlencode
+from urllib.parse import urlencode
+
+from starlette.datastructures import MutableHeaders
+from starlette.requests import Request
+from starlette.responses import HTMLResponse, PlainTextResponse, Response
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from numscope.page.document import SERVED_POLICY
 
-Connection = MutableMapping[str, Any]  # what ASGI calls a scope
-Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
-App = Callable[[Connection, Any, Send], Awaitable[None]]
-
-HEADERS = (
-    ("Content-Security-Policy", f"{SERVED_POLICY}; frame-ancestors 'none'"),
-    ("X-Content-Type-Options", "nosniff"),
-    ("X-Frame-Options", "DENY"),
-    ("Referrer-Policy", "no-referrer"),
-    ("Cross-Origin-Opener-Policy", "same-origin"),
-    ("Cross-Origin-Resource-Policy", "same-origin"),
-    ("Cache-Control", "no-store"),
-)
+HEADERS = {
+    "Content-Security-Policy": f"{SERVED_POLICY}; frame-ancestors 'none'",
+    "X-Content-Type-Options": "nosniff",
+    "X-Frame-Options": "DENY",
+    "Referrer-Policy": "no-referrer",
+    "Cross-Origin-Opener-Policy": "same-origin",
+    "Cross-Origin-Resource-Policy": "same-origin",
+    "Cache-Control": "no-store",
+}
 
 
 class Guard:
@@ -42,38 +40,42 @@ class Guard:
             rebinding), but not an address, nor a name that is not theirs.
     """
 
-    def __init__(self, app: App, token: str, port: int, names: frozenset[str]) -> None:
+    def __init__(self, app: ASGIApp, token: str, port: int, names: frozenset[str]) -> None:
         self._app, self._token, self._names = app, token.encode(), names
         self._cookie = f"numscope-view-{port}"
 
-    async def __call__(self, scope: Connection, receive: Any, send: Send) -> None:
-        if scope["type"] == "lifespan":
-            await self._app(scope, receive, send)
-            return
-        if scope["type"] != "http":
-            return  # a websocket: never accepted
-        headers = scope["headers"]
-        of = {name: [value.decode("latin-1") for key, value in headers if key == name] for name in (b"host", b"cookie")}
-        if scope["method"] != "GET":
-            await _answer(send, 405, "This server is only read: GET.", ("Allow", "GET"))
-        elif len(of[b"host"]) != 1 or not self._is_ours(of[b"host"][0]):
-            await _answer(send, 421, "This server is not known by the name in the address. Use localhost, or the address that was printed.")
-        elif (given := dict(parse_qsl(scope["query_string"].decode("latin-1"), keep_blank_values=True))).get("token") is not None:
-            await self._enter(send, scope, given)
-        elif not any(map(self._is_in, of[b"cookie"])):
-            await _answer(send, 403, "Open the link with the token that numscope view has printed in its terminal.")
-        else:
-            await self._app(scope, receive, _with_headers(send))
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        async def sending(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                MutableHeaders(scope=message).update(HEADERS)
+            await send(message)
 
-    async def _enter(self, send: Send, scope: Connection, given: dict[str, str]) -> None:
-        if not self._is_token(given.pop("token")):
-            await _answer(send, 403, "The token in this link is not this server's: numscope view prints a new link at each start.")
-            return
-        path = "./?" + urlencode(given) if given else "./"
-        link = html.escape(path, quote=True)
+        if scope["type"] == "http":
+            await self._answer_to(Request(scope))(scope, receive, sending)
+        elif scope["type"] == "lifespan":
+            await self._app(scope, receive, send)  # a websocket is never accepted
+
+    def _answer_to(self, request: Request) -> ASGIApp:
+        """The application, or a refusal."""
+        hosts, given = request.headers.getlist("host"), dict(request.query_params)
+        if request.method != "GET":
+            return PlainTextResponse("This server is only read: GET.", 405, {"Allow": "GET"})
+        if len(hosts) != 1 or not self._is_ours(hosts[0]):
+            return PlainTextResponse(
+                "This server is not known by the name in the address. Use localhost, or the address that was printed.", 421
+            )
+        if "token" in given:
+            return self._entrance(given.pop("token"), given)
+        if not self._is_token(request.cookies.get(self._cookie, "")):
+            return PlainTextResponse("Open the link with the token that numscope view has printed in its terminal.", 403)
+        return self._app
+
+    def _entrance(self, token: str, given: dict[str, str]) -> Response:
+        if not self._is_token(token):
+            return PlainTextResponse("The token in this link is not this server's: numscope view prints a new link at each start.", 403)
+        link = html.escape("./?" + urlencode(given) if given else "./", quote=True)
         body = f'<!doctype html><meta http-equiv="refresh" content="0;url={link}"><title>numscope</title><a href="{link}">numscope view</a>'
-        cookie = f"{self._cookie}={self._token.decode()}; Path=/; HttpOnly; SameSite=Strict"
-        await _answer(send, 200, body, ("Set-Cookie", cookie), kind="text/html")
+        return HTMLResponse(body, headers={"Set-Cookie": f"{self._cookie}={self._token.decode()}; Path=/; HttpOnly; SameSite=Strict"})
 
     def _is_ours(self, host: str) -> bool:
         match = re.fullmatch(r"(\[[0-9A-Fa-f:.]+\]|[^:\[\]@/\s]+)(:\d{1,5})?", host)
@@ -87,13 +89,6 @@ class Guard:
         except ValueError:
             return False
         return True
-
-    def _is_in(self, cookies: str) -> bool:
-        try:
-            found = SimpleCookie(cookies).get(self._cookie)
-        except CookieError:
-            return False
-        return found is not None and self._is_token(found.value)
 
     def _is_token(self, text: str) -> bool:
         return hmac.compare_digest(text.encode("utf-8", "surrogatepass"), self._token)
@@ -112,23 +107,3 @@ def is_loopback(host: str) -> bool:
         return ipaddress.ip_address(host.strip("[]")).is_loopback
     except ValueError:
         return host.lower() == "localhost"
-
-
-async def _answer(send: Send, status: int, text: str, *more: tuple[str, str], kind: str = "text/plain") -> None:
-    body = text.encode()
-    headers = (*HEADERS, *more, ("Content-Type", f"{kind}; charset=utf-8"), ("Content-Length", str(len(body))))
-    await send({"type": "http.response.start", "status": status, "headers": _encoded(headers)})
-    await send({"type": "http.response.body", "body": body})
-
-
-def _with_headers(send: Send) -> Send:
-    async def sending(message: MutableMapping[str, Any]) -> None:
-        if message["type"] == "http.response.start":
-            message = {**message, "headers": [*message.get("headers", ()), *_encoded(HEADERS)]}
-        await send(message)
-
-    return sending
-
-
-def _encoded(headers: tuple[tuple[str, str], ...]) -> list[tuple[bytes, bytes]]:
-    return [(name.lower().encode("latin-1"), value.encode("latin-1")) for name, value in headers]

@@ -17,12 +17,13 @@ from numscope.page.recorded import Recorded, read_recorded
 from numscope.records.errors import UsageError
 from numscope.runs.sources import Remote, Signature, Source
 from numscope.view.changes import Shown
+from numscope.view.refresher import Refresher
 
 State = Literal["reading", "waiting", "shown", "gone", "unreadable"]
 
 LOOK_S, LOOK_REMOTE_S = 1.0, 10.0  # between two looks; a storage takes money for each
 REST, MOST_REST_S = 20, 30.0  # times as long as listing took: of a slow file system a twentieth of the time is taken
-WAIT_S = 0.4  # that an answer waits for a look
+WAIT_S = 0.4  # for which an answer waits for a look
 
 _ATTEMPT = re.compile(r"ranks/rank(\d+)-(\d+)\.json")
 
@@ -31,7 +32,7 @@ log = logging.getLogger("numscope")
 
 @dataclass(frozen=True, slots=True)
 class Look:
-    """What the latest look has found."""
+    """The result of the latest look at a run's folder."""
 
     state: State
     message: str = ""  # why nothing, or nothing new, is shown; else empty
@@ -50,19 +51,15 @@ class LiveRun:
     recorded: Recorded | None = None  # what that was made of; None: nothing yet
     _gathered: Gathered = field(default_factory=Gathered)
     _signature: Signature = field(default_factory=dict)
-    _look: threading.Thread | None = None
-    _next: float = 0.0  # of the monotonic clock
     _listing_s: float = 0.0
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
+    def __post_init__(self) -> None:
+        self._refresher = Refresher(f"numscope view {self.key}", self._see)
+
     def look(self) -> None:
         """Look at the folder again, if a look is due, and wait for it a moment."""
-        with self._lock:
-            if self._look is None or (not self._look.is_alive() and time.monotonic() >= self._next):
-                self._look = threading.Thread(target=self._see, daemon=True, name=f"numscope view {self.key}")
-                self._look.start()
-            looking = self._look
-        looking.join(WAIT_S)
+        self._refresher.ask(WAIT_S)
 
     def answer(self, version: str) -> tuple[dict[str, Any], bytes]:
         """State, and what a page that has a version lacks."""
@@ -78,11 +75,11 @@ class LiveRun:
 
     @property
     def has_ended(self) -> bool:
-        """Whether all of its processes have said so."""
+        """Whether all of its processes have written that they ended."""
         recorded = self.recorded
         return recorded is not None and recorded.watched and not recorded.killed and latest_have_told(self._signature)
 
-    def _see(self) -> None:
+    def _see(self) -> float:
         start = time.monotonic()
         try:
             try:
@@ -102,8 +99,7 @@ class LiveRun:
             log.debug("numscope view: %s", self.source.given, exc_info=True)
         self.seen = seen
         least = LOOK_REMOTE_S if isinstance(self.source, Remote) else LOOK_S
-        now = time.monotonic()
-        self._next = now + max(least, now - start, min(MOST_REST_S, REST * self._listing_s))
+        return max(least, time.monotonic() - start, min(MOST_REST_S, REST * self._listing_s))
 
     def _seen(self, signature: Signature) -> Look:
         heard = max((told[-1] for told in signature.values()), default=0.0)
@@ -125,7 +121,7 @@ class LiveRun:
 
 
 def latest_have_told(paths: Iterable[str]) -> bool:
-    """Whether each rank's latest attempt has written its findings; one that was started again may be at work."""
+    """Whether each rank's latest attempt has written its findings; a restarted one may still run."""
     names = set(paths)
     latest: dict[str, int] = {}
     for match in filter(None, (_ATTEMPT.fullmatch(name) for name in names)):

@@ -1,4 +1,4 @@
-"""The server: the page's own files, and what is new of a run, to whoever the guard lets in."""
+"""The server: answers admitted requests with the page's files and with the changes of a run."""
 
 from __future__ import annotations
 
@@ -22,6 +22,7 @@ from numscope.page.payload import comparison_of
 from numscope.records.errors import UsageError
 from numscope.view.guard import Guard
 from numscope.view.live import WAIT_S, LiveRun
+from numscope.view.refresher import Refresher
 from numscope.view.shelf import Shelf
 
 KINDS = {".js": "text/javascript", ".css": "text/css"}
@@ -45,39 +46,27 @@ class Comparer:
             self._made[a.key, b.key] = made
             while len(self._made) > MOST_COMPARED:
                 del self._made[next(iter(self._made))]
-            made.start_if_due()
-        made.thread.join(WAIT_S)
+        made.refresher.ask(WAIT_S)
         return made.told
 
 
 class _Comparison:
     def __init__(self, a: LiveRun, b: LiveRun) -> None:
         self._sides = a, b
-        self._next = 0.0
-        self._of: tuple[str, str] = ("", "")
-        self.thread = threading.Thread()
+        self.refresher = Refresher("numscope view comparison", self._make)
         self.told: dict[str, Any] = {"version": "", "comparison": None}
 
-    def start_if_due(self) -> None:
-        versions = (self._sides[0].shown.name, self._sides[1].shown.name)
-        if self.thread.is_alive() or versions == self._of or time.monotonic() < self._next:
-            return
-        self._of = versions
-        self.thread = threading.Thread(target=self._make, args=(versions,), daemon=True)
-        self.thread.start()
-
-    def _make(self, versions: tuple[str, str]) -> None:
-        start = time.monotonic()
+    def _make(self) -> float:
+        start, version = time.monotonic(), " ".join(side.shown.name for side in self._sides)
         a, b = (side.recorded for side in self._sides)
-        if a is None or b is None:
-            return
+        if a is None or b is None or version == self.told["version"]:
+            return 0.0
         try:
             told = comparison_of(a, b)
         except Exception as error:  # parts that are gone meanwhile, numbers that no tensor has
             told = {"problem": f"{type(error).__name__}: {error}", "settings": []}
-        self.told = {"version": " ".join(versions), "comparison": told}
-        took = time.monotonic() - start
-        self._next = time.monotonic() + max(AGAIN_S, AGAIN_TIMES * took)
+        self.told = {"version": version, "comparison": told}
+        return max(AGAIN_S, AGAIN_TIMES * (time.monotonic() - start))
 
 
 def application(shelf: Shelf) -> Starlette:

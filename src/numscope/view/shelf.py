@@ -75,7 +75,7 @@ class Shelf:
     def _within(self, root: Source) -> list[Source]:
         try:
             names = root.names()
-        except Exception:  # its run says so
+        except Exception:  # the run reports it
             return [root]
         if any(map(is_of_run, names)):
             return [root]
@@ -93,19 +93,12 @@ class Shelf:
         return run
 
     def glances(self) -> list[dict[str, Any]]:
-        """Of each run what a chooser shows; nothing of its statistics is read for it but where the newest parts end."""
+        """The facts about each run that a chooser shows; of its statistics only the newest parts' last steps are read."""
         return [self._glance(run) for run in self.runs()]
 
     def _glance(self, run: LiveRun) -> dict[str, Any]:
-        told: dict[str, Any] = {
-            "key": run.key,
-            "name": run.name,
-            "state": run.seen.state,
-            "findings": None,
-            "alerts": None,
-            "step": None,
-            "ago": None,
-        }
+        told: dict[str, Any] = {"key": run.key, "name": run.name, "state": run.seen.state}
+        told |= dict.fromkeys(("findings", "alerts", "step", "ago"))
         recorded = run.recorded
         if isinstance(run.source, Local):
             try:
@@ -134,7 +127,7 @@ def _children(root: Source, names: dict[str, bool], known: Sequence[str] | dict[
 
 
 def _facts(folder: str, signature: Signature) -> dict[str, Any]:
-    """Findings, alerts, last step and whether the run has ended, as its files tell."""
+    """Findings, alerts, last step and whether the run has ended, from its files."""
     files = read_findings(folder, [name for name in signature if name.startswith("findings-")], [])
     kept, _ = split_merged(os.path.basename(name) for name in signature if name.startswith(STATISTICS))
     newest = {part.rank: part for part in kept}

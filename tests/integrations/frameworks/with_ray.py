@@ -22,7 +22,7 @@ from ray import cloudpickle  # noqa: E402
 from ray.train import RunConfig, ScalingConfig, get_context  # noqa: E402
 from ray.train.torch import TorchTrainer, prepare_model  # noqa: E402
 
-from numscope.integrations.ray import Watched, watched  # noqa: E402
+from numscope.integrations.ray import WatchedLoop, watched  # noqa: E402
 from numscope.records.errors import NonFiniteError, UsageError  # noqa: E402
 from tests.integrations.page import run_lines  # noqa: E402
 from tests.warm import COLD  # noqa: E402
@@ -109,7 +109,7 @@ def test_driver_knows_what_a_killed_worker_had_found(cluster):
 
 
 def test_loop_looks_to_ray_as_it_did():
-    assert isinstance(watched(loop), Watched) and watched(loop).__name__ == "loop"
+    assert isinstance(watched(loop), WatchedLoop) and watched(loop).__name__ == "loop"
     assert watched(loop).findings == []
 
 

@@ -33,7 +33,7 @@ for name, data in damages.items():
 for name in ("cut in half", "fifty bits", "footer length huge"):
     parts[0].write_bytes(damages[name])
     sane(tool("report", run, "-o", f"{name}.html"), f"report, {name}")
-    sane(tool("top", run, "--once"), f"top, {name}")
+    sane(tool("top", run), f"top, {name}")
 parts[0].write_bytes(whole)
 shutil.copytree(run, "other")
 parts[0].write_bytes(flipped(200))

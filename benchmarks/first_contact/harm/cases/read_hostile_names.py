@@ -29,7 +29,7 @@ for path in [*run.glob("*.json"), *run.glob("ranks/*.json")]:
 (run / ("findings-rank1.json" + "\x1b[31m")).write_text("{}")
 (run / "statistics" / "rank\x1b[31m-1-1.parquet").write_bytes(b"PAR1")
 (run / "report-rank9.txt").write_text(EVIL)
-for args in (("stats", run), ("stats", run, "SELECT layer, cls FROM stats LIMIT 3"), ("stats", run, "--csv", "SELECT layer FROM stats LIMIT 3"), ("top", run, "--once"), ("layers", run), ("report", run, "-o", "page.html"), ("report", run, "--summary"), ("stats", run, "SELECT '" + EVIL.replace("\x00", "") + "'")):
+for args in (("stats", run), ("stats", run, "SELECT layer, cls FROM stats LIMIT 3"), ("stats", run, "--csv", "SELECT layer FROM stats LIMIT 3"), ("top", run), ("layers", run), ("report", run, "-o", "page.html"), ("report", run, "--summary"), ("stats", run, "SELECT '" + EVIL.replace("\x00", "") + "'")):
     sane(tool(*args), " ".join(map(str, args[:2])) + (" …" if len(args) > 2 else ""))
 try:
     html = open("page.html", encoding="utf-8", errors="replace").read()

@@ -52,7 +52,7 @@ for change in (sparse, deep, long_number, wrong, text):
     for name in names:
         if (run / name).exists():
             change(run / name)
-    for args in (("stats", run), ("layers", run), ("top", run, "--once"), ("report", run, "-o", f"{run}.html"), ("report", run, "--summary")):
+    for args in (("stats", run), ("layers", run), ("top", run), ("report", run, "-o", f"{run}.html"), ("report", run, "--summary")):
         sane(tool(*args, timeout=60), f"{change.__name__}: {' '.join(map(str, args[:1] + args[2:3]))}")
     if change is sparse:
         shutil.rmtree(run)

@@ -19,7 +19,7 @@ def variant(name, change):
     shutil.copytree(base, run, symlinks=True)
     change(run)
     seen = b""
-    for args in (("stats", run), ("layers", run), ("top", run, "--once"), ("report", run, "-o", f"{name}.html")):
+    for args in (("stats", run), ("layers", run), ("top", run), ("report", run, "-o", f"{name}.html")):
         result = tool(*args, timeout=45)
         sane(result, f"{name}: {args[0]}", limit=45)
         seen += result[1] + result[2]

@@ -32,7 +32,7 @@ for name in ("secret.txt", "secret.py", "id_rsa", "passwd.py.txt", "/etc/passwd"
         finding[0].write_text(json.dumps(point(original, os.path.abspath(name) if not name.startswith(("/", ".")) else name, line)))
         if line == 2 or name == "secret.py":
             sane(tool("report", run, "-o", "page.html", timeout=60), f"report of {name}:{line}")
-            result = tool("top", run, "--once")
+            result = tool("top", run)
             sane(result, f"top of {name}:{line}")
             page = Path("page.html").read_bytes() if Path("page.html").exists() else b""
             say(b"TOPSECRET" not in page + result[1] and b"root:x:" not in page + result[1], f"{name}:{line}: no line of it is shown")

@@ -47,7 +47,7 @@ for name, change in {
     time.sleep(1.5)
     codes = [get(cookie)[0] for _ in range(3)]
     say(all(c < 500 for c in codes) and p.poll() is None, f"{name}: the server lives", codes)
-    sane(tool("top", "live", "--once"), f"{name}: top")
+    sane(tool("top", "live"), f"{name}: top")
 p.send_signal(signal.SIGTERM)
 try:
     p.wait(20)

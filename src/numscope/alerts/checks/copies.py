@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from numscope.distributed.agree import spread, stage_of
 from numscope.distributed.channel import members
-from numscope.distributed.copies import Copies
+from numscope.distributed.groups import Copies
 from numscope.distributed.place import Places, fully_sharded_groups
 
 

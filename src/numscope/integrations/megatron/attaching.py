@@ -21,7 +21,7 @@ from numscope.scope.scope import Scope
 
 
 class Attached:
-    """What ``attach`` returns: the watches on a model's chunks, until ``close``. Switched off, it has none and each call does nothing.
+    """The watches on a model's chunks, until ``close``. If nothing is switched on, there are none and each call does nothing.
 
     Attributes:
         scopes: one for each chunk.
@@ -34,7 +34,7 @@ class Attached:
 
     @property
     def findings(self) -> list[Finding]:
-        """What escaped, in order of the chunks."""
+        """Escaped findings, in order of the chunks."""
         return [finding for scope in self.scopes for finding in scope.findings]
 
     def step(self) -> None:
@@ -55,7 +55,7 @@ class Attached:
                 stack.callback(scope.close)
 
     def _unprepare(self) -> None:
-        """What our switches were done with; a layer that somebody has converted since is theirs."""
+        """Restores the layers that our switches acted on, without those that somebody else has converted since."""
         unprepare([module for module in self._prepared if (state := state_of(module)) is None or state.recipe.is_high])
 
     def __enter__(self) -> Attached:

@@ -24,8 +24,8 @@ from numscope.records.errors import UsageError
 Chunks = nn.Module | Sequence[nn.Module]
 
 
-class _Gemm:
-    """What a prepared layer's class has before its own: without a recipe's state, or with all of it high, it computes as it did."""
+class _ParallelLinear:
+    """Put before a prepared layer's own class. Without a recipe's state, or with all of it high, the layer computes as before."""
 
     _numscope_gemm = True  # ``convert`` takes it as it is
     _numscope_was: type[nn.Module]
@@ -48,16 +48,16 @@ class _Gemm:
         return product(self, input, weight, kwargs.get("bias"))  # type: ignore[arg-type]
 
 
-class _Column(_Gemm, ColumnParallelLinear):  # type: ignore[misc]  # megatron is not read by the type checker
+class _ColumnParallel(_ParallelLinear, ColumnParallelLinear):  # type: ignore[misc]  # megatron is not read by the type checker
     _numscope_was = ColumnParallelLinear
 
 
-class _Row(_Gemm, RowParallelLinear):  # type: ignore[misc]
+class _RowParallel(_ParallelLinear, RowParallelLinear):  # type: ignore[misc]
     _numscope_was = RowParallelLinear
 
 
-_Column.__name__, _Row.__name__ = "ColumnParallelLinear", "RowParallelLinear"  # as logs and reports know them
-_PREPARED: dict[type[nn.Module], type[nn.Module]] = {ColumnParallelLinear: _Column, RowParallelLinear: _Row}
+_ColumnParallel.__name__, _RowParallel.__name__ = "ColumnParallelLinear", "RowParallelLinear"  # as logs and reports know them
+_PREPARED: dict[type[nn.Module], type[nn.Module]] = {ColumnParallelLinear: _ColumnParallel, RowParallelLinear: _RowParallel}
 
 
 def convert(
@@ -118,7 +118,7 @@ def prepare(model: nn.Module) -> list[nn.Module]:
 def unprepare(modules: Sequence[nn.Module]) -> None:
     """Undo ``prepare``; a layer's state goes with it."""
     for module in modules:
-        if isinstance(module, _Gemm):
+        if isinstance(module, _ParallelLinear):
             module.__dict__.pop(ATTRIBUTE, None)
             module.__class__ = module._numscope_was  # type: ignore[assignment]
 

@@ -39,5 +39,5 @@ def feature_dirs(
 
 
 def findings() -> list[Finding]:
-    """What ``NumscopeNonFinite`` has found since ``initialize``, in order; it stays after ``end_debug``."""
+    """The findings of ``NumscopeNonFinite`` since ``initialize``, in order; they stay after ``end_debug``."""
     return collecting.findings()

@@ -42,7 +42,7 @@ log = logging.getLogger("numscope")
 Key = tuple[str, str, str]  # feature, layer, tensor
 
 MODEL = "Transformer Engine"
-CLASS = "TransformerEngine"  # of each layer: the calls do not tell it, and runs keep no layers without one
+CLASS = "TransformerEngine"  # every layer's: the calls do not give it, and runs keep no layers without one
 NO_REPLAY = "Transformer Engine's calls show tensors, not operations"
 _BACKWARD = ("gradient", "dgrad", "wgrad")
 
@@ -65,10 +65,10 @@ class _Shown:
     asked: FeatureSettings
     inspection: Inspection
     site: PlannedSite
-    index: int  # in the tally
+    index: int  # its place in the tally
     group: Any = None  # over which its parts lay when it was shown last
-    step: int = -1  # of then
-    shape: tuple[int, ...] = ()  # of then
+    step: int = -1  # when it was shown last
+    shape: tuple[int, ...] = ()  # when it was shown last
 
 
 class Collector:
@@ -96,7 +96,7 @@ class Collector:
         self._settings: dict[tuple[str, str, str], FeatureSettings] = {}
         self._sites = _Sites()
         self._news: list[Layer] = []
-        self._groups: dict[int, Any] = {}  # that a tensor of this step lies over: their ranks meet at its end
+        self._groups: dict[int, Any] = {}  # over which this step's tensors lie: their ranks meet at its end
         self._num_steps = 0
         self._failed = False
 
@@ -148,7 +148,7 @@ class Collector:
         """A training step is over: merge, write, judge.
 
         Args:
-            meeting: the process group all of whose ranks are here, whatever they were shown; None: none.
+            meeting: the process group all of whose ranks call this, whatever tensors they saw; None: none.
 
         Raises: NonFiniteError, where a configuration asks for it.
         """
@@ -248,7 +248,7 @@ class Collector:
             raise NonFiniteError(first)
 
     def _fail(self, error: Exception) -> None:
-        """Ours failed: said once, and training goes on."""
+        """Our own error: logged once, and training goes on."""
         if self._failed:
             return
         self._failed = True
@@ -298,7 +298,7 @@ def end() -> None:
 
 
 def findings() -> list[Finding]:
-    """Of the collector at work or the last one."""
+    """The findings of the collector at work or the last one."""
     return [] if _last is None else list(_last.findings)
 
 
@@ -310,8 +310,8 @@ class FeatureSettings:
     """One feature's settings for one tensor."""
 
     collect: Collect  # statistics and schedule
-    plugins: Plugins  # whose statistics are among them
-    on_nonfinite: OnNonfinite | None = None  # of the alarm; None of plain statistics
+    plugins: Plugins  # define some of the statistics
+    on_nonfinite: OnNonfinite | None = None  # the alarm's; None for plain statistics
 
     @property
     def schedule(self) -> Schedule:
@@ -324,7 +324,7 @@ def settings_of(feature: str, tensor: str, config: Mapping[str, Any], *, alarm: 
     Args:
         feature: its name in the configuration, for messages.
         tensor: which one of a layer's.
-        config: what the configuration says below the feature's name, for this tensor.
+        config: the settings below the feature's name, for this tensor.
         alarm: whether it is the one for non-finite values; else for statistics.
 
     Raises: UsageError that lists everything wrong.

@@ -44,7 +44,7 @@ class Script:
         """The command of one trial."""
         module = ["-m"] if self.is_module else []
         begin = list(self.launcher) or [sys.executable]
-        return [*begin, "-m", "numscope", "precision", "trial", "--spec", str(spec), *module, self.target, *self.args]
+        return [*begin, "-m", "numscope", "precision", "trial", str(spec), *module, self.target, *self.args]
 
 
 @dataclass(frozen=True)
@@ -143,17 +143,16 @@ class Book:
     Args:
         folder: created with the first result.
         about: what makes trials comparable, as JSON. The trials of a search that differs in it are refused.
-        fresh: ignore the trials in the folder.
 
     Raises: UsageError: the folder holds the trials of another search, or can't be read.
     """
 
-    def __init__(self, folder: Path, about: Mapping[str, Any], *, fresh: bool = False) -> None:
+    def __init__(self, folder: Path, about: Mapping[str, Any]) -> None:
         self.folder = folder
         self._about = json.loads(json.dumps(about))
         self._trials: dict[str, TrialOutcome] = {}
         self.num_resumed = 0
-        if fresh or not (folder / STATE).is_file():
+        if not (folder / STATE).is_file():
             return
         from pydantic import TypeAdapter, ValidationError
 
@@ -167,7 +166,7 @@ class Book:
             what = f"different {', '.join(differ)}" if differ else "another version of numscope"
             raise UsageError(
                 f"{folder}: holds the trials of a search with {what}, expected those of this one. "
-                "Start again with --fresh, or keep both with --output FILE."
+                "Remove the folder to start again, or keep both with --output FILE."
             )
         try:
             self._trials = TypeAdapter(dict[str, TrialOutcome]).validate_python(trials)  # in JSON, losses that are not finite are text
@@ -197,7 +196,7 @@ class Book:
 
 
 def _unreadable(folder: Path, why: str) -> UsageError:
-    return UsageError(f"{folder / STATE}: can't be read ({why}), expected a search's state. Start again with --fresh.")
+    return UsageError(f"{folder / STATE}: can't be read ({why}), expected a search's state. Remove the folder to start again.")
 
 
 def drift(losses: Sequence[float], reference: Sequence[float]) -> float:

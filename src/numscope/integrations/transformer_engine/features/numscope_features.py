@@ -26,7 +26,7 @@ class _TheirLoggers(BaseLogger):  # type: ignore[misc]  # nvdlfw-inspect is not 
 
 @Registry.register_namespace_api(namespace="numscope")
 class NumscopeAPI(BaseNamespaceAPI):  # type: ignore[misc]
-    """A namespace without features: nvdlfw-inspect tells each namespace of steps and of the end."""
+    """A namespace without features, through which nvdlfw-inspect reports steps and the end."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -54,7 +54,7 @@ class NumscopeAPI(BaseNamespaceAPI):  # type: ignore[misc]
 
 
 class _Feature(BaseConfigAPIMapper):  # type: ignore[misc]
-    """What both features share: the calls that show tensors in high precision, and when they want them."""
+    """The base of both features: the calls that show tensors in high precision, and their schedule."""
 
     alarm = False
 
@@ -108,7 +108,7 @@ class NumscopeStats(_Feature):
 @Registry.register_feature(namespace=NAMESPACE)
 class NumscopeNonFinite(_Feature):
     """
-    The first non-finite tensor of a step, in the order in which layers show them: a finding, told at the end of the step.
+    The first non-finite tensor of a step, in the order in which layers show them: a finding, reported at the end of the step.
 
     Config:
 
@@ -123,7 +123,7 @@ class NumscopeNonFinite(_Feature):
 
 
 def _tells_next(tensor_name: str, iteration: int) -> bool:
-    """Whether this Transformer Engine takes the next step too: its own default says so; older ones accept nothing but a bool."""
+    """Whether this Transformer Engine also accepts the next step, as its own default returns it; older ones accept only a bool."""
     default = getattr(Registry.data[NAMESPACE].api, "_default_api_impl", None)
     answer = None if default is None else default.inspect_tensor_enabled({}, "", tensor_name=tensor_name, iteration=iteration)
     return isinstance(answer, tuple)

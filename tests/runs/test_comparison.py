@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from numscope.records.errors import UsageError
 from numscope.records.observation import Observation
-from numscope.runs.diff import compare
+from numscope.runs.comparison import compare
 from numscope.runs.diff_text import text
 from numscope.runs.divergence import STATS
 from numscope.runs.verdicts import Diff, SiteDifference

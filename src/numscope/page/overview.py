@@ -1,4 +1,4 @@
-"""A run at a glance, while it goes on: read again only where its files have changed."""
+"""An overview of a run; of a live run only changed files are read again."""
 
 from __future__ import annotations
 
@@ -12,29 +12,29 @@ from numscope.runs.sources import Signature, source_of
 
 
 @dataclass(frozen=True, slots=True)
-class Glance:
-    """What is known of a run at some time."""
+class Overview:
+    """A run as it is known at some time."""
 
     recorded: Recorded
-    matrices: Matrices | None  # of its statistics; None and empty if it has none
-    health: tuple[Health, ...]  # of its statistics; None and empty if it has none
+    matrices: Matrices | None  # its statistics; None if it has none
+    health: tuple[Health, ...]  # the health of each site in ``matrices``
     problems: tuple[str, ...]  # what could not be read, a sentence each
     written: float  # when its latest record was, in seconds since 1970; 0 without one
 
 
 def stamp_of(folder: str) -> Signature:
-    """What changes when a run writes records. *Cost:* a call of ``stat`` for each of its files."""
+    """A value that changes when the run writes records. *Cost:* a call of ``stat`` for each of its files."""
     try:
         return source_of(folder).signature()
-    except Exception:  # whoever reads it says what is wrong
+    except Exception:  # reading the run raises the error
         return {}
 
 
-def glance_at(folder: str, gathered: Gathered | None = None) -> Glance:
-    """What a run's folder holds now.
+def overview_of(folder: str, gathered: Gathered | None = None) -> Overview:
+    """Reads a run's folder.
 
     Args:
-        gathered: what is known of its statistics; it then is as the run is now.
+        gathered: statistics that were read before; they are brought up to date.
 
     Raises: UsageError where there is no folder, no run, or nothing in it yet.
     *Cost:* that of a page's statistics, a few seconds for ten million rows; of those that are gathered, what is new.
@@ -44,4 +44,4 @@ def glance_at(folder: str, gathered: Gathered | None = None) -> Glance:
     statistics, problems = read_statistics(recorded, gathered)
     matrices = None if statistics is None else statistics.matrices
     health = () if matrices is None else tuple(judge(matrices))
-    return Glance(recorded, matrices, health, problems, max((told[-1] for told in stamp.values()), default=0.0))
+    return Overview(recorded, matrices, health, problems, max((told[-1] for told in stamp.values()), default=0.0))

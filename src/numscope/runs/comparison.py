@@ -69,7 +69,7 @@ def compare(
         a, b: run folders, or ``RUN:STEP`` both.
         noise: runs that should equal A: what they differ from A and each other is noise. Two steps of one run are calibrated by the steps
             before them.
-        tolerance: for all statistics, in place of the dtypes' default; beside noise, the least that one may be.
+        tolerance: for all statistics, in place of the dtypes' default; with noise, the least tolerance.
         stats: which statistics are judged, of ``STATS``.
         top: how many modules and non-finite sites are kept.
 
