@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Literal
 
 import torch
@@ -205,20 +205,33 @@ class Places:
         known += [g for g in groups if g not in known]
 
 
+def _fully_sharded(model: nn.Module) -> Iterator[tuple[nn.Module, list[Any]]]:
+    """FSDP2's modules of a model, each with its private records of the parameters that it gathers; none if they are not found."""
+    for module in model.modules():
+        # Compared by name: importing the class would load all of FSDP.
+        if any(kind.__name__ == "FSDPModule" for kind in type(module).__mro__):
+            state = module._get_fsdp_state()  # type: ignore[operator]
+            owned = getattr(state, "_fsdp_param_groups", None) or [getattr(state, "_fsdp_param_group", None)]
+            yield module, [group for group in owned if group is not None]  # none if inner modules have all parameters
+
+
+def gathered_parameters(model: nn.Module) -> list[Any]:
+    """The parameters that FSDP2 puts into the graph in place of a model's own."""
+    sharded = [p for _, owned in _fully_sharded(model) for group in owned for p in getattr(group, "fsdp_params", ())]
+    return [parameter for p in sharded if (parameter := getattr(p, "_unsharded_param", None)) is not None]
+
+
 def fully_sharded_groups(model: nn.Module) -> list[Any]:
     """The groups over which FSDP2's outermost module has different data: the axis that replicates, and the axis that shards.
 
     FSDP2 has no public attribute for its part of a mesh. If its private record is not found, the parameters' first axis is used, since data
     parallelism is outermost.
     """
-    # Compared by name: importing the class would load all of FSDP.
-    sharded = [m for m in model.modules() if any(kind.__name__ == "FSDPModule" for kind in type(m).__mro__)]
-    for module in sharded:
-        state = module._get_fsdp_state()  # type: ignore[operator]
-        owned = getattr(state, "_fsdp_param_groups", None) or [getattr(state, "_fsdp_param_group", None)]
-        infos = [group.mesh_info for group in owned if group is not None]  # none if inner modules have all parameters
+    sharded = list(_fully_sharded(model))
+    for _, owned in sharded:
+        infos = [group.mesh_info for group in owned]
         groups = [getattr(info, name, None) for info in infos[:1] for name in ("replicate_process_group", "shard_process_group")]
         if any(group is not None for group in groups):
             return [group for group in groups if group is not None]
-    meshes = (p.device_mesh for module in sharded for p in module.parameters() if hasattr(p, "device_mesh"))
+    meshes = (p.device_mesh for module, _ in sharded for p in module.parameters() if hasattr(p, "device_mesh"))
     return [group for mesh in meshes for group in mesh.get_all_groups()][:1]

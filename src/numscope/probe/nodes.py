@@ -12,6 +12,7 @@ from typing import Any
 
 from torch import Tensor, nn
 
+from numscope.distributed.place import gathered_parameters
 from numscope.records.faults import ours
 
 MOST_WALKED = 1 << 13  # nodes of a graph
@@ -62,7 +63,7 @@ def trains(roots: Sequence[Tensor], model: nn.Module) -> bool:
 
     *Cost:* a walk over the graph.
     """
-    wanted = {id(p) for p in model.parameters()}
+    wanted = {id(p) for p in (*model.parameters(), *gathered_parameters(model))}
     nodes = 0
     for node in graph(roots):
         if id(getattr(node, "variable", None)) in wanted:

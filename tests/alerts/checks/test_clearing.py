@@ -103,6 +103,24 @@ def test_momentum_by_hand_in_the_gradients_is_left_alone() -> None:
     assert alerts_of(model, decay) == []
 
 
+def test_gradients_that_others_replace_before_the_step_are_left_alone() -> None:
+    """Bilevel training: an outer parameter's gradient is put in place by hand; the inner loss's backward adds to the last one."""
+    model = Net()
+    outer = nn.Parameter(torch.zeros(()))
+    optimizer, of_outer = SGD(model.parameters(), lr=0.1), Adam([outer])
+
+    def bilevel() -> None:
+        for x, y in batches(8):
+            outer.grad = torch.autograd.grad(F.cross_entropy(model(x) * outer.exp(), y), outer)[0]
+            of_outer.step()
+            optimizer.zero_grad()
+            (F.cross_entropy(model(x) * outer.exp(), y)).backward()
+            optimizer.step()
+
+    model.register_parameter("outer", outer)
+    assert alerts_of(model, bilevel) == []
+
+
 def test_closure_that_clears_is_left_alone() -> None:
     model = Net(dropout=0.0)
     optimizer = LBFGS(model.parameters(), max_iter=3)

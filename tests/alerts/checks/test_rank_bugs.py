@@ -291,6 +291,8 @@ def train_otherwise(rank: int, how: str) -> list[dict[str, Any]]:
         from torch.distributed.fsdp import fully_shard
 
         mesh = init_device_mesh("cpu", (2, 2), mesh_dim_names=("replicate", "shard")) if how.startswith("hsdp") else None
+        for part in (net.first, net.last) if "by layer" in how else ():  # none of the graph's parameters is the model's own then
+            fully_shard(part, mesh=init_device_mesh("cpu", (dist.get_world_size(),)))
         model = fully_shard(net, mesh=mesh or init_device_mesh("cpu", (dist.get_world_size(),)))
     elif how == "fsdp1":
         from torch.distributed.fsdp import FullyShardedDataParallel
@@ -298,6 +300,10 @@ def train_otherwise(rank: int, how: str) -> list[dict[str, Any]]:
         model = FullyShardedDataParallel(net, device_id=torch.device("cpu"), use_orig_params=True)
     else:
         model = DDP(net, gradient_as_bucket_view=how == "zero", static_graph=how == "compressed")
+    if how == "compiled inside":
+        model = DDP(torch.compile(net, backend="aot_eager"))
+    elif how == "compiled around":
+        model = torch.compile(model, backend="aot_eager")
     if how == "compressed":
         from torch.distributed.algorithms.ddp_comm_hooks.default_hooks import fp16_compress_hook
 
@@ -315,8 +321,12 @@ def train_otherwise(rank: int, how: str) -> list[dict[str, Any]]:
             accumulates = how == "accumulation" and i % 2 == 0
             with model.no_sync() if accumulates else contextlib.nullcontext():
                 model(x).square().mean().backward()
+            if "clipped" in how and "late" not in how:
+                nn.utils.clip_grad_norm_(model.parameters(), 1.0)
             if not accumulates:
                 optimizer.step()
+                if "late" in how:
+                    nn.utils.clip_grad_norm_(model.parameters(), 1.0)
                 optimizer.zero_grad()
                 if average is not None and rank == 0:
                     average.update_parameters(net)
@@ -331,9 +341,19 @@ def train_otherwise(rank: int, how: str) -> list[dict[str, Any]]:
     return brief(scope)
 
 
-@pytest.mark.parametrize("how", ["fsdp2", "fsdp1", "zero", "compressed", "accumulation", "ema", "evaluation", "join"])
+HEALTHY = ("fsdp2", "fsdp2 by layer, clipped", "fsdp1", "zero", "compressed", "accumulation", "ema", "evaluation", "join")
+
+
+@pytest.mark.parametrize("how", [*HEALTHY, "compiled inside", "compiled around"])
 def test_other_healthy_runs_on_ranks_are_silent(ranks: RankPool, how: str) -> None:
-    assert [t.value for t in ranks.run(train_otherwise, how)] == [[], []]
+    told = ranks.run(train_otherwise, how)
+    assert [t.value for t in told] == [[], []]
+    assert [line for t in told for line in t.stderr.splitlines() if "numscope: alert" in line] == []
+
+
+def test_clipping_after_the_step_is_named_where_each_layer_is_sharded(ranks: RankPool) -> None:
+    first, *_ = ranks.run(train_otherwise, "fsdp2 by layer, clipped late")
+    assert "clipped after the step" in first.stderr
 
 
 def test_hybrid_sharding_is_silent(four_ranks: RankPool) -> None:

@@ -13,6 +13,7 @@ from torch.optim import Optimizer
 
 from numscope.alerts.checks.protocol import UNKNOWN, Check, ScriptLine, Subject, current_line
 from numscope.distributed import agree
+from numscope.probe.dynamo import in_compiled, shells_of
 
 _WRAPPED = nn.parallel.DistributedDataParallel.forward.__code__
 
@@ -36,9 +37,10 @@ class Bypass(Check):
         if torch.is_grad_enabled() and agree.spread():
             if not self._searched:
                 self._searched = True
-                self._ddp = agree.find_ddp(self.subject.model, self.subject.wrapper)
+                ddp = agree.find_ddp(self.subject.model, self.subject.wrapper)
+                self._ddp = None if ddp is None or shells_of([ddp]) else ddp  # where it is compiled, no frame of its forward is seen
             if self._ddp is not None:
-                if self._is_inside():
+                if self._is_inside() or in_compiled():
                     self._through = True
                 elif self._around is UNKNOWN:
                     self._around = current_line()

@@ -31,6 +31,10 @@ class _Kept:
         self.versions = [p.grad._version for p in parameters if p.grad is not None]
         self.backwards = 0
 
+    def is_there(self) -> bool:
+        """Whether the optimizer gets these gradients: a script may have put others in their place."""
+        return all((parameter := ref()) is None or parameter.grad is gradient() for ref, gradient in self.gradients)
+
 
 class Clearing(Check):
     """Follows two gradients of each optimizer from its step to its next one.
@@ -82,7 +86,7 @@ class Clearing(Check):
 
     def before_step(self, optimizer: Optimizer) -> None:
         kept = self._kept.pop(optimizer, None)
-        if kept is not None and kept.backwards:
+        if kept is not None and kept.backwards and kept.is_there():
             self._in_row[optimizer] = self._in_row.get(optimizer, 0) + 1
 
     def after_step(self, optimizer: Optimizer) -> None:

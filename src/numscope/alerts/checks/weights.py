@@ -213,7 +213,11 @@ class WeightUpdates(Check):
         arrives = {n: p for n, p in stays.items() if p.requires_grad and self._weights[n].nonzero}
         self._without_optimizer({n: p for n, p in arrives.items() if not self._weights[n].optimizer}, moves)
         self._stuck({n: p for n, p in arrives.items() if self._weights[n].steps >= least and self._weights[n].could_move(num)})
-        waits = {n: p for n, p in parameters.items() if p.requires_grad and self._weights[n].called and self._weights[n].steps >= least}
+        waits = {
+            n: p
+            for n, p in parameters.items()
+            if p.requires_grad and p.numel() and self._weights[n].called and self._weights[n].steps >= least
+        }  # where FSDP1 keeps the original parameters, other ranks have all of some
         if any(weight.nonzero for weight in self._weights.values()):
             self._without_gradient(waits)
         self._frozen_moves()
