@@ -22,8 +22,8 @@ from _machine import describe, write
 from step import build
 
 import numscope
+from numscope.alerts.checks.check import EVERY, FIRST
 from numscope.alerts.checks.checker import OCCASIONS, Checker
-from numscope.alerts.checks.protocol import EVERY, FIRST
 from numscope.alerts.engine import Engine
 
 taken = {"rules": 0.0, "checks": 0.0}

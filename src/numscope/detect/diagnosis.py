@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from numscope.detect.evidence import BadLeaf, Evidence, kind_of
-from numscope.detect.weights import with_weights
+from numscope.detect.weight_evidence import with_weights
 from numscope.distributed.agree import Ranks
 from numscope.probe.entry import Entry
 from numscope.probe.naming import class_name, named_state

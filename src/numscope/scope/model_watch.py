@@ -14,8 +14,8 @@ import torch
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
+from numscope.alerts.checks.check import Subject
 from numscope.alerts.checks.checker import CHECKS, Checker
-from numscope.alerts.checks.protocol import Subject
 from numscope.config.options import WatchOptions
 from numscope.config.rule_table import RULES
 from numscope.detect.detection import Detection

@@ -8,8 +8,8 @@ from typing import Any
 from torch import nn
 from torch.utils import data
 
+from numscope.alerts.checks.check import Check, Subject
 from numscope.alerts.checks.inputs import KEPT, Batch
-from numscope.alerts.checks.protocol import Check, Subject
 from numscope.records.heap import instances_of
 
 SAME_STEPS = 16  # in a row, with one batch for all

@@ -11,7 +11,7 @@ import torch
 from torch import nn
 from torch.optim import Optimizer
 
-from numscope.alerts.checks.protocol import UNKNOWN, Check, ScriptLine, Subject, current_line
+from numscope.alerts.checks.check import UNKNOWN, Check, ScriptLine, Subject, current_line
 from numscope.distributed import agree
 from numscope.probe.dynamo import in_compiled, shells_of
 

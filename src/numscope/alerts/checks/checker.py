@@ -14,19 +14,19 @@ from torch.optim import Optimizer
 
 from numscope.alerts.checks.batches import Batches
 from numscope.alerts.checks.bypass import Bypass
+from numscope.alerts.checks.check import EVERY, FIRST, STRETCH, Check, Subject
 from numscope.alerts.checks.clearing import Clearing, Reaching
 from numscope.alerts.checks.dead_units import DeadUnits
 from numscope.alerts.checks.losses import ConstantLoss
 from numscope.alerts.checks.lost_updates import UpdatesLost
-from numscope.alerts.checks.modes import Autocast, EvalMode, WeightDtype
-from numscope.alerts.checks.protocol import EVERY, FIRST, STRETCH, Check, Subject
 from numscope.alerts.checks.rank_data import SameDataOnRanks
 from numscope.alerts.checks.replicas import ReplicasDiffer
 from numscope.alerts.checks.scaling import ScalerUse
 from numscope.alerts.checks.schedules import Schedules
 from numscope.alerts.checks.states import LostState
 from numscope.alerts.checks.tied import Tied
-from numscope.alerts.checks.weights import WeightUpdates
+from numscope.alerts.checks.training_modes import Autocast, EvalMode, WeightDtype
+from numscope.alerts.checks.weight_updates import WeightUpdates
 from numscope.probe import loop_calls
 from numscope.probe.calls import guard, in_backward
 from numscope.probe.loop_calls import LoopCall, LoopListener

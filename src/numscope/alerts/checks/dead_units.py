@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from torch.linalg import vector_norm
 from torch.optim import Optimizer
 
-from numscope.alerts.checks.protocol import Check, Subject
+from numscope.alerts.checks.check import Check, Subject
 from numscope.probe.optimizers import gradient_of, ids_known, ids_of
 from numscope.summary.host_copy import HostCopy
 from numscope.summary.unseen import unseen

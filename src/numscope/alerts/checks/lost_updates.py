@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 from torch.optim import Optimizer
 
-from numscope.alerts.checks.protocol import EVERY, FIRST, MOST_NAMED, Check, Subject, peak_rate
+from numscope.alerts.checks.check import EVERY, FIRST, MOST_NAMED, Check, Subject, peak_rate
 from numscope.summary.host_copy import HostCopy
 from numscope.summary.sampling import sampled
 from numscope.summary.unseen import unseen

@@ -9,8 +9,8 @@ from typing import Any
 
 from torch import nn
 
-from numscope.alerts.checks.copies import CopiesOf
-from numscope.alerts.checks.protocol import EVERY, Check, Subject
+from numscope.alerts.checks.check import EVERY, Check, Subject
+from numscope.alerts.checks.model_copies import CopiesOf
 from numscope.distributed.agree import spread, watch_name
 from numscope.distributed.bulletin import Bulletin
 from numscope.probe.naming import named_state

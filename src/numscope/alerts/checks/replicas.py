@@ -13,8 +13,8 @@ from torch import Tensor
 from torch.nn import Parameter
 from torch.optim import Optimizer
 
-from numscope.alerts.checks.copies import CopiesOf, Shared
-from numscope.alerts.checks.protocol import Check, Subject
+from numscope.alerts.checks.check import Check, Subject
+from numscope.alerts.checks.model_copies import CopiesOf, Shared
 from numscope.distributed.agree import spread, watch_name
 from numscope.distributed.bulletin import Bulletin
 from numscope.probe.optimizers import gradient_of, ids_known, ids_of

@@ -8,7 +8,7 @@ from torch import Tensor
 from torch.optim import Optimizer
 from torch.optim.lr_scheduler import LRScheduler, ReduceLROnPlateau
 
-from numscope.alerts.checks.protocol import UNKNOWN, Check, ScriptLine, Subject, current_line, peak_rate
+from numscope.alerts.checks.check import UNKNOWN, Check, ScriptLine, Subject, current_line, peak_rate
 from numscope.probe.living import Beside
 from numscope.probe.loop_calls import LoopCall
 from numscope.records.heap import instances_of

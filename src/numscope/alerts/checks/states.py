@@ -6,7 +6,7 @@ import weakref
 
 from torch.optim import Optimizer
 
-from numscope.alerts.checks.protocol import UNKNOWN, Check, ScriptLine, Subject, current_line
+from numscope.alerts.checks.check import UNKNOWN, Check, ScriptLine, Subject, current_line
 
 LEAST_STEPS = 4  # in a row that begin with empty states
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from torch import nn
 
-from numscope.alerts.checks.protocol import Check, Subject
+from numscope.alerts.checks.check import Check, Subject
 
 
 class Tied(Check):

@@ -11,7 +11,7 @@ from torch.nn.modules.batchnorm import _BatchNorm
 from torch.nn.modules.dropout import _DropoutNd
 from torch.optim import Optimizer
 
-from numscope.alerts.checks.protocol import UNKNOWN, Check, ScriptLine, Subject, current_line, names_of
+from numscope.alerts.checks.check import UNKNOWN, Check, ScriptLine, Subject, current_line, names_of
 from numscope.records.words import count
 
 TRAIN_MODE = "train mode in evaluation"

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
-from numscope.alerts.checks.protocol import EVERY, FIRST, Check, Subject, names_of
+from numscope.alerts.checks.check import EVERY, FIRST, Check, Subject, names_of
 from numscope.probe import optimizer as optimizer_probe
 from numscope.probe.living import Beside
 from numscope.probe.optimizers import gradient_of, ids_known, living_optimizers
