@@ -233,3 +233,43 @@ assert torch._dynamo.config.skip_nnmodule_hook_guards
 """
     for first in (0, 2):
         subprocess.run([sys.executable, "-c", code.replace("FIRST", str(first))], check=True, cwd=tmp_path)
+
+
+def inside(model: nn.Module, x: Tensor) -> Tensor:
+    with torch.inference_mode():
+        return model(x) * 2
+
+
+def broken_off(model: nn.Module, x: Tensor) -> Tensor:
+    with torch.inference_mode():
+        y = model(x) * 2
+        torch._dynamo.graph_break()
+        return y + torch.ones(4)
+
+
+@torch.inference_mode()
+def decorated(model: nn.Module, x: Tensor) -> Tensor:
+    return model(x) + torch.zeros(4)
+
+
+@pytest.mark.parametrize("backend", ["eager", "aot_eager"])
+@pytest.mark.parametrize("function", [inside, broken_off, decorated])
+def test_inference_mode_within_compiled_code_runs_as_bare(function: Callable[[nn.Module, Tensor], Tensor], backend: str) -> None:
+    """More often than operations are noted one by one, with factories between, and a training step now and then."""
+
+    def run(watched: bool) -> list[Tensor]:
+        torch._dynamo.reset()
+        torch.manual_seed(0)
+        model = nn.Linear(4, 4)
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+        compiled = torch.compile(function, backend=backend, fullgraph=function is not broken_off)
+        seen = []
+        with numscope.watch(model) if watched else contextlib.nullcontext():
+            for _ in range(2):
+                seen += [compiled(model, torch.randn(2, 4)) + torch.ones(4) for _ in range(11)]
+                optimizer.zero_grad()
+                model(torch.randn(2, 4)).square().sum().backward()
+                optimizer.step()
+        return [*seen, *model.parameters(), torch.randn(2)]
+
+    assert all(map(torch.equal, run(False), run(True)))

@@ -152,7 +152,8 @@ class Graphs:
                     mark = marks.pop(slot.partition("[")[0], "")
                 if told or mark:
                     slots.append((slot, "", mark))
-                    tensors.append(leaf.detach())
+                    # Under inference mode torch can't trace it.
+                    tensors.append(leaf.detach() if torch.is_grad_enabled() and leaf.requires_grad else leaf)
             elif told:
                 slots.append((slot, walk.NONE if leaf is None else walk.NOT_A_TENSOR, ""))
         if tensors:
