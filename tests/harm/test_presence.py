@@ -153,3 +153,25 @@ def test_floating_point_traps_of_the_script_stay_and_strike_nothing_of_ours(roun
     """Alerts compare levels that are nan where nothing is known yet, which would end the process."""
     run = subprocess.run([sys.executable, "-c", TRAPS.format(rounding=rounding)], capture_output=True, text=True)
     assert (run.returncode, run.stdout) == (0, "13 True 0\n"), run.stderr
+
+
+class Scales(nn.Module):
+    def forward(self, x: Tensor) -> Tensor:
+        return x.view(-1) * x.shape[0]
+
+
+@pytest.mark.parametrize("calls", [1, 12])
+@pytest.mark.parametrize("traced", [Scales(), lambda x: x.reshape(-1) + 1], ids=["module", "function"])
+def test_tracing_between_the_models_calls_is_as_bare(traced: object, calls: int) -> None:
+    def run(watched: bool) -> list[object]:
+        model, x = nn.Linear(4, 4), torch.ones(2, 4)
+        with numscope.watch(model) if watched else contextlib.nullcontext() as scope:
+            model(x).sum().backward()
+            for _ in range(calls):
+                model(x).sum()
+            script = torch.jit.trace(traced, (x,), check_trace=False)
+            model(x).sum().backward()
+            assert scope is None or not scope.closed
+        return [[node.kind() for node in script.graph.nodes()], script(x).tolist()]
+
+    assert run(False) == run(True)

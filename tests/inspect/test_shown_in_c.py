@@ -243,3 +243,32 @@ def test_observations_are_tuples_by_name() -> None:
     assert one.name == "a_output" and one._replace(ranks=2).ranks == 2
     with pytest.raises(AttributeError):
         one.step = 2  # type: ignore[misc]
+
+
+class Doubles(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer, self.scale = nn.Linear(4, 4), nn.Parameter(torch.ones(()))
+
+    def forward(self, x: Tensor) -> Tensor:
+        x.mul_(2)
+        y: Tensor = self.layer(x) * self.scale
+        return y
+
+
+@pytest.mark.parametrize("in_c", [True, False], ids=["C", "Python"])
+def test_input_that_a_module_writes_is_left_out(in_c: bool) -> None:
+    """When the module returns, it holds what the module left there; of its parts it is what they took."""
+    assert native.module is not None
+    model, kept = nn.Sequential(nn.Linear(4, 4), Doubles(), nn.LayerNorm(4)), Kept()
+    native.module.leave_to_python(not in_c)
+    try:
+        with numscope.watch(model, config=collect("activation", "output"), loggers=(kept,), on_nonfinite=None):
+            for _ in range(2):
+                model(torch.ones(3, 4)).sum().backward()
+    finally:
+        native.module.leave_to_python(False)
+    names = {name for name, _ in kept.all}
+    assert not any(name.startswith("1_activation") for name in names), names
+    assert all(any(name.startswith(f"{layer}_activation") for name in names) for layer in ("0", "1.layer", "2")), names
+    assert any(name.startswith("1_output") for name in names)

@@ -29,7 +29,7 @@ from numscope.probe.optimizer import guarded
 from numscope.probe.optimizers import ids_of
 from numscope.probe.step import Step, StepReader
 from numscope.records.errors import STOPS
-from numscope.records.faults import is_out_of_memory
+from numscope.records.faults import is_out_of_memory, suppress
 from numscope.records.site import Phase
 from numscope.replay import loop, outside
 from numscope.replay.capture import FORWARD, Call
@@ -269,7 +269,8 @@ class Detection(StepReader):
     def _drop(self, call: Call) -> None:
         """Drop a judged call without a backward; earlier calls of the step may still get theirs."""
         evidence = self.evidence
-        evidence.calls.remove(call)
+        with suppress(ValueError):  # another thread that shares the model has dropped it
+            evidence.calls.remove(call)
         if not evidence.calls and not self._steps.had_backward:
             evidence.forget(leaves_tape=True)
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import sys
 import weakref
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from functools import partial
 from threading import get_ident
 from typing import Any
@@ -30,6 +31,7 @@ from numscope.probe.regions import Regions
 from numscope.probe.witness import LEAVES, NO_ROWS, SITES, ReaderRows, Witness
 from numscope.records.faults import had_no_room, is_ours
 from numscope.records.site import Phase
+from numscope.summary.ledger import version_of
 
 _task = torch._C._current_graph_task_id
 _grad_enabled = torch.is_grad_enabled
@@ -71,13 +73,14 @@ class ModuleProbe:
         self._num_calls = 0  # since the last backward
         self.is_crowded = self.was_crowded = False  # these are too many for hooks on all their outputs: see probe/nodes.py
         self._reader: TensorReader | None = None
-        self._witness = Witness(self._caught, self.caught_by_reader)
+        self._witness = Witness(partial(self._caught, self._fail), partial(self._caught, self._fail_reader))
         self._sites: Mapping[nn.Module, LayerSites] = {}
         self._in_graphs: Mapping[nn.Module, LayerSites] = {}
         self._key = new_id()
         self._hooked: dict[nn.Module, Wanted] = {}
         self._on_leaves: list[Callable[[], None]] = []  # what removes the hooks on them
         self._edges: dict[tuple[nn.Module, int], list[InputEdge | None]] = {}  # of the calls at work, by thread: where their inputs stood
+        self._inputs: dict[tuple[nn.Module, int], list[int]] = {}  # likewise: their versions
         self._graphs = Graphs(self)
         _probes[self._graphs.key] = self
         self._regions = Regions(self.entries, self._compiled_another)
@@ -160,6 +163,7 @@ class ModuleProbe:
         while self._on_leaves:
             self._on_leaves.pop()()
         self._edges.clear()
+        self._inputs.clear()
 
     def _hook_as_wanted(self) -> None:
         """Put on each module the hooks that are wanted of it; those that are there already stay, since compiled code is guarded by them."""
@@ -260,14 +264,14 @@ class ModuleProbe:
             return None if taken is None else (taken, kwargs)
         calls = self._calls if wanted.calls else None
         is_outer = calls is not None and (calls.module is None or calls.module is module)
-        if kwargs is None or (not is_outer and (sites is None or sites.dgrad is None)):  # most calls
+        if kwargs is None or (not is_outer and (sites is None or sites.dgrad is sites.activation is None)):  # most calls
             return None
         if optimizer.is_paused() or is_traced():
             if wanted.calls and entry.is_root and is_faked():
                 say_unread("calls under FakeTensorMode")
             return None
-        if sites is not None and sites.dgrad is not None:
-            self._guard(self._fail_reader, self._note_input, module, args, kwargs)
+        if sites is not None and self._reader is not None:
+            self._guard(self._fail_reader, self._note_input, sites, module, args, kwargs)
         if is_outer:
             self._enter(entry, module, args, kwargs)
         return None
@@ -283,6 +287,9 @@ class ModuleProbe:
         if output is GONE:
             return
         told, leaves, sites, shown, _ = wanted
+        if sites is not None and sites.activation is not None and self._is_written(module, args, kwargs):
+            say_unread("statistics of inputs that a module writes in place")
+            sites, shown = replace(sites, activation=None), None if shown is None else (None, *shown[1:])
         self._num_calls += 1
         if self._num_calls == MOST_HOOKED:
             self.is_crowded = self.was_crowded = True
@@ -338,10 +345,19 @@ class ModuleProbe:
                 if leaf.is_leaf:  # it would outlive the step
                     self._on_leaves.append(remove)
 
-    def _note_input(self, module: nn.Module, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
-        """Where the input stands, of which the call's own part of the gradient is wanted."""
-        taken = walk.first_input(args, kwargs)
-        self._edges.setdefault((module, get_ident()), []).append(None if taken is None else input_edge(taken))
+    def _note_input(self, sites: LayerSites, module: nn.Module, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
+        """Note the input's version, and where it stands in the graph if the call's own part of its gradient is wanted."""
+        taken, here = walk.first_input(args, kwargs), (module, get_ident())
+        if sites.activation is not None:
+            self._inputs.setdefault(here, []).append(-1 if taken is None else version_of(taken))
+        if sites.dgrad is not None:
+            self._edges.setdefault(here, []).append(None if taken is None else input_edge(taken))
+
+    def _is_written(self, module: nn.Module, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> bool:
+        """Whether a call that returns has written its input, which is no longer what it took."""
+        noted = self._inputs.get((module, get_ident()))
+        was, taken = noted.pop() if noted else -1, walk.first_input(args, kwargs)
+        return was >= 0 and taken is not None and version_of(taken) != was
 
     def _show_call(
         self,
@@ -410,16 +426,11 @@ class ModuleProbe:
     def _guard(self, fail: Callable[[Exception], None], call: Callable[..., None], *args: Any) -> None:
         guard(fail, self.errors, call, *args)
 
-    def caught_by_reader(self, error: Exception) -> None:
-        """An exception as the reader was shown something."""
+    def _caught(self, fail: Callable[[Exception], None], error: Exception) -> None:
+        """An exception in what C has called."""
         if isinstance(error, self.errors) or not is_ours(error):
             raise error
-        self._fail_reader(error)
-
-    def _caught(self, error: Exception) -> None:
-        if isinstance(error, self.errors) or not is_ours(error):
-            raise error
-        self._fail(error)
+        fail(error)
 
     def _fail(self, error: Exception) -> None:
         if had_no_room(error):

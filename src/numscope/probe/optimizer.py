@@ -38,7 +38,7 @@ class StepListener:
         """An optimizer was made."""
 
     def rehearsal(self) -> None:
-        """A pipeline is about to rehearse: nobody is told what it does."""
+        """A pipeline is about to rehearse, or something is traced: nobody is told what it does."""
 
     def before_backward(self, roots: Sequence[Tensor]) -> None:
         """``backward`` is about to run from these tensors; their graphs are whole."""
@@ -243,6 +243,8 @@ def _install() -> None:
     _undo.append(patch(torch.amp.GradScaler, "update", _scaler_update))
     _undo.append(patch(Optimizer, "__init__", _make))
     _undo.append(patch(Optimizer, "__setstate__", _copy))
+    for owner, name in _TRACERS:
+        _undo.append(patch(owner, name, _trace))
     _undo.append(stay_fused())
     _undo.append(settle_inference())
     _undo.append(optimizers.made.forget)
@@ -338,6 +340,20 @@ def _rehearse(original: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
         listener.rehearsal()
     with paused():
         return original(*args, **kwargs)
+
+
+def _trace(original: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+    """torch.jit.trace begins: within a dispatch mode it takes numbers for tensors."""
+    for listener in _told():
+        listener.rehearsal()
+    return original(*args, **kwargs)
+
+
+_FUNCTIONS = ("_create_function_from_trace", "_create_function_from_trace_with_dict", "_create_graph_by_tracing")
+_METHODS = ("_create_method_from_trace", "_create_method_from_trace_with_dict")
+_TRACERS = [
+    (owner, name) for owner, names in ((torch._C, _FUNCTIONS), (torch._C.ScriptModule, _METHODS)) for name in names if name in vars(owner)
+]
 
 
 def _make(original: Callable[..., Any], optimizer: Optimizer, *args: Any, **kwargs: Any) -> None:

@@ -116,7 +116,7 @@ class Ledger:
         kind = type(tensor)
         if kind is not Tensor and kind is not Parameter:
             tensor, shape = _own_part(tensor, shape)
-        key, version = id(tensor), _version(tensor)
+        key, version = id(tensor), version_of(tensor)
         seen = self._seen.get(key)
         if seen is not None and seen[0]() is tensor and seen[1] == version >= 0:
             return seen[2]
@@ -179,7 +179,7 @@ class Ledger:
             for position in [position for position, handle in enumerate(handles) if handle is None]:
                 handles[position] = UNOBSERVED
                 tensor, whole = _own_part(tensors[position], None)
-                version = _version(tensor)
+                version = version_of(tensor)
                 seen = self._seen.get(id(tensor))
                 if seen is not None and seen[0]() is tensor and seen[1] == version >= 0:
                     handles[position] = seen[2]
@@ -405,7 +405,7 @@ def _own_part(tensor: Any, shape: torch.Size | None) -> tuple[Tensor, torch.Size
     return part, tensor.shape if shape is None else shape
 
 
-def _version(tensor: Tensor) -> int:
+def version_of(tensor: Tensor) -> int:
     """The tensor's version; -1 for an inference tensor, which has none and is therefore read each time."""
     try:
         return tensor._version
