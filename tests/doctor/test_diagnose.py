@@ -148,6 +148,13 @@ def test_who_waited_for_a_lost_rank_is_not_unresponsive_for_being_late(seen: tup
     assert (found.id, found.ranks) == ("rank-silent", (2,))
 
 
+def test_node_that_was_cut_off_after_some_had_reached_it_is_no_broken_link() -> None:
+    """The hub reached it before, and has lost it since; node 1 came too late."""
+    found = only(diagnose(without_rank(examination(3, links={(1, 2): DROPPED}, phases=(0, 1, 2, 3)), 2, 3)))
+    assert (found.id, found.ranks) == ("rank-silent", (2,))
+    assert any(line.startswith("node1 to node2") for line in found.evidence)
+
+
 def test_process_that_answers_nobody_is_unresponsive() -> None:
     silent = {"status": "silent", "error": "it sent nothing within 6.8 s"}
     examined = examination(4, links={(other, 2): silent for other in (0, 1, 3)}, phases=(0, 1, 2, 3))

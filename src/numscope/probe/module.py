@@ -69,7 +69,7 @@ class ModuleProbe:
         self._by_name = {entry.name: entry for entry in self.entries.values()}
         self._listener: ModuleListener | None = None
         self._calls: Calls | None = None
-        self._gradients = False
+        self._gradients = self._is_heard = False
         self._num_calls = 0  # since the last backward
         self.is_crowded = self.was_crowded = False  # these are too many for hooks on all their outputs: see probe/nodes.py
         self._reader: TensorReader | None = None
@@ -91,19 +91,21 @@ class ModuleProbe:
         """Tell a listener of outermost calls; with ``deep`` of each module's, with ``gradients`` of the gradients of their outputs."""
         self._regions.find()
         self._listener, self._calls, self._gradients = listener, Calls(listener), gradients
-        self._witness.listen(listener.tap, listener.gradient if gradients else None)
         self._wrap_compiled()
         self.deepen(deep)
 
     def deepen(self, deep: bool) -> None:
         """Tell the listener of each module's calls from now on, or no longer."""
-        self.deep = deep
+        self.deep, listener = deep, self._listener
+        if deep and listener is not None and not self._is_heard:
+            self._is_heard = True
+            self._witness.listen(listener.tap, listener.gradient if self._gradients else None)
         self._hook_as_wanted()
 
     def detach(self) -> None:
         """Tell the listener nothing more."""
         self._witness.listen(None, None)
-        self._listener, self._calls = None, None
+        self._listener, self._calls, self._is_heard = None, None, False
         self.deepen(False)
         if not self._in_graphs:
             self._regions.forget()
@@ -427,7 +429,6 @@ class ModuleProbe:
         guard(fail, self.errors, call, *args)
 
     def _caught(self, fail: Callable[[Exception], None], error: Exception) -> None:
-        """An exception in what C has called."""
         if isinstance(error, self.errors) or not is_ours(error):
             raise error
         fail(error)

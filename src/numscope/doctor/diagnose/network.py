@@ -38,12 +38,14 @@ def broken_links(examined: Examined, blame: Blame) -> tuple[list[DoctorFinding],
     reached = {pair: cell for pair, cell in links.examined.items() if pair not in late}
     dead = {rank for fault in blame.faults if fault.id == "rank-died" for rank in fault.ranks}
     died = {node for node, ranks in links.ranks.items() if set(ranks) & dead}
+    hub = next((node for node, ranks in links.ranks.items() if 0 in ranks), -1)
     attribution = attribute({pair: cell.status == "ok" for pair, cell in reached.items()})
     for cause in attribution.causes:
         if all(lost & set(pair) for pair in cause.cells):
             if cause.kind == "everything":
                 continue
-            if cause.kind != "split" and (not _reached_by_others(cause, lost, links) or _reset_by_death(cause, died, links)):
+            is_gone = not _reached_by_others(cause, lost, links) or _reset_by_death(cause, died, links) or _lost_by_all(cause, died, hub)
+            if cause.kind != "split" and is_gone:
                 # The rank is gone, so nobody reaches it, which is not news.
                 for node in lost & set(cause.nodes):
                     about_lost.setdefault(node, []).extend(links.lines(cause.cells)[:4])
@@ -70,6 +72,11 @@ def _reached_by_others(cause: Cause, lost: set[int], links: LinkMatrix) -> bool:
     return any(
         cell.status == "ok" and other in lost & set(cause.nodes) and one not in cause.nodes for (one, other), cell in links.cells.items()
     )
+
+
+def _lost_by_all(cause: Cause, died: set[int], hub: int) -> bool:
+    """Whether a node no longer reaches one that the hub has lost too: who reached it before says nothing of the link then."""
+    return cause.kind in ("link", "direction") and hub not in cause.nodes and died.isdisjoint(cause.nodes)
 
 
 def _reset_by_death(cause: Cause, died: set[int], links: LinkMatrix) -> bool:
