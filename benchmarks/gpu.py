@@ -1,12 +1,12 @@
 """Everything on one GPU in under 8 minutes, in one table; with ``--device cpu --tiny`` the script itself is tried where there is none.
 
-    ./dev bench gpu [--device cuda] [--tiny] [--minutes N] [--no-write]
+    ./dev bench gpu [--device cuda] [--tiny] [--minutes N] [--parts kernel,eager,compiled] [--no-write]
 
 First the kernel: bytes of a tensor over the time of its summary, against the bandwidth that torch reaches where it reads the same tensor
-(the best of ``sum``, ``amax`` and a copy, which moves twice the bytes). Then a Llama of 1 B parameters in bfloat16 with AdamW, eager and
-compiled: each variant is attached once, warmed up, and timed in blocks of steps in turn with blocks of the bare model. Reported: the median
-over the blocks of what a variant adds. Times are of the wall clock between two synchronizations. A variant that fails is a line of the
-table with its error.
+(the best of ``sum``, ``amax`` and a copy, which moves twice the bytes). Then a Llama of 1 B parameters in bfloat16 with AdamW, eager; and
+one of 6 such layers, compiled, since each variant compiles anew: each variant is attached once, warmed up, and timed in blocks of steps in
+turn with blocks of the bare model. Reported: the median over the blocks of what a variant adds. Times are of the wall clock between two
+synchronizations. A variant that fails is a line of the table with its error.
 """
 
 from __future__ import annotations
@@ -116,13 +116,18 @@ VARIANTS: dict[str, Callable[[torch.nn.Module], contextlib.AbstractContextManage
 }
 
 
-def model_of(device: torch.device, tiny: bool) -> tuple[torch.nn.Module, torch.Tensor]:
+def model_of(device: torch.device, tiny: bool, layers: int) -> tuple[torch.nn.Module, torch.Tensor]:
     torch.manual_seed(0)
     sizes = (
         dict(vocab_size=128, hidden_size=32, intermediate_size=64, num_hidden_layers=2, num_attention_heads=2, num_key_value_heads=2)
         if tiny
         else dict(
-            vocab_size=32000, hidden_size=2048, intermediate_size=5632, num_hidden_layers=22, num_attention_heads=16, num_key_value_heads=8
+            vocab_size=32000,
+            hidden_size=2048,
+            intermediate_size=5632,
+            num_hidden_layers=layers,
+            num_attention_heads=16,
+            num_key_value_heads=8,
         )
     )
     with torch.device(device):
@@ -133,7 +138,7 @@ def model_of(device: torch.device, tiny: bool) -> tuple[torch.nn.Module, torch.T
 
 def steps(device: torch.device, tiny: bool, compiled: bool, minutes: float) -> dict[str, Any]:
     """Percent that each variant adds to a step; what failed, in words."""
-    model, ids = model_of(device, tiny)
+    model, ids = model_of(device, tiny, 6 if compiled else 22)
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-5, fused=device.type == "cuda")
     call = torch.compile(model) if compiled else model
 
@@ -181,6 +186,7 @@ def main() -> None:
     parser.add_argument("--device", default="cuda")
     parser.add_argument("--tiny", action="store_true", help="sizes that prove nothing but that the script works; nothing is written")
     parser.add_argument("--minutes", type=float, default=7.0, help="for all steps together")
+    parser.add_argument("--parts", default="kernel,eager,compiled", help="which to run; with fewer than all nothing is written")
     parser.add_argument("--no-write", action="store_true")
     given = parser.parse_args()
     device = torch.device(given.device)
@@ -188,21 +194,29 @@ def main() -> None:
         if not torch.cuda.is_available():
             parser.exit(2, "gpu.py: this machine has no CUDA or ROCm device that torch can use. Try the script with --device cpu --tiny.\n")
         device = torch.device("cuda", torch.cuda.current_device())
-    rows = kernel(device, given.tiny)
-    both = {name: steps(device, given.tiny, name == "compiled", given.minutes / 2) for name in ("eager", "compiled")}
+    parts = given.parts.split(",")
     about = torch.cuda.get_device_name(device) if device.type == "cuda" else "the CPU, which says nothing of a GPU"
-    titles = list(rows[0])
     lines = [f"On {about}. The goal for the kernel is 85 % of torch's best read from 64 MiB on.", ""]
-    lines += ["| " + " | ".join(titles) + " |", "|---" * len(titles) + "|"]
-    lines += ["| " + " | ".join(str(row[title]) for title in titles) + " |" for row in rows]
-    size = both["eager"]["parameters"] / 1e9
-    bare_ms = [both[name]["bare_ms"] for name in ("eager", "compiled")]
-    lines += ["", f"Llama of {size:.2f} B parameters in bfloat16; a bare step takes {bare_ms[0]:.1f} ms, compiled {bare_ms[1]:.1f} ms."]
-    lines += ["", "| variant | goal | eager, added % | compiled, added % |", "|---|---|---|---|"]
+    rows = kernel(device, given.tiny) if "kernel" in parts else []
+    if rows:
+        lines += ["| " + " | ".join(rows[0]) + " |", "|---" * len(rows[0]) + "|"]
+        lines += ["| " + " | ".join(map(str, row.values())) + " |" for row in rows]
+        print("\n".join(lines), flush=True)
+    both = {}
+    for name in ("eager", "compiled"):
+        if name in parts:
+            both[name] = steps(device, given.tiny, name == "compiled", given.minutes / 2)
+            print(name, both[name], flush=True)
+    for name, found in both.items():
+        lines += [
+            "",
+            f"{name}: a Llama of {found['parameters'] / 1e9:.2f} B parameters in bfloat16; a bare step takes {found['bare_ms']:.1f} ms.",
+        ]
+    lines += ["", "| variant | goal |" + "".join(f" {name}, added % |" for name in both), "|---|---|" + "---|" * len(both)]
     for name in VARIANTS:
         goal = f"≤ +{GOALS[name]}" if name in GOALS else ""
-        lines.append(f"| {name} | {goal} | {both['eager'][name]} | {both['compiled'][name]} |")
-    if given.tiny or given.no_write:
+        lines.append(f"| {name} | {goal} |" + "".join(f" {found[name]} |" for found in both.values()))
+    if given.tiny or given.no_write or len(parts) < 3:
         print("\n".join(lines))
     else:
         write("gpu", {"machine": describe() | {"device": about}, "kernel": rows, "steps": both}, "On a GPU", lines)

@@ -77,9 +77,9 @@ def main() -> None:
     rows = measure()
     titles = list(rows[0])
     lines = [
-        "**Computed, not measured**: no GPU has run this kernel. Instructions were counted in what triton's own assembler made of it, on",
-        "the path of a tile of ordinary elements (finite, normal, not zero). No disassembler for AMD's devices comes with triton, so that",
-        "MI300X has registers of its own and H100's instructions. The limits follow from the makers' clocks, processors and bandwidths.",
+        "**Computed, not measured** ([gpu.md](gpu.md) has what was). Instructions were counted in what triton's own assembler made, on",
+        "the path of a tile of ordinary elements (finite, normal, not zero). No disassembler for AMD comes with triton, so that MI300X has",
+        "registers of its own and H100's instructions. The limits follow from the makers' clocks, processors and bandwidths.",
         "",
         "| " + " | ".join(title.replace("_", " ") for title in titles) + " |",
         "|---" * len(titles) + "|",

@@ -51,9 +51,14 @@ _FORWARDED = ("SIGHUP", "SIGINT", "SIGQUIT", "SIGTERM", "SIGUSR1", "SIGUSR2", "S
 _HIGH = 512  # above all files that a command may hold
 
 
+def _forks() -> bool:
+    """Not beside an NVIDIA GPU: torch refuses CUDA to the children of a process that has asked for it, as some imports do."""
+    return sys.platform == "linux" and not os.path.exists("/dev/nvidiactl")
+
+
 def prepare() -> str:
-    """``WARM``'s path; on other systems than Linux, ``COLD``'s. The folder it is in goes with this process."""
-    if sys.platform != "linux":
+    """``WARM``'s path; where processes aren't forked, ``COLD``'s. The folder it is in goes with this process."""
+    if not _forks():
         return COLD
     import atexit
     import marshal
@@ -81,7 +86,7 @@ def prepare() -> str:
 
 def load_all_at_first() -> None:
     """Has the server answer nobody before it has imported all: for those who come at once and import most of it."""
-    if sys.platform == "linux":
+    if _forks():
         with open(os.path.join(os.environ[_FOLDER], "all"), "w"):
             pass
 
@@ -350,7 +355,7 @@ class _Modules:
                 self.root_of.setdefault(name, root)
         for name in self.hidden:
             parent, _, tail = name.rpartition(".")
-            if parent and self.root_of[parent] != self.root_of[name]:
+            if parent in self.hidden and self.root_of[parent] != self.root_of[name]:
                 self.hidden[parent].__dict__.pop(tail, None)
         gc.collect()
         gc.freeze()  # else a child's collector would copy every page of it

@@ -273,3 +273,26 @@ def test_inference_mode_within_compiled_code_runs_as_bare(function: Callable[[nn
         return [*seen, *model.parameters(), torch.randn(2)]
 
     assert all(map(torch.equal, run(False), run(True)))
+
+
+CUDA_GRAPHS: dict[str, dict[str, Any]] = {
+    "reduce-overhead": {"mode": "reduce-overhead"},
+    "max-autotune": {"mode": "max-autotune"},
+    "option": {"options": {"triton.cudagraphs": True}},
+    "backend": {"backend": "cudagraphs"},
+}
+
+
+@pytest.mark.parametrize("way", [*CUDA_GRAPHS, "no graphs"])
+def test_code_that_runs_as_cuda_graphs_has_nothing_of_ours_in_it(way: str, monkeypatch: Any, caplog: Any) -> None:
+    """A replay runs no Python, and what we allocate while torch warms a graph up, torch refuses: it is not one of the graph's outputs."""
+    monkeypatch.setattr("numscope.probe.compiled._has_cuda", lambda: True)
+    monkeypatch.setattr("numscope.probe.calls._said", set())
+    arrived = []
+    monkeypatch.setattr(Graphs, "arrive", lambda self, place, tensors: arrived.append(place))
+    model = build()
+    with numscope.watch(model, alerts=False) as scope:
+        train(torch.compile(model, **CUDA_GRAPHS.get(way, {})), model)
+    said = [record.message for record in caplog.records if "CUDA graphs" in record.message and record.name == "numscope"]
+    assert scope.num_steps == 4
+    assert (bool(arrived), len(said)) == ((True, 0) if way == "no graphs" else (False, 1)), (arrived, said)

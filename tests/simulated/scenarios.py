@@ -313,3 +313,34 @@ def checksums_of_the_device_are_those_of_the_host() -> None:
     assert accelerator.waits() == [] and not sums.are_here
     assert sums.read() == [checksum(tensor) for tensor in tensors]
     assert accelerator.waits() == ["synchronizeStream"]
+
+
+def nothing_is_done_while_the_script_captures_a_graph() -> None:
+    """A wait would end the capture, a launch would be in each replay; steps before and after are watched."""
+    from types import SimpleNamespace
+
+    from numscope.probe import calls
+
+    accelerator.use_kernel()
+    capturing: list[int] = []
+    calls._cuda, calls._is_capturing = SimpleNamespace(_initialized=True), lambda: bool(capturing)  # type: ignore[assignment]
+    for options in ({}, {"level": "sentinel"}, {"config": asked(), "loggers": (Kept(),)}):
+        bare, _ = train(False)
+        torch.manual_seed(0)
+        model = Blocks()
+        optimizer = torch.optim.AdamW(model.parameters(), lr=1e-2)
+        found = []
+        with numscope.watch(model, **options) as scope:
+            for step, x in enumerate(batches(5)):
+                capturing[:] = [step] if step in (1, 2) else []
+                accelerator.waits()
+                accelerator.async_copies()
+                accelerator.launches.clear()
+                optimizer.zero_grad()
+                model(x).square().mean().backward()
+                nn.utils.clip_grad_norm_(model.parameters(), 1e9)
+                optimizer.step()
+                found.append((len(accelerator.launches), accelerator.async_copies(), accelerator.waits()))
+        assert found[1] == found[2] == (0, 0, []), (options, found)
+        assert all(launches for launches, _, _ in (found[0], *found[3:])), (options, found)
+        assert scope.num_steps == 3 and all(map(torch.equal, bare, [p.detach().cpu() for p in model.parameters()]))

@@ -79,7 +79,7 @@ def compiled(
 ) -> Compiled:
     device = TARGETS[target]
     values = dict(KINDS=sum(1 << CODES[dtype] for dtype in dtypes), MOMENTS=moments, TABLE=table, STRIDED=strided, VECTORS=vectors)
-    values |= dict(L=kernel.LANES, FLUSH=kernel.FLUSH, SAMPLE=kernel.SAMPLE, FOLD=kernel.FOLD)
+    values |= dict(L=kernel.LANES, CHUNK=kernel.CHUNK, FLUSH=kernel.FLUSH, SAMPLE=kernel.SAMPLE, FOLD=kernel.FOLD)
     signature = {name: "constexpr" if name in values else "i64" for name in kernel.observe.arg_names}
     options = dict(num_warps=kernel.LANES // device.warp_size, enable_fp_fusion=True)
     found = triton.compile(ASTSource(kernel.observe, signature, values), target=device, options=options)
@@ -101,8 +101,7 @@ def compiled(
 def _ordinary_path(text: str) -> tuple[str, ...]:
     """The instructions of one tile of ordinary elements.
 
-    The loop over tiles is the smallest loop with loads of 128 bits that holds another such loop: that over a tile with special elements,
-    which an ordinary one jumps over, as it jumps over the flush of the sums (a chain of shuffles).
+    Of the two innermost loops with loads of 128 bits it is the one with more: the other is that over a tile with special elements.
     """
     code: list[str] = []
     labels: dict[str, int] = {}
@@ -117,22 +116,9 @@ def _ordinary_path(text: str) -> tuple[str, ...]:
         jump = re.search(r"\bBRA\b.*`\((\.L\w+)\)", instruction)
         if jump and labels[jump[1]] <= at and any("LDG" in one and ".128" in one for one in code[labels[jump[1]] : at]):
             loops.append((labels[jump[1]], at))
-    inner = min(loops, key=lambda loop: loop[1] - loop[0])
-    around = [loop for loop in loops if loop[0] < inner[0] and loop[1] > inner[1]]
-    if not around:
+    innermost = [loop for loop in loops if not any(loop[0] <= other[0] and other[1] <= loop[1] and other != loop for other in loops)]
+    if len(innermost) < 2:
         return ()
-    outer = min(around, key=lambda loop: loop[1] - loop[0])
-    path = [(at, code[at]) for at in range(outer[0], outer[1] + 1) if not inner[0] <= at <= inner[1]]
-    first = {}  # a forward jump over shuffles is the flush, which happens once in FLUSH tiles
-    for at, instruction in path:
-        jump = re.search(r"\bBRA\b.*`\((\.L\w+)\)", instruction)
-        if (
-            jump
-            and at < labels[jump[1]] <= outer[1]
-            and sum("SHFL" in one for one in code[at : labels[jump[1]]]) >= 25
-            and instruction.startswith("@")
-        ):
-            first[at] = labels[jump[1]]
-    skipped = max(((end - at, at, end) for at, end in first.items() if not at < inner[0] < end), default=(0, 0, 0))
-    kept = [instruction for at, instruction in path if not skipped[1] < at < skipped[2]]
+    first, last = max(innermost, key=lambda loop: sum("LDG" in one for one in code[loop[0] : loop[1]]))
+    kept = code[first : last + 1]
     return tuple(re.sub(r"^@!?U?P\w+\s+", "", instruction).split()[0] for instruction in kept)

@@ -71,8 +71,6 @@ class Dynamics:
     def before(self, optimizer: Optimizer) -> None:
         """Keep what the step will change: gradients are final, weights untouched."""
         self._kept = {}
-        if torch.cuda.is_available() and torch.cuda.is_current_stream_capturing():  # a CUDA graph would contain what is launched now
-            return
         with unseen():
             for site, parameter in self._parameters:
                 weight = _readable(parameter)

@@ -21,6 +21,8 @@ _jit_tracing = torch._C._get_tracing_state
 _dispatch_mode = torch._C._get_dispatch_mode
 _PROXY, _FAKE = torch._C._TorchDispatchModeKey.PROXY, torch._C._TorchDispatchModeKey.FAKE
 _CALL = nn.Module._call_impl.__code__
+_cuda = torch.cuda
+_is_capturing = getattr(torch._C, "_cuda_isCurrentStreamCapturing", None)
 _grad_enabled, unheard = torch.is_grad_enabled, torch._C.DisableTorchFunctionSubclass
 _said: set[str] = set()
 _kept: dict[int, BaseException] = {}  # of the script's, by thread, that struck where Python would have dropped them
@@ -89,8 +91,13 @@ def in_backward() -> bool:
 
 
 def is_traced() -> bool:
-    """Whether torch.jit.trace or make_fx is at work, and would write what we do into the script's graph, or tensors have no numbers."""
-    return _jit_tracing() is not None or _dispatch_mode(_PROXY) is not None or is_faked()
+    """Whether torch.jit.trace, make_fx or a CUDA graph would take what we do into the script's graph, or tensors have no numbers."""
+    return _jit_tracing() is not None or _dispatch_mode(_PROXY) is not None or is_faked() or is_captured()
+
+
+def is_captured() -> bool:
+    """Whether the script captures a CUDA graph on this thread's stream: a wait would end that, and each replay would do what we launch."""
+    return _cuda._initialized and _is_capturing is not None and _is_capturing()
 
 
 def is_faked() -> bool:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import importlib.util
 import itertools
 import logging
+import sys
 import threading
 import weakref
 from collections.abc import Mapping, Sequence
@@ -24,6 +25,7 @@ from numscope.records.site import Phase
 
 log = logging.getLogger("numscope")
 
+_has_cuda = torch.cuda.is_available
 _task = torch._C._current_graph_task_id
 
 # Hooks on tensors inside a graph: torch 2.10 breaks the graph there.
@@ -120,7 +122,7 @@ class Graphs:
         Returns: what the module must get in place of its arguments; None: nothing else.
         """
         x, dgrad = args[0] if args else None, wanted.marks[3]
-        if not dgrad or not isinstance(x, Tensor) or not _uses_input_once(type(module)) or not _has_gradient(x) or _in_branch():
+        if not dgrad or not isinstance(x, Tensor) or not _uses_input_once(type(module)) or not _has_gradient(x) or _is_hidden():
             return None
         own = x.view_as(x)
         self._tap_gradient(_place(self.key, entry.key, Phase.BACKWARD, False, (("", "", dgrad),)), own)
@@ -138,7 +140,7 @@ class Graphs:
     ) -> None:
         """Tap a module call's leaves, and the gradients of its outputs in each backward; ``gradients``: where leaves are wanted, too."""
         told, sites = wanted.leaves, wanted.sites
-        if (not told and sites is None) or _in_branch():
+        if (not told and sites is None) or _is_hidden():
             return
         marks = {"input": "", "output": ""}  # of the first floating-point tensor among them
         if sites is not None and (torch.is_grad_enabled() or module.training or sites.evaluation):
@@ -168,7 +170,7 @@ class Graphs:
 
     def take(self, entry: Entry, phase: Phase, told: bool, slot: str, mark: str, tensor: Tensor) -> None:
         """Tap one tensor."""
-        if _in_branch():
+        if _is_hidden():
             return
         place = _place(self.key, entry.key, phase, told, ((slot, "", mark),))
         torch.ops.numscope.tap([tensor.detach()], self._number, place, phase is Phase.BACKWARD)
@@ -206,11 +208,15 @@ _place._dynamo_marked_constant = True  # type: ignore[attr-defined]
 _BRANCHING = {"cond", "while_loop", "while_loop_stack_output", "map", "map_impl", "scan", "associative_scan"}
 
 
-def _in_branch() -> bool:
-    """Whether dynamo traces what one of these operators is to run: nothing can be shown of it."""
+def _is_hidden() -> bool:
+    """Whether dynamo traces what shows nothing: one of these operators will run it, or a CUDA graph, which replays no Python."""
     from torch._dynamo.symbolic_convert import InstructionTranslator
 
-    tracer: Any = InstructionTranslator.current_tx().output.current_tracer
+    output = InstructionTranslator.current_tx().output
+    if _has_cuda() and _makes_cuda_graphs(output.compiler_fn):
+        say_unread("modules within compiled code that runs as CUDA graphs (modes reduce-overhead and max-autotune)")
+        return True
+    tracer: Any = output.current_tracer
     while tracer is not None:
         target = tracer.source_target
         name = getattr(target, "__name__", target)
@@ -221,7 +227,24 @@ def _in_branch() -> bool:
     return False
 
 
-_in_branch._dynamo_marked_constant = True  # type: ignore[attr-defined]
+_is_hidden._dynamo_marked_constant = True  # type: ignore[attr-defined]
+
+
+def _makes_cuda_graphs(backend: Any) -> bool:
+    """Whether a backend of torch.compile captures what it compiles. Its operator's tag, ``cudagraph_unsafe``, is lost behind the effect."""
+    while backend is not None:
+        config = getattr(backend, "config", None)
+        if isinstance(config, dict):
+            return bool(config.get("triton.cudagraphs", _inductor_captures()))
+        if getattr(backend, "compiler_name", "") == "cudagraphs":
+            return True
+        backend = getattr(backend, "__wrapped__", None) or getattr(backend, "_torchdynamo_orig_callable", None)
+    return False
+
+
+def _inductor_captures() -> bool:
+    config = sys.modules.get("torch._inductor.config")
+    return config is not None and bool(config.triton.cudagraphs)
 
 
 # ---- the operator

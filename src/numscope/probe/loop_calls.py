@@ -17,6 +17,7 @@ from torch.nn.utils import clip_grad_norm_, clip_grad_value_
 from torch.optim.lr_scheduler import LRScheduler
 
 from numscope.probe import optimizer
+from numscope.probe.calls import is_captured
 from numscope.probe.dynamo import run_plainly
 from numscope.probe.living import Living
 from numscope.probe.patching import patch, patch_inside, patch_warnings
@@ -103,7 +104,7 @@ def _install() -> None:
 
 @run_plainly
 def _tell(kind: Kind, target: Any, args: tuple[Any, ...], kwargs: dict[str, Any], *, over: bool = False) -> None:
-    if not optimizer.is_paused() and not torch.compiler.is_compiling():
+    if not optimizer.is_paused() and not torch.compiler.is_compiling() and not is_captured():
         call = LoopCall(kind, target, args, kwargs)
         for listener in _listeners:
             (listener.returned if over else listener.called)(call)

@@ -18,7 +18,7 @@ import torch
 from torch import Tensor, nn
 
 from numscope.probe import dynamo, optimizer, walk
-from numscope.probe.calls import Calls, guard, in_backward, is_faked, is_traced, say_unread
+from numscope.probe.calls import Calls, guard, in_backward, is_captured, is_faked, is_traced, say_unread
 from numscope.probe.compiled import GRADIENTS, Graphs
 from numscope.probe.dgrad import InputEdge, input_edge, watch_dgrad
 from numscope.probe.entry import Entry, LayerSites, Leaves, Wanted
@@ -269,8 +269,8 @@ class ModuleProbe:
         if kwargs is None or (not is_outer and (sites is None or sites.dgrad is sites.activation is None)):  # most calls
             return None
         if optimizer.is_paused() or is_traced():
-            if wanted.calls and entry.is_root and is_faked():
-                say_unread("calls under FakeTensorMode")
+            if wanted.calls and entry.is_root and (is_faked() or is_captured()):
+                say_unread("calls under FakeTensorMode" if is_faked() else "what a CUDA graph runs that the script captures")
             return None
         if sites is not None and self._reader is not None:
             self._guard(self._fail_reader, self._note_input, sites, module, args, kwargs)
@@ -298,7 +298,7 @@ class ModuleProbe:
         calls = self._calls
         if calls is None or calls.module is not module:
             heard, shown = entry if leaves else None, None if self.is_crowded else shown
-            if heard is not None or shown is not None:
+            if (heard is not None or shown is not None) and not is_captured():
                 left = self._witness.saw(heard, shown, not self.is_crowded, args, kwargs, output)
                 leaves, sites = bool(left & LEAVES), sites if shown is None or left & SITES else None
             if not leaves and sites is None:
@@ -405,8 +405,8 @@ class ModuleProbe:
 
     @property
     def is_listening(self) -> bool:
-        """Whether what is running is no replay."""
-        return not optimizer.is_paused()
+        """Whether what is running is no replay, and in no CUDA graph."""
+        return not optimizer.is_paused() and not is_captured()
 
     def tell(self, entry: Entry, leaves: Leaves) -> None:
         """A module's call, from within a graph."""

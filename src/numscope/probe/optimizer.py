@@ -20,7 +20,7 @@ from torch.optim import Optimizer
 from torch.optim import optimizer as torch_optimizer
 
 from numscope.probe import optimizers
-from numscope.probe.calls import forget_kept, guard, in_backward, is_traced
+from numscope.probe.calls import forget_kept, guard, in_backward, is_captured, is_traced
 from numscope.probe.dynamo import never_traced, run_plainly
 from numscope.probe.hook import put, stay_fused
 from numscope.probe.keras import hear_steps
@@ -275,7 +275,7 @@ def _tell_of(closure: Any, optimizer: Optimizer) -> Callable[[], Any]:
 def _skips_inside(optimizer: Optimizer) -> bool:
     """Fused optimizers get GradScaler's verdict and leave their own step out by it. *Cost:* a sync, only with such an optimizer."""
     found_inf = getattr(optimizer, "found_inf", None)
-    return isinstance(found_inf, Tensor) and bool(found_inf.item())
+    return isinstance(found_inf, Tensor) and not is_captured() and bool(found_inf.item())
 
 
 def _backward(original: Callable[..., Any], tensors: Any, *args: Any, **kwargs: Any) -> Any:

@@ -20,7 +20,7 @@ from numscope.config.options import WatchOptions
 from numscope.distributed import agree
 from numscope.probe import dynamo, keras
 from numscope.probe import optimizer as optimizer_probe
-from numscope.probe.calls import in_backward, unheard
+from numscope.probe.calls import in_backward, is_captured, unheard
 from numscope.probe.hook import can_be_hooked, put
 from numscope.probe.living import Beside, Living
 from numscope.probe.naming import has_identity, peel, qualified_names
@@ -217,7 +217,7 @@ class AutoWatch(optimizer_probe.StepListener):
         if any(s.active for s in open_scopes.live()) or module in self._seen or in_backward():
             return
         with unheard():
-            is_training = not (optimizer_probe.is_paused() or is_rehearsal() or keras.has_no_values(args))
+            is_training = not (optimizer_probe.is_paused() or is_captured() or is_rehearsal() or keras.has_no_values(args))
         if not is_training:
             return
         try:

@@ -7,6 +7,7 @@ the CPU are already in host memory.
 from __future__ import annotations
 
 import ctypes
+import itertools
 import struct
 import weakref
 from collections.abc import Callable, Mapping, Sequence
@@ -267,6 +268,7 @@ class Ledger:
         """
         with self:
             stale: dict[int, Tensor] = {}
+            written: dict[Block, list[int]] = {}
             for handle, tensor in zip(handles, tensors, strict=True):
                 block, row, _, _ = self._meta[handle]
                 try:
@@ -274,9 +276,14 @@ class Ledger:
                 except ours(RuntimeError):  # a nested tensor has no shape
                     continue
                 if block.device == device:
-                    block.clear(row, 1)
+                    written.setdefault(block, []).append(row)
                     self._meta[handle] = (block, row, tensor.dtype, shape)
                     stale[handle] = tensor
+            for block, rows in written.items():
+                rows.sort()
+                for _, run in itertools.groupby(enumerate(rows), lambda item: item[1] - item[0]):  # rows that follow each other
+                    first, *others = (row for _, row in run)
+                    block.clear(first, 1 + len(others))
             unread = self._write(stale)
         read = [handle in stale and handle not in unread for handle in handles]
         self.num_reread += sum(read)

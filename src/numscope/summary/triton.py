@@ -6,7 +6,7 @@ two, so that no fourth power overflows or vanishes; a program whose share does n
 ``std``, ``kurtosis`` and ``l2_norm`` are right to a thousandth, and ``skewness`` to a thousandth of max(1, abs(skewness)), as ``Summary``
 says.
 
-Not run on hardware: tests run it in triton's interpreter and compile it for real devices, and nothing has measured its speed.
+Tests run it in triton's interpreter, compile it for real devices, and run it where there is one. docs/gpu.md says what a device has shown.
 """
 
 # mypy: disallow-untyped-defs=False, disallow-incomplete-defs=False, disallow-untyped-decorators=False
@@ -19,10 +19,14 @@ import triton.language as tl
 from numscope.summary.triton_fold import fold, merge
 
 LANES = 128  # of a program; each counts on its own
-FLUSH = 64  # tiles after which float32 sums move to float64
+CHUNK = 8  # tiles after which lanes ask each other whether a number must be looked at again
+FLUSH = 8  # chunks after which float32 sums move to float64
 FOLD = 128  # partial rows that are folded at a time
 SAMPLE = 32  # elements by which center and scale are chosen
 SLOTS = 4  # tensors whose places travel as arguments; those of more lie in a table
+_NUMBERS = "table programs parts counters tiles_each".split() + [
+    f"{name}{slot}" for slot in range(SLOTS) for name in ("address", "row", "numel", "kind")
+]
 
 _SMALLEST_NORMAL = tl.constexpr((2.0**-126, 2.0**-1022, 2.0**-126, 2.0**-14, 2.0**-6, 2.0**-14, 2.0**-7, 2.0**-15))
 _BYTES = tl.constexpr((4, 8, 2, 2, 1, 1, 1, 1))  # of an element, by code, as in native.CODES
@@ -72,8 +76,8 @@ def _values(raw, KIND: tl.constexpr):
 
 @triton.jit
 def _within(x):
-    """The sum over a lane's own elements: [C, L, V] to [L]."""
-    return tl.sum(tl.sum(x, 2), 0)
+    """The sum over a lane's own elements: [L, V] to [L]."""
+    return tl.sum(x, 1)
 
 
 @triton.jit
@@ -127,13 +131,15 @@ def _sampled(address, numel, cols, row_stride, col_stride, KIND: tl.constexpr, S
 
 
 @triton.jit
-def _tile(
-    address, start, end, cols, row_stride, col_stride,
-    KIND: tl.constexpr, STRIDED: tl.constexpr, C: tl.constexpr, L: tl.constexpr, V: tl.constexpr,
+def _vectors(
+    address, start, cols, row_stride, col_stride, inside,
+    KIND: tl.constexpr, STRIDED: tl.constexpr, L: tl.constexpr, V: tl.constexpr,
 ):  # fmt: skip
-    """Elements as they are stored [C, L, V], in loads of V neighbors, and which are there; zero beyond the end."""
-    vector = tl.arange(0, C)[:, None, None] * L + tl.arange(0, L)[None, :, None]
-    inside = vector < tl.minimum(tl.maximum(end - start, 0), C * L).to(tl.int32)
+    """A vector of V neighbors for each lane [L, V], as they are stored; those that are not inside (None: all are) are zero.
+
+    Two dimensions, since of three not every version of triton gives a lane its own.
+    """
+    vector = tl.arange(0, L)[:, None]
     pointer = _pointer(address, KIND)
     if STRIDED:
         places = _place(
@@ -144,15 +150,19 @@ def _tile(
         places = vector * V
     if V > 1:
         pointer = tl.multiple_of(pointer, 16)
-        places = tl.multiple_of(places, [1, 1, V])
-    return tl.load(pointer + (places + tl.arange(0, V)[None, None, :]), mask=inside, other=0), inside
+        places = tl.multiple_of(places, [1, V])
+    pointers = pointer + (places + tl.arange(0, V)[None, :])
+    if inside is None:
+        return tl.load(pointers)
+    else:
+        return tl.load(pointers, mask=inside, other=0)
 
 
 @triton.jit
 def _with_specials(
     x, inside, scale, shift, nan, pos, neg, zero, tiny, low, high, least, s1, sa, s2, s3, s4, SMALLEST: tl.constexpr, MOMENTS: tl.constexpr
 ):
-    """Adds any elements [C, L, V] to what their lanes have. Those that are not inside are zero."""
+    """Adds any elements [L, V] to what their lanes have. Those that are not inside are zero."""
     infinity = float("inf")
     magnitude = tl.abs(x)
     finite = inside & (magnitude < infinity)
@@ -161,9 +171,9 @@ def _with_specials(
     neg += _within((x == -infinity).to(tl.int32))
     zero += _within((inside & (x == 0)).to(tl.int32))
     tiny += _within(((magnitude < SMALLEST) & (x != 0)).to(tl.int32))
-    low = tl.minimum(low, tl.min(tl.min(tl.where(finite, x, infinity), 2), 0))
-    high = tl.maximum(high, tl.max(tl.max(tl.where(finite, x, -infinity), 2), 0))
-    least = tl.minimum(least, tl.min(tl.min(tl.where(finite & (x != 0), magnitude, infinity), 2), 0))
+    low = tl.minimum(low, tl.min(tl.where(finite, x, infinity), 1))
+    high = tl.maximum(high, tl.max(tl.where(finite, x, -infinity), 1))
+    least = tl.minimum(least, tl.min(tl.where(finite & (x != 0), magnitude, infinity), 1))
     if MOMENTS:
         z = x * scale
         y = tl.where(finite, z - shift, 0.0)
@@ -180,7 +190,7 @@ def _with_specials(
 def _share(
     address, numel, cols, row_stride, col_stride, part, tiles_each,
     KIND: tl.constexpr, MOMENTS: tl.constexpr, STRIDED: tl.constexpr, VECTORS: tl.constexpr,
-    L: tl.constexpr, FLUSH: tl.constexpr, SAMPLE: tl.constexpr,
+    L: tl.constexpr, CHUNK: tl.constexpr, FLUSH: tl.constexpr, SAMPLE: tl.constexpr,
 ):  # fmt: skip
     """The row of one program's share of a tensor, as 16 float64."""
     infinity = float("inf")
@@ -194,10 +204,12 @@ def _share(
     num_ends = tl.where(part == 0, numel - num_vectors * V, 0).to(tl.int32)
     start = part * tiles_each * (C * L)
     end = tl.minimum(start + tiles_each * (C * L), num_vectors)
+    whole = start + tl.maximum(end - start, 0) // (C * L) * (C * L)  # the end of the last tile without a gap
     count = (tl.maximum(end - start, 0) * V + num_ends).to(tl.float64)
     body = address + head * BYTES
     none = tl.zeros([L], tl.int32)
     nothing = tl.zeros([L], wide)
+    each = tl.zeros([L, V], wide)
     zero64 = tl.full([], 0.0, tl.float64)
     scale = tl.full([], 1.0, wide)
     shift = tl.full([], 0.0, wide)
@@ -214,38 +226,52 @@ def _share(
         s1, sa, s2, s3, s4 = nothing, nothing, nothing, nothing, nothing
         d1, da, d2, d3, d4 = zero64, zero64, zero64, zero64, zero64
         if num_ends > 0:
-            lane = tl.arange(0, L)[None, :, None]
+            lane = tl.arange(0, L)[:, None]
             place = tl.where(lane < head, lane, lane + num_vectors * V)
             x = _values(tl.load(_pointer(address, KIND) + place, mask=lane < num_ends, other=0), KIND)
             nan, pos, neg, zero, tiny, low, high, least, s1, sa, s2, s3, s4 = _with_specials(
                 x, lane < num_ends, scale, shift, nan, pos, neg, zero, tiny, low, high, least, s1, sa, s2, s3, s4, SMALLEST, MOMENTS
             )
         at = start
-        ahead = _tile(body, at, end, cols, row_stride, col_stride, KIND, STRIDED, C, L, V)[0]
-        second = _tile(body, at + C * L, end, cols, row_stride, col_stride, KIND, STRIDED, C, L, V)[0]
         unflushed = 0
         while at < end:
-            x = _values(ahead, KIND)
             here = at
-            at += C * L
+            stop = tl.where(at < whole, tl.minimum(at + CHUNK * C * L, whole), end)
             unflushed += 1
-            ahead = second
-            second = _tile(body, at + C * L, end, cols, row_stride, col_stride, KIND, STRIDED, C, L, V)[0]
-            highest = tl.reduce(tl.reduce(x, 2, _greater_or_nan), 0, _greater_or_nan)
-            lowest = tl.min(tl.min(x, 2), 0)
-            smallest = tl.min(tl.min(tl.abs(x), 2), 0)
-            if MOMENTS:
-                z = x * scale
-                y = z - shift
-                square = y * y
-                t1, ta, t2 = _within(y), _within(tl.abs(z)), _within(square)
-                t3, t4 = _within(square * y), _within(square * square)
-            # What lies beyond the end is zero, which is no ordinary element.
-            ordinary = (highest < infinity) & (lowest > -infinity) & (smallest >= SMALLEST)
-            if tl.min(ordinary.to(tl.int32)) == 1:
-                low = tl.minimum(low, lowest)
-                high = tl.maximum(high, highest)
-                least = tl.minimum(least, smallest)
+            lowest, highest, smallest = each + infinity, each - infinity, each + infinity
+            t1, ta, t2, t3, t4 = nothing, nothing, nothing, nothing, nothing
+            while at < tl.minimum(stop, whole):
+                for c in tl.static_range(C):
+                    x = _values(_vectors(body, at + c * L, cols, row_stride, col_stride, None, KIND, STRIDED, L, V), KIND)
+                    highest = _greater_or_nan(highest, x)
+                    lowest = tl.minimum(lowest, x)
+                    smallest = tl.minimum(smallest, tl.abs(x))
+                    if MOMENTS:
+                        z = x * scale
+                        y = z - shift
+                        square = y * y
+                        t1 += _within(y)
+                        ta += _within(tl.abs(z))
+                        t2 += _within(square)
+                        t3 += _within(square * y)
+                        t4 += _within(square * square)
+                at += C * L
+            at = stop
+            finite = (highest < infinity) & (lowest > -infinity) & (here < whole)
+            worst = tl.max(tl.max(tl.where(finite, (smallest < SMALLEST).to(tl.int32), 2), 1))
+            if worst < 2:
+                if worst == 1:  # from the cache: zeros and subnormal numbers are counted
+                    smallest = each + infinity
+                    while here < stop:
+                        for c in tl.static_range(C):
+                            x = _values(_vectors(body, here + c * L, cols, row_stride, col_stride, None, KIND, STRIDED, L, V), KIND)
+                            zero += _within((x == 0).to(tl.int32))
+                            tiny += _within(((tl.abs(x) < SMALLEST) & (x != 0)).to(tl.int32))
+                            smallest = tl.minimum(smallest, tl.where(x == 0, infinity, tl.abs(x)))
+                        here += C * L
+                low = tl.minimum(low, tl.min(lowest, 1))
+                high = tl.maximum(high, tl.max(highest, 1))
+                least = tl.minimum(least, tl.min(smallest, 1))
                 if MOMENTS:
                     s1 += t1
                     sa += ta
@@ -253,13 +279,13 @@ def _share(
                     s3 += t3
                     s4 += t4
             else:
-                while here < tl.minimum(at, end):  # from the cache, a few at a time: fewer registers
-                    raw, inside = _tile(body, here, end, cols, row_stride, col_stride, KIND, STRIDED, 1, L, V)
+                while here < stop:  # from the cache
+                    inside = tl.arange(0, L)[:, None] < (stop - here).to(tl.int32)
+                    x = _values(_vectors(body, here, cols, row_stride, col_stride, inside, KIND, STRIDED, L, V), KIND)
                     here += L
                     nan, pos, neg, zero, tiny, low, high, least, s1, sa, s2, s3, s4 = _with_specials(
-                        _values(raw, KIND), inside, scale, shift,
-                        nan, pos, neg, zero, tiny, low, high, least, s1, sa, s2, s3, s4, SMALLEST, MOMENTS,
-                    )  # fmt: skip
+                        x, inside, scale, shift, nan, pos, neg, zero, tiny, low, high, least, s1, sa, s2, s3, s4, SMALLEST, MOMENTS
+                    )
             if MOMENTS:
                 if (at >= end) | (unflushed == FLUSH):
                     unflushed = 0
@@ -321,7 +347,7 @@ def _num_parts(numel, kind, tiles_each, L: tl.constexpr):
     return (numel + each - 1) // each
 
 
-@triton.jit
+@triton.jit(do_not_specialize=_NUMBERS)  # one program for every launch of a variant: no number is taken for a multiple of 16, or for 1
 def observe(
     table: tl.int64, programs: tl.int64, parts: tl.int64, counters: tl.int64, tiles_each: tl.int64,
     address0: tl.int64, row0: tl.int64, numel0: tl.int64, kind0: tl.int64,
@@ -329,7 +355,7 @@ def observe(
     address2: tl.int64, row2: tl.int64, numel2: tl.int64, kind2: tl.int64,
     address3: tl.int64, row3: tl.int64, numel3: tl.int64, kind3: tl.int64,
     KINDS: tl.constexpr, MOMENTS: tl.constexpr, TABLE: tl.constexpr, STRIDED: tl.constexpr, VECTORS: tl.constexpr,
-    L: tl.constexpr, FLUSH: tl.constexpr, SAMPLE: tl.constexpr, FOLD: tl.constexpr,
+    L: tl.constexpr, CHUNK: tl.constexpr, FLUSH: tl.constexpr, SAMPLE: tl.constexpr, FOLD: tl.constexpr,
 ):  # fmt: skip
     """Merges tensors' summaries into their rows, on as many programs as they have parts; the last program of a tensor folds its parts.
 
@@ -364,34 +390,35 @@ def observe(
         if KINDS & (1 << KIND):
             if kind == KIND:
                 f0, f1, f2, f3, f4, f5, f6, f7, f8, f9, f10, f11, f12, f13, f14, f15 = _share(
-                    address, numel, cols, row_stride, col_stride, part, tiles_each, KIND, MOMENTS, STRIDED, VECTORS, L, FLUSH, SAMPLE
+                    address, numel, cols, row_stride, col_stride, part, tiles_each, KIND, MOMENTS, STRIDED, VECTORS, L, CHUNK, FLUSH, SAMPLE
                 )
     row = row_address.to(tl.pointer_type(tl.float64))
     if num_parts == 1:
         merge(row, f0, f1, f2, f3, f4, f5, f6, f7, f8, f9, f10, f11, f12, f13, f14, f15, MOMENTS)
     else:
         all_parts = parts.to(tl.pointer_type(tl.float64))
-        mine = all_parts + program * 16
+        stride = tl.num_programs(0)  # a field of all parts lies together: they are folded in coalesced loads
+        mine = all_parts + program
         tl.store(mine, f0)
-        tl.store(mine + 1, f1)
-        tl.store(mine + 2, f2)
-        tl.store(mine + 3, f3)
-        tl.store(mine + 4, f4)
-        tl.store(mine + 5, f5)
-        tl.store(mine + 6, f6)
-        tl.store(mine + 7, f7)
-        tl.store(mine + 8, f8)
-        tl.store(mine + 9, f9)
+        tl.store(mine + 1 * stride, f1)
+        tl.store(mine + 2 * stride, f2)
+        tl.store(mine + 3 * stride, f3)
+        tl.store(mine + 4 * stride, f4)
+        tl.store(mine + 5 * stride, f5)
+        tl.store(mine + 6 * stride, f6)
+        tl.store(mine + 7 * stride, f7)
+        tl.store(mine + 8 * stride, f8)
+        tl.store(mine + 9 * stride, f9)
         if MOMENTS:
-            tl.store(mine + 10, f10)
-            tl.store(mine + 11, f11)
-            tl.store(mine + 12, f12)
-            tl.store(mine + 13, f13)
-            tl.store(mine + 14, f14)
-            tl.store(mine + 15, f15)
+            tl.store(mine + 10 * stride, f10)
+            tl.store(mine + 11 * stride, f11)
+            tl.store(mine + 12 * stride, f12)
+            tl.store(mine + 13 * stride, f13)
+            tl.store(mine + 14 * stride, f14)
+            tl.store(mine + 15 * stride, f15)
         tl.debug_barrier()
         counter = counters.to(tl.pointer_type(tl.int32)) + index
         if tl.atomic_add(counter, 1, sem="acq_rel", scope="gpu") == num_parts - 1:
             tl.debug_barrier()
-            fold(mine - part * 16, row, num_parts, MOMENTS, FOLD)
+            fold(mine - part, stride, row, num_parts, MOMENTS, FOLD)
             tl.store(counter, 0)  # for the next launch

@@ -59,13 +59,13 @@ def merge(row, numel, nan, pos, neg, zero, tiny, low, high, least, most, s1, sa,
 
 
 @triton.jit
-def _column(parts, index, inside, field: tl.constexpr, empty):
-    return tl.load(parts + index * 16 + field, mask=inside, other=empty, cache_modifier=".cg")  # other programs wrote it
+def _column(parts, stride, index, inside, field: tl.constexpr, empty):
+    return tl.load(parts + field * stride + index, mask=inside, other=empty, cache_modifier=".cg")  # other programs wrote it
 
 
 @triton.jit
-def fold(parts, row, num_parts, MOMENTS: tl.constexpr, FOLD: tl.constexpr):
-    """Merges partial rows into the row, in their order whoever was the last to write one."""
+def fold(parts, stride, row, num_parts, MOMENTS: tl.constexpr, FOLD: tl.constexpr):
+    """Merges partial rows [16, stride] into the row, in their order whoever was the last to write one."""
     infinity = float("inf")
     nothing = tl.zeros([FOLD], tl.float64)
     numel, nan, pos, neg, zero, tiny = nothing, nothing, nothing, nothing, nothing, nothing
@@ -75,26 +75,26 @@ def fold(parts, row, num_parts, MOMENTS: tl.constexpr, FOLD: tl.constexpr):
     for start in range(0, num_parts, FOLD):
         index = start + tl.arange(0, FOLD)
         inside = index < num_parts
-        a, b = _column(parts, index, inside, 0, 0.0), _column(parts, index, inside, 1, 0.0)
-        c, d = _column(parts, index, inside, 2, 0.0), _column(parts, index, inside, 3, 0.0)
+        a, b = _column(parts, stride, index, inside, 0, 0.0), _column(parts, stride, index, inside, 1, 0.0)
+        c, d = _column(parts, stride, index, inside, 2, 0.0), _column(parts, stride, index, inside, 3, 0.0)
         numel += a
         nan += b
         pos += c
         neg += d
-        zero += _column(parts, index, inside, 4, 0.0)
-        tiny += _column(parts, index, inside, 5, 0.0)
-        low = tl.minimum(low, _column(parts, index, inside, 6, infinity))
-        high = tl.maximum(high, _column(parts, index, inside, 7, -infinity))
-        least = tl.minimum(least, _column(parts, index, inside, 8, infinity))
-        most = tl.maximum(most, _column(parts, index, inside, 9, -infinity))
+        zero += _column(parts, stride, index, inside, 4, 0.0)
+        tiny += _column(parts, stride, index, inside, 5, 0.0)
+        low = tl.minimum(low, _column(parts, stride, index, inside, 6, infinity))
+        high = tl.maximum(high, _column(parts, stride, index, inside, 7, -infinity))
+        least = tl.minimum(least, _column(parts, stride, index, inside, 8, infinity))
+        most = tl.maximum(most, _column(parts, stride, index, inside, 9, -infinity))
         if MOMENTS:
             n = a - b - c - d
-            t1, center = _column(parts, index, inside, 10, 0.0), _column(parts, index, inside, 15, 0.0)
+            t1, center = _column(parts, stride, index, inside, 10, 0.0), _column(parts, stride, index, inside, 15, 0.0)
             s1 += t1
-            sa += _column(parts, index, inside, 11, 0.0)
-            s2 += _column(parts, index, inside, 12, 0.0)
-            s3 += _column(parts, index, inside, 13, 0.0)
-            s4 += _column(parts, index, inside, 14, 0.0)
+            sa += _column(parts, stride, index, inside, 11, 0.0)
+            s2 += _column(parts, stride, index, inside, 12, 0.0)
+            s3 += _column(parts, stride, index, inside, 13, 0.0)
+            s4 += _column(parts, stride, index, inside, 14, 0.0)
             first_moment += n * center + t1
             leftmost = tl.minimum(leftmost, tl.where(n > 0, center, infinity))
             rightmost = tl.maximum(rightmost, tl.where(n > 0, center, -infinity))
@@ -111,15 +111,15 @@ def fold(parts, row, num_parts, MOMENTS: tl.constexpr, FOLD: tl.constexpr):
             for start in range(0, num_parts, FOLD):
                 index = start + tl.arange(0, FOLD)
                 inside = index < num_parts
-                n = _column(parts, index, inside, 0, 0.0) - _column(parts, index, inside, 1, 0.0)
-                n -= _column(parts, index, inside, 2, 0.0) + _column(parts, index, inside, 3, 0.0)
+                n = _column(parts, stride, index, inside, 0, 0.0) - _column(parts, stride, index, inside, 1, 0.0)
+                n -= _column(parts, stride, index, inside, 2, 0.0) + _column(parts, stride, index, inside, 3, 0.0)
                 m1, m2, m3, m4 = _moved(
                     n,
-                    _column(parts, index, inside, 10, 0.0),
-                    _column(parts, index, inside, 12, 0.0),
-                    _column(parts, index, inside, 13, 0.0),
-                    _column(parts, index, inside, 14, 0.0),
-                    _column(parts, index, inside, 15, 0.0) - middle,
+                    _column(parts, stride, index, inside, 10, 0.0),
+                    _column(parts, stride, index, inside, 12, 0.0),
+                    _column(parts, stride, index, inside, 13, 0.0),
+                    _column(parts, stride, index, inside, 14, 0.0),
+                    _column(parts, stride, index, inside, 15, 0.0) - middle,
                 )
                 s1 += m1
                 s2 += m2

@@ -14,12 +14,12 @@ from torch import Tensor
 from numscope.summary import triton
 from numscope.summary.state import ROW_WIDTH, Groups, KernelInput
 
-PROGRAMS_EACH = 4  # programs that a processor can hold at once: the kernel takes at most 128 registers on NVIDIA's
+PROGRAMS_EACH = (8, 4)  # programs that a processor holds at once, without and with moments: those take 64 and 128 registers on NVIDIA's
 BATCH_WAVES = 4  # programs of a table, in multiples of what all processors can hold: tensors' shares differ in size
 RECENT_TABLES = 16  # tables kept on the device; gradients and parameters mostly keep their addresses from step to step
 TILE = (16 * triton.LANES, 4 * triton.LANES, *[16 * triton.LANES] * 6)  # elements, by code
 _UNUSED = [[0] * (4 * (triton.SLOTS - used)) for used in range(triton.SLOTS + 1)]
-_SIZES = triton.LANES, triton.FLUSH, triton.SAMPLE, triton.FOLD
+_SIZES = triton.LANES, triton.CHUNK, triton.FLUSH, triton.SAMPLE, triton.FOLD
 
 
 class Launcher:
@@ -40,7 +40,8 @@ class Launcher:
         self, device: torch.device, num_processors: int, warp_size: int, stream: Callable[[], int], is_capturing: Callable[[], bool]
     ) -> None:
         self._device = device
-        self._num_programs = PROGRAMS_EACH * num_processors
+        self._num_processors = num_processors
+        self._num_programs = [each * num_processors for each in PROGRAMS_EACH]
         self._num_warps = max(1, triton.LANES // warp_size)
         self._stream = stream
         self._is_capturing = is_capturing
@@ -52,6 +53,7 @@ class Launcher:
     def __call__(self, inputs: Sequence[KernelInput], groups: int) -> None:
         """Merge the summaries of tensors with elements into their rows; raises before anything is written."""
         few = len(inputs) <= triton.SLOTS
+        moments = bool(groups & Groups.MOMENTS)
         kinds, strided = 0, False
         counts: list[int] = []
         for entry in inputs:
@@ -59,9 +61,11 @@ class Launcher:
             counts.append(-(-entry[2] // TILE[entry[3]]))
             strided = strided or len(entry) > 4
         total, each = sum(counts), 1
-        capacity = self._num_programs if few else self._num_programs * BATCH_WAVES
-        if total > capacity:
-            each = -(-total // capacity)
+        capacity = self._num_programs[moments] * (1 if few else BATCH_WAVES)
+        if (
+            total > self._num_processors * PROGRAMS_EACH[1]
+        ):  # a program has a chunk to read where there are enough, as each adds to the fold
+            each = max(-(-total // capacity), min(triton.CHUNK, -(-total // (self._num_processors * PROGRAMS_EACH[1]))))
             counts = [-(-entry[2] // (TILE[entry[3]] * each)) for entry in inputs]
             total = sum(counts)
         stream = self._stream()
@@ -71,11 +75,11 @@ class Launcher:
             for entry in inputs:
                 numbers += entry
             numbers += _UNUSED[len(inputs)]
-            variant = kinds, bool(groups & Groups.MOMENTS), False, False, True
+            variant = kinds, moments, False, False, True
         else:
             table = self._table(stream, inputs, counts, strided)
             numbers = [table, table + len(inputs) * 64, parts, counters, each, *_UNUSED[0]]
-            variant = kinds, bool(groups & Groups.MOMENTS), True, strided, not strided or all(map(_in_vectors, inputs))
+            variant = kinds, moments, True, strided, not strided or all(map(_in_vectors, inputs))
         kernel = self._compiled.get(variant)
         if kernel is None:
             jit: Any = triton.observe
@@ -88,7 +92,7 @@ class Launcher:
         known = self._scratch.get(stream)
         capturing = self._is_capturing()
         if known is None or known[0].shape[0] < num_parts or known[1].shape[0] < num_counters or capturing:
-            num_parts, num_counters = max(num_parts, BATCH_WAVES * self._num_programs), max(num_counters, 1024)
+            num_parts, num_counters = max(num_parts, BATCH_WAVES * self._num_programs[0]), max(num_counters, 1024)
             parts = torch.empty((num_parts + num_counters, ROW_WIDTH), dtype=torch.float64, device=self._device)
             counters = torch.zeros(num_counters, dtype=torch.int32, device=self._device)
             known = parts, counters, parts.data_ptr(), counters.data_ptr()

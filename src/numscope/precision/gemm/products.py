@@ -109,6 +109,7 @@ log = logging.getLogger("numscope")
 _FORMATS = frozenset({"e4m3fn", "e5m2"})
 _DTYPES = frozenset({torch.float32, torch.bfloat16, torch.float16})
 _ALIGNMENT = 16  # the summed dimension and the result's columns are multiples of this, as cuBLAS requires
+_CPU_TAKES_ROWS = torch.__version__ >= (2, 13)  # type: ignore[operator]
 _CAPABILITY = (8, 9)  # Ada; Hopper is (9, 0)
 
 
@@ -156,7 +157,7 @@ def _obstacle(state: LayerState, gemm: str, first: How | None, second: How | Non
     if not a.numel() or not b.numel():
         return "an operand is empty"
     if a.is_cpu:
-        return ""
+        return "" if first.scaling.kind == "tensor" or _CPU_TAKES_ROWS else "this torch._scaled_mm takes one scale per tensor on CPUs"
     if first.format.name == second.format.name == "e5m2":
         return "torch._scaled_mm does not multiply e5m2 with e5m2"
     if first.scaling.kind == "row" and a.dtype is not torch.bfloat16:

@@ -1,4 +1,4 @@
-"""The triton kernel in triton's interpreter, which runs it on the CPU: TRITON_INTERPRET must be 1 before this is imported."""
+"""What the triton kernel is held to: in triton's interpreter, which runs it on the CPU (TRITON_INTERPRET=1), or on a device (``use``)."""
 
 from __future__ import annotations
 
@@ -14,20 +14,31 @@ from tests.summary.test_moments import NAMES, exact
 
 FLOAT32_SUMS = 1e-5  # what their folds are right to, where a thousandth is promised
 launcher = Launcher(torch.device("cpu"), 2, 32, lambda: 0, lambda: False)
+device = torch.device("cpu")
+
+
+def use(name: str) -> None:
+    """Run all cases on a device, with the launcher that it has."""
+    global device
+    device = torch.device(name)
 
 
 def observed(tensors: Sequence[torch.Tensor], groups: Groups = Groups.ALL) -> list[Summary]:
     """Summaries of tensors that are observed together."""
-    device_batch.KERNELS["cpu"] = lambda device: launcher
-    block = reference.empty_block(len(tensors))
+    if device.type == "cpu":
+        device_batch.KERNELS["cpu"] = lambda device: launcher
+    tensors = [tensor.to(device) for tensor in tensors]
+    block = reference.empty_block(len(tensors), tensors[0].device)
     with device_batch.DeviceBatch():
         for row, tensor in enumerate(tensors):
             assert device_batch.observe(tensor, block, block.data_ptr(), row, groups, copy=True)
-    assert not launcher._scratch[0][1].any()  # each launch leaves its counters as it found them
+    if device.type == "cpu":
+        assert not launcher._scratch[0][1].any()  # each launch leaves its counters as it found them
     return [Summary.from_row(row) for row in block.tolist()]
 
 
 def assert_right(found: Summary, x: torch.Tensor, groups: Groups = Groups.ALL, tolerance: float = FLOAT32_SUMS) -> None:
+    x = x.cpu()
     expected = summary_of(x.contiguous())
     for name in EXACT:
         assert getattr(found, name) == getattr(expected, name), (name, found, expected)
@@ -49,7 +60,9 @@ def every_type_and_special_value() -> None:
         for n in (1, 5, 2047, 2048, 2053):
             x = normal(n, n).float()
             for where, special in ((0, float("nan")), (1, float("inf")), (7, -float("inf")), (9, 0.0), (11, 3e-8), (12, 1e-40)):
-                if where < n and not (special == 1e-40 and dtype is torch.bfloat16):  # the interpreter flushes bfloat16's subnormals
+                if where < n and not (
+                    special == 1e-40 and dtype is torch.bfloat16 and device.type == "cpu"
+                ):  # the interpreter flushes bfloat16's subnormals
                     x[where] = special
             for groups in (Groups.HEALTH, Groups.ALL):
                 assert_right(observed([x.to(dtype)], groups)[0], x.to(dtype), groups)
@@ -91,7 +104,7 @@ def hard_moments() -> None:
 
 
 def many_at_once() -> None:
-    x = normal(12_000).float()
+    x = normal(12_000).float().to(device)
     few = [x[1:7000], x[:3].half(), x[5:2000].bfloat16()[3:], x[:9].double()]
     many = [x[i : 100 + 370 * i].to(dtype) for i, dtype in enumerate([torch.float32, torch.bfloat16] * 5)]
     wide = x[: 64 * 96].view(64, 96)
@@ -118,7 +131,7 @@ def reads_once() -> None:
     InterpreterBuilder.create_masked_load = counted
     found = observed([x])[0]
     assert_right(found, x)
-    programs = launcher._num_programs
+    programs = launcher._num_programs[1]
     assert x.numel() <= read <= x.numel() + programs * triton.SAMPLE, read
 
 
