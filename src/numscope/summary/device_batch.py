@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable, Sequence
+from functools import cache
 
 import torch
 from torch import Tensor
@@ -20,6 +21,7 @@ _MAX_STRIDED = 1 << 31  # elements, with the gaps between: the kernel counts in 
 _log = logging.getLogger("numscope")
 
 
+@cache  # asked at each launch
 def _cuda(device: torch.device) -> Launch:
     from numscope.summary import triton_launch  # asks for triton
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 from array import array
 from collections.abc import Callable, Sequence
-from functools import lru_cache
 from typing import Any
 
 import torch
@@ -133,7 +132,6 @@ def _in_vectors(entry: KernelInput) -> bool:
     return not (address % 16 or numel % each or cols % each or row_stride % each) and col_stride == 1
 
 
-@lru_cache(None)
 def launcher_of(device: torch.device) -> Callable[[Sequence[KernelInput], int], None]:
     """The launcher of a CUDA or ROCm device."""
     facts: Any = torch.cuda.get_device_properties(device)
