@@ -188,3 +188,11 @@ def pytest_collection_finish(session: pytest.Session) -> None:
     """The collector, and a watch's search for optimizers, need not look through all that in each test."""
     gc.freeze()
     gc.enable()
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> None:
+    """Nor through what this file's tests have imported, in those of the next one: 20 ms each time for a hundred thousand objects."""
+    if nextitem is None or nextitem.path != item.path:
+        gc.collect()
+        gc.freeze()
