@@ -22,7 +22,7 @@ from hypothesis import HealthCheck, settings
 
 from tests.distributed.ranks import RankPool
 from tests.quick import Quick
-from tests.warm import load_all_at_first, prepare
+from tests.warm import load_all_at_first, prepare, use_large_pages
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 os.environ.setdefault("TORCHINDUCTOR_COMPILE_THREADS", "1")  # a pool of compilers takes longer to start than these models to compile
@@ -186,8 +186,20 @@ def pytest_collection(session: pytest.Session) -> None:
 
 def pytest_collection_finish(session: pytest.Session) -> None:
     """The collector, and a watch's search for optimizers, need not look through all that in each test."""
-    gc.freeze()
+    settle()
     gc.enable()
+
+
+num_settled = 0  # modules
+
+
+def settle() -> None:
+    """What is there now stays: the collector leaves it alone, and replays fork in less time."""
+    global num_settled
+    gc.freeze()
+    if sys.platform == "linux" and len(sys.modules) > num_settled + 100:
+        num_settled = len(sys.modules)
+        use_large_pages()
 
 
 @pytest.hookimpl(trylast=True)
@@ -195,4 +207,4 @@ def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> 
     """Nor through what this file's tests have imported, in those of the next one: 20 ms each time for a hundred thousand objects."""
     if nextitem is None or nextitem.path != item.path:
         gc.collect()
-        gc.freeze()
+        settle()

@@ -369,7 +369,7 @@ class _Modules:
         gc.collect()
         gc.freeze()  # else a child's collector would copy every page of it
         if not self.waiting:
-            _use_large_pages()
+            use_large_pages()
 
     def _load_ours(self) -> None:
         """Import each module of this package, and note what it imports in its turn."""
@@ -453,7 +453,7 @@ class _Modules:
             sys.modules["torch"].set_num_threads(int(threads) if threads.isdigit() else len(os.sched_getaffinity(0)))
 
 
-def _use_large_pages() -> None:
+def use_large_pages() -> None:
     """Has the kernel put this process's memory into pages of 2 MB: to fork it takes a fifth of the time then."""
     import ctypes
 
