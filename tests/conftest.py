@@ -83,20 +83,15 @@ def in_python() -> Iterator[None]:
 
 
 # What takes longest begins first, so that nobody works alone at the end; what waits stands between what computes.
-LONGEST = (
-    *("probe/test_compiled", "doctor/test_faults", "harm/test_compile", "doctor/test_links", "cli/test_run", "faults/test_structures"),
-    *("summary/test_extra_kernels", "doctor/test_child_faults", "distributed/test_inspector_ranks", "cli/test_script"),
-    *(
-        "integrations/test_frameworks",
-        "runs/test_diff",
-        "doctor/test_control_launch",
-        "cli/test_precision_scripts",
-        "harm/test_models",
-        "cli/test_child_processes",
-    ),
-    *("precision/casting/test_scaling", "doctor/test_control_faults", "compat/test_underflow_overflow", "cli/test_gone"),
-    *("precision/casting/test_native_cast", "doctor/test_control_reach", "precision/test_modules_training", "faults/test_transformers"),
-)
+LONGEST = """
+    integrations/test_frameworks doctor/test_faults distributed/test_pipelines alerts/checks/test_lost_updates summary/test_triton
+    doctor/test_links probe/test_compile_orders harm/test_compile doctor/test_control_launch cli/test_script install/test_built
+    faults/test_faults doctor/test_control_faults docs/test_blocks detect/test_skips doctor/test_child_faults harm/test_own_errors
+    probe/test_compiled doctor/test_control_reach harm/test_models alerts/checks/test_rank_bugs view/test_live_page
+    replay/test_long_losses doctor/test_hub_attacked distributed/test_inspector_ranks storage/test_writing integrations/test_spark
+    faults/test_transformers harm/test_generators page/test_gathered forms/test_forms inspect/test_shown_in_c alerts/checks/test_healthy
+    runs/test_comparison page/test_page
+""".split()
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

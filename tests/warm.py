@@ -523,6 +523,8 @@ def _become(
     entries = _entries(environ.get("PYTHONPATH", ""))
     sys.path[:] = [*entries, *server.path]
     importlib.invalidate_caches()
+    if "tempfile" in sys.modules:
+        sys.modules["tempfile"].tempdir = None  # its folder is the variables'
     status = 0
     try:
         if any(os.path.exists(os.path.join(entry, "sitecustomize.py")) for entry in entries):
