@@ -1,8 +1,9 @@
 """``WARM``: an interpreter for a test's commands that has torch from the start.
 
 Nine tenths of what a small script costs are its imports. So one server, started when it is first needed and shared by all tests of a run,
-imports what they use and forks a child for each command. The child has the command's arguments, variables, folder and open files, and runs
-it as ``__main__``. A module is in its ``sys.modules`` only once the command has imported it, which then takes no time.
+imports what they use, this package included, and forks a child for each command. The child has the command's arguments, variables, folder
+and open files, and runs it as ``__main__``. A module is in its ``sys.modules`` only once the command has imported it, which then takes no
+time.
 
 A command that asks for more, such as an option of the interpreter or a variable that torch reads while it loads, is run by ``COLD``, the
 real interpreter. Tests about an interpreter's own start and end name ``COLD`` themselves.
@@ -36,7 +37,10 @@ _ROOTS = {
     "pandas": ("numpy",),
     "torch._dynamo.testing": ("torch._dynamo",),
     "torch._inductor.compile_fx": ("torch._dynamo", "torch._inductor.config", "torch._dynamo.testing"),
+    **dict.fromkeys(("duckdb", "pyarrow.parquet", "rich.markup"), ()),
 }
+_OURS = "numscope"  # loaded last, module by module
+_WITH_FRAMEWORKS = ("numscope.integrations", "numscope.compat")  # but not these, which load much else
 _FOLDER = "NUMSCOPE_TESTS_WARM"  # the variable that names the server's folder to the other processes of a run
 COLD = os.environ.setdefault("NUMSCOPE_TESTS_COLD", sys.executable)
 # Variables that are read while an interpreter or a library loads: where they differ from the server's, a real interpreter runs.
@@ -72,7 +76,7 @@ def prepare() -> str:
     if not folder or not os.path.exists(warm):
         folder = os.environ[_FOLDER] = tempfile.mkdtemp(prefix="warm-")
         owner = os.getpid()
-        atexit.register(lambda: os.getpid() == owner and not os.environ.get("WKEEP") and shutil.rmtree(folder, ignore_errors=True))
+        atexit.register(lambda: os.getpid() == owner and shutil.rmtree(folder, ignore_errors=True))
         program = os.path.join(folder, "warm.pyc")
         py_compile.compile(__file__, program, dfile="<frozen tests.warm>", doraise=True)  # frames of ours count as the interpreter's
         with open(os.path.join(folder, "environ"), "wb") as file:
@@ -333,36 +337,98 @@ class _Modules:
     """Imports modules and hides them again; as a finder, gives each back to who imports it."""
 
     def __init__(self) -> None:
-        self.waiting = list(_ROOTS)
+        self.waiting = [*_ROOTS, _OURS]
         self.hidden: dict[str, ModuleType] = {}
         self.root_of: dict[str, str] = {}
+        self.ours: dict[str, ModuleType] = {}
+        self.needs: dict[str, list[str]] = {}  # what each of ours imports while it loads, in this order
         sys.meta_path.insert(0, self)  # type: ignore[arg-type]
 
     def load_next(self) -> None:
         import gc
         import importlib
         import traceback
+        import weakref
 
         root = self.waiting.pop(0)
         visible = set(sys.modules)
         try:
-            importlib.import_module(root)
+            if root == _OURS:
+                self._load_ours()
+            else:
+                importlib.import_module(root)
         except Exception:
             traceback.print_exc()  # into the log; whoever imports it sees the same
         for name in sorted(set(sys.modules) - visible):
             if name.partition(".")[0] not in sys.stdlib_module_names:
                 self.hidden[name] = sys.modules.pop(name)
-                self.root_of.setdefault(name, root)
+                self.root_of.setdefault(name, name if name in self.ours else root)
         for name in self.hidden:
             parent, _, tail = name.rpartition(".")
             if parent in self.hidden and self.root_of[parent] != self.root_of[name]:
-                self.hidden[parent].__dict__.pop(tail, None)
+                if self.hidden[parent].__dict__.get(tail) is self.hidden[name]:  # a package may call something else by its name
+                    del self.hidden[parent].__dict__[tail]
+        for finalizer in list(weakref.finalize._registry):  # 50 ms at the end of each child, which torch's libraries outlive
+            if getattr(finalizer.peek()[1], "__name__", "") == "_del_library":
+                finalizer.atexit = False
         gc.collect()
         gc.freeze()  # else a child's collector would copy every page of it
+        if not self.waiting:
+            use_large_pages()
+
+    def _load_ours(self) -> None:
+        """Import each module of this package, and note what it imports in its turn."""
+        import builtins
+        import importlib.util
+        import traceback
+
+        original = builtins.__import__
+
+        def noting(name: str, globals: Any = None, locals: Any = None, fromlist: Any = (), level: int = 0) -> ModuleType:
+            module = original(name, globals, locals, fromlist, level)
+            importer = (globals or {}).get("__name__", "")
+            if importer.partition(".")[0] == _OURS:
+                whole = importlib.util.resolve_name("." * level + name, globals["__package__"]) if level else name
+                needs = self.needs.setdefault(importer, [])
+                for need in (whole, *(f"{whole}.{each}" for each in fromlist or ())):
+                    if need in sys.modules and need not in needs and need.partition(".")[0] not in sys.stdlib_module_names:
+                        needs.append(need)
+            return module
+
+        builtins.__import__ = noting
+        try:
+            folder = os.path.dirname(importlib.import_module(_OURS).__file__ or "")
+            for place, _, files in sorted(os.walk(folder)):
+                package = ".".join((_OURS, *os.path.relpath(place, folder).split(os.sep))).removesuffix("..")
+                for file in sorted(files):
+                    module, _, suffix = file.partition(".")
+                    name = package if module == "__init__" else f"{package}.{module}"
+                    if suffix == "py" and module != "__main__" and not name.startswith(_WITH_FRAMEWORKS):
+                        try:
+                            importlib.import_module(name)
+                        except Exception:
+                            traceback.print_exc()
+        finally:
+            builtins.__import__ = original
+        self.ours = {name: module for name, module in sys.modules.items() if name.partition(".")[0] == _OURS}
+
+    def _are_needs_met(self, name: str) -> bool:
+        """Imports what one of our modules needs; whether that is what it got in the server: a test may have put something in its place."""
+        import importlib
+
+        for need in self.needs.get(name, ()):
+            if not need.startswith(f"{name}."):
+                try:
+                    module = importlib.import_module(need)
+                except ImportError:
+                    return False
+                if module is not self.ours.get(need, module):
+                    return False
+        return True
 
     def find_spec(self, name: str, path: Any, target: ModuleType | None = None) -> ModuleSpec | None:
         module = self.hidden.get(name)
-        if module is None:
+        if module is None or (name in self.ours and not self._are_needs_met(name)):
             return None
         others = sys.meta_path[sys.meta_path.index(self) + 1 :]  # type: ignore[arg-type]
         spec = next((found for finder in others if (found := finder.find_spec(name, path, target)) is not None), None)
@@ -375,16 +441,36 @@ class _Modules:
         import importlib
 
         root, family = self.root_of[name], name.partition(".")[0]
-        for need in _ROOTS[root]:
+        for need in _ROOTS.get(root, ()):
             importlib.import_module(need)
         for each in [each for each in self.hidden if self.root_of[each] == root and each.partition(".")[0] == family]:
             module = sys.modules.setdefault(each, self.hidden.pop(each))
             parent, _, tail = each.rpartition(".")
             if parent in sys.modules and self.root_of.get(parent) != root:
                 setattr(sys.modules[parent], tail, module)
+        if name in self.ours:
+            names = dict(vars(self.ours[name]))
+            for need in self.needs.get(name, ()):  # parts of a package that it imports itself
+                importlib.import_module(need)
+            vars(self.ours[name]).update(names)
         if name == "torch":
             threads = os.environ.get("OMP_NUM_THREADS", "")
             sys.modules["torch"].set_num_threads(int(threads) if threads.isdigit() else len(os.sched_getaffinity(0)))
+
+
+def use_large_pages() -> None:
+    """Has the kernel put this process's memory into pages of 2 MB: to fork it takes a fifth of the time then."""
+    import ctypes
+
+    advise, size = ctypes.CDLL(None).madvise, 2 << 20
+    with open("/proc/self/maps") as maps:
+        areas = [line.split() for line in maps]
+    for area, access, _, _, file, *_ in areas:
+        if file == "0" and access.startswith("rw"):
+            start, end = (int(address, 16) for address in area.split("-"))
+            start = -(-start // size) * size
+            if end - start >= size:
+                advise(ctypes.c_void_p(start), ctypes.c_size_t((end - start) // size * size), 25)  # MADV_COLLAPSE; an older kernel refuses
 
 
 class _Loader:
@@ -442,6 +528,8 @@ def _become(
     entries = _entries(environ.get("PYTHONPATH", ""))
     sys.path[:] = [*entries, *server.path]
     importlib.invalidate_caches()
+    if "tempfile" in sys.modules:
+        sys.modules["tempfile"].tempdir = None  # its folder is the variables'
     status = 0
     try:
         if any(os.path.exists(os.path.join(entry, "sitecustomize.py")) for entry in entries):

@@ -21,7 +21,6 @@ import pytest
 from tests.cli.test_top_screen import growing
 from tests.page.test_recorded import FINDING, document
 from tests.runs.tensors import write
-from tests.warm import COLD
 
 MOST_WAIT_S = 60.0
 ALTERNATE, BACK, CURSOR = "\x1b[?1049h", "\x1b[?1049l", "\x1b[?25h"
@@ -65,7 +64,7 @@ class Terminal:
             env.pop(name, None)
         self.theirs = theirs
         self.process = subprocess.Popen(
-            [COLD, "-m", "numscope", "top", *map(str, words)], stdin=theirs, stdout=theirs, stderr=theirs, env=env
+            [sys.executable, "-m", "numscope", "top", *map(str, words)], stdin=theirs, stdout=theirs, stderr=theirs, env=env
         )
         self.text = ""
 

@@ -44,6 +44,11 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return made
 
 
+@pytest.fixture(scope="module")
+def overview(folder: Path) -> Overview:
+    return overview_of(str(folder))
+
+
 def text_of(overview: Overview, width: int, height: int | None = None, age_s: float = 12.0) -> str:
     console = Console(width=width, height=height or 100, highlight=False, markup=False, emoji=False, color_system=None)
     with console.capture() as capture:
@@ -52,8 +57,8 @@ def text_of(overview: Overview, width: int, height: int | None = None, age_s: fl
 
 
 @pytest.mark.parametrize(("width", "height"), [(120, None), (80, None), (80, 14), (40, 8)])
-def test_screen_is_the_golden_one(folder: Path, width: int, height: int | None) -> None:
-    got = text_of(overview_of(str(folder)), width, height)
+def test_screen_is_the_golden_one(overview: Overview, width: int, height: int | None) -> None:
+    got = text_of(overview, width, height)
     golden = GOLDEN / f"screen-{width}x{height or 'all'}.txt"
     if not golden.exists():
         golden.write_text(got, encoding="utf-8")
@@ -63,15 +68,15 @@ def test_screen_is_the_golden_one(folder: Path, width: int, height: int | None) 
 
 @pytest.mark.parametrize("height", range(1, 30, 4))
 @pytest.mark.parametrize("width", [1, 9, 20, 60, 100, 300])
-def test_screen_fits_every_terminal(folder: Path, width: int, height: int) -> None:
-    lines = text_of(overview_of(str(folder)), width, height).rstrip("\n").split("\n")
+def test_screen_fits_every_terminal(overview: Overview, width: int, height: int) -> None:
+    lines = text_of(overview, width, height).rstrip("\n").split("\n")
     assert len(lines) <= height
     assert max(map(len, lines)) <= width
 
 
 @pytest.mark.parametrize("width", [30, 44])
-def test_numbers_of_a_narrow_terminal_are_whole(folder: Path, width: int) -> None:
-    assert "✖ 1.64e+04\n" in text_of(overview_of(str(folder)), width)
+def test_numbers_of_a_narrow_terminal_are_whole(overview: Overview, width: int) -> None:
+    assert "✖ 1.64e+04\n" in text_of(overview, width)
 
 
 def test_hostile_names_neither_color_nor_turn_nor_end_a_line(tmp_path: Path) -> None:
@@ -115,8 +120,8 @@ def test_statistics_without_findings_leave_open_whether_there_are_any(tmp_path: 
 @pytest.mark.parametrize(
     ("age_s", "text"), [(-3.0, "0 s ago"), (119.0, "119 s ago"), (150.0, "2 minutes ago"), (86400.0 * 3, "3 days ago")]
 )
-def test_age_of_the_last_record_is_shown(folder: Path, age_s: float, text: str) -> None:
-    assert f"last record {text}" in text_of(overview_of(str(folder)), 80, age_s=age_s)
+def test_age_of_the_last_record_is_shown(overview: Overview, age_s: float, text: str) -> None:
+    assert f"last record {text}" in text_of(overview, 80, age_s=age_s)
 
 
 def test_stamp_changes_with_each_record(tmp_path: Path) -> None:

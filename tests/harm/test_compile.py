@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -122,36 +123,39 @@ def test_compiled_model_trains_the_same_in_one_graph_that_is_made_once(way: str,
     assert counter.frame_count == made, "compiled again each step"
 
 
+@functools.cache
+def with_the_backward_inside(entrance: str, backend: str, compiles_backward: bool) -> list[Tensor]:
+    """Losses, gradients and weights of a training whose compiled function holds the backward; ``entrance``: of the watch, if any."""
+    torch._dynamo.reset()
+    with contextlib.ExitStack() as stack:
+        stack.enter_context(torch._dynamo.config.patch(compiled_autograd=compiles_backward))
+        if entrance == "run":
+            stack.enter_context(AutoWatch(WatchOptions()))
+        model = build()
+        scope = stack.enter_context(numscope.watch(model)) if entrance == "watch" else None
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+
+        @torch.compile(backend=backend)
+        def step(x: Tensor) -> Tensor:
+            loss = model(x).pow(2).mean()
+            loss.backward()
+            return loss
+
+        found = []
+        for i in range(3):
+            found.append(step(torch.randn(3, 4, generator=torch.Generator().manual_seed(i))).detach())
+            found += [p.grad.clone() for p in model.parameters() if p.grad is not None]
+            optimizer.step()
+            optimizer.zero_grad()
+        assert scope is None or not scope.closed
+    return [*found, *[p.detach().clone() for p in model.parameters()]]
+
+
 @pytest.mark.parametrize("compiles_backward", [False, True])
 @pytest.mark.parametrize("backend", ["eager", "aot_eager"])
 @pytest.mark.parametrize("entrance", ["watch", "run"])
 def test_compiled_function_may_hold_the_backward(entrance: str, backend: str, compiles_backward: bool) -> None:
-    def run(watched: bool) -> list[Tensor]:
-        torch._dynamo.reset()
-        with contextlib.ExitStack() as stack:
-            stack.enter_context(torch._dynamo.config.patch(compiled_autograd=compiles_backward))
-            if watched and entrance == "run":
-                stack.enter_context(AutoWatch(WatchOptions()))
-            model = build()
-            scope = stack.enter_context(numscope.watch(model)) if watched and entrance == "watch" else None
-            optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
-
-            @torch.compile(backend=backend)
-            def step(x: Tensor) -> Tensor:
-                loss = model(x).pow(2).mean()
-                loss.backward()
-                return loss
-
-            found = []
-            for i in range(3):
-                found.append(step(torch.randn(3, 4, generator=torch.Generator().manual_seed(i))).detach())
-                found += [p.grad.clone() for p in model.parameters() if p.grad is not None]
-                optimizer.step()
-                optimizer.zero_grad()
-            assert scope is None or not scope.closed
-        return [*found, *[p.detach().clone() for p in model.parameters()]]
-
-    expected, got = run(False), run(True)
+    expected, got = (with_the_backward_inside(way, backend, compiles_backward) for way in ("", entrance))
     assert len(expected) == len(got) and all(map(torch.equal, expected, got))
 
 

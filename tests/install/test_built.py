@@ -65,8 +65,8 @@ def built_from(sdist: Path, folder: Path, **variables: str) -> Path:
 
 @pytest.fixture(scope="module")
 def wheel(sdist: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Optimized less than a real one, to save time: how fast it is matters to no test here."""
-    faster = """sh -c 'exec "${REAL_CXX:-c++}" "$@" -O1' --"""
+    """Not optimized, to save time: how fast it is matters to no test here."""
+    faster = """sh -c 'exec "${REAL_CXX:-c++}" "$@" -O0' --"""
     return built_from(sdist, tmp_path_factory.mktemp("from_sdist"), NUMSCOPE_KERNEL="required", CC=faster, CXX=faster)
 
 

@@ -37,6 +37,9 @@ def spark() -> Iterator[Any]:
     os.environ["PYSPARK_PYTHON"] = sys.executable
     build = SparkSession.builder.master("local[1]").config("spark.ui.enabled", "false").config("spark.sql.shuffle.partitions", "1")
     build = build.config("spark.sql.codegen.wholeStage", "false").config("spark.sql.adaptive.enabled", "false")  # of a few rows, faster
+    build = build.config(
+        "spark.driver.extraJavaOptions", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+    )  # else Java's compiler takes half of it
     session = build.config("spark.driver.bindAddress", "127.0.0.1").config("spark.driver.host", "127.0.0.1").getOrCreate()
     session.sparkContext.setLogLevel("ERROR")
     yield session

@@ -16,7 +16,6 @@ from numscope.report import page
 from numscope.report.page import Due
 from tests.page.test_recorded import FINDING, document
 from tests.runs.tensors import two_layers, write
-from tests.warm import COLD
 
 SCRIPT = """\
 import os, signal, sys
@@ -37,9 +36,9 @@ def train(log_dir):
 LINK = "numscope: to look at it: {}"
 
 
-def script(folder: Path, *lines: str, executable: str = sys.executable, **env: str) -> subprocess.CompletedProcess[str]:
+def script(folder: Path, *lines: str, **env: str) -> subprocess.CompletedProcess[str]:
     (folder / "train.py").write_text(SCRIPT + "\n".join(lines))
-    return subprocess.run([executable, "train.py"], cwd=folder, capture_output=True, text=True, env={**os.environ, **env}, check=False)
+    return subprocess.run([sys.executable, "train.py"], cwd=folder, capture_output=True, text=True, env={**os.environ, **env}, check=False)
 
 
 def links(text: str) -> list[str]:
@@ -81,7 +80,7 @@ def test_script_that_goes_on_after_a_finding_has_its_page_at_its_end(tmp_path: P
 
 @pytest.mark.parametrize("end", ["os.kill(os.getpid(), signal.SIGTERM)", "os._exit(7)"])
 def test_process_that_must_end_at_once_writes_none(tmp_path: Path, end: str) -> None:
-    done = script(tmp_path, "try:", "    train('logs')", "except numscope.NonFiniteError:", f"    {end}", executable=COLD)
+    done = script(tmp_path, "try:", "    train('logs')", "except numscope.NonFiniteError:", f"    {end}")
     assert done.returncode in (-15, 7)
     assert (links(done.stderr), (tmp_path / "logs" / "report.html").exists()) == ([], False)
 

@@ -18,6 +18,7 @@ from numscope.runs import divergence
 from numscope.runs.comparison import compare
 from numscope.runs.diff_text import text
 from numscope.sinks.parquet import ParquetSink
+from tests.effort import examples
 
 LAYERS = ("model.fc1", "model.fc2", "model.norm", "head")
 TENSORS = ("activation", "output", "gradient", "weight[bias]", "wgrad", "dgrad")
@@ -68,7 +69,7 @@ def document(a: str, b: str, **options: Any) -> str:
     return json.dumps(diff.document()) + text(diff, 120)
 
 
-@settings(max_examples=6, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture])
+@settings(max_examples=examples(6), deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture])
 @given(RUNS, RUNS, st.booleans(), st.sampled_from(({}, {"tolerance": 0.01}, {"stats": ("amax", "num_nan"), "top": 1}, {"noise": True})))
 def test_portions_and_the_shortcut_change_nothing(
     monkeypatch: pytest.MonkeyPatch, one: list[Observation], other: list[Observation], alone: bool, options: dict[str, Any]

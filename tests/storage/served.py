@@ -96,7 +96,7 @@ def environment(more: Mapping[str, str]) -> dict[str, str]:
 def started(store: Store, *words: str, **options: Any) -> subprocess.Popen[str]:
     """A numscope command."""
     return subprocess.Popen(
-        [options.pop("python", sys.executable), "-m", "numscope", *words],
+        [sys.executable, "-m", "numscope", *words],
         env=environment({**store.environment, **options.pop("env", {})}),
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,

@@ -16,7 +16,6 @@ import numscope
 from numscope.records.errors import UsageError
 from tests.storage.served import BUCKET, Store, environment, started, until
 from tests.storage.served import numscope as command
-from tests.warm import COLD
 
 TRAIN = """
     import os, sys, time, torch
@@ -181,7 +180,7 @@ def _text(path: Path) -> str:
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGKILL])
 def test_a_sender_outlives_what_schedulers_send_to_all_processes(store: Store, script: list[str], tmp_path: Path, number: int) -> None:
     more = {"WAIT": "1", "TMPDIR": str(tmp_path)}
-    process = started(store, "run", "--log-dir", store.address("a"), *script, python=COLD, env=more, stdin=subprocess.PIPE)
+    process = started(store, "run", "--log-dir", store.address("a"), *script, env=more, stdin=subprocess.PIPE)
     assert process.stdin is not None and process.stdout is not None
     process.stdout.readline()
     (sender,) = (int(path.parent.name) for path in Path("/proc").glob("[1-9]*/cmdline") if f"{tmp_path}/numscope-rank0-" in _text(path))

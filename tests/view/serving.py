@@ -8,14 +8,13 @@ import json
 import re
 import signal
 import subprocess
+import sys
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlencode
-
-from tests.warm import COLD
 
 MOST_WAIT_S = 30.0
 
@@ -74,7 +73,7 @@ class Served:
 @contextlib.contextmanager
 def serve(*words: str | Path) -> Iterator[Served]:
     """A server of its own, at a free port, which ends with the block."""
-    command = [COLD, "-m", "numscope", "view", "--port", "0", *map(str, words)]
+    command = [sys.executable, "-m", "numscope", "view", "--port", "0", *map(str, words)]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
     try:
         assert process.stdout is not None

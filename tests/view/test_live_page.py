@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import subprocess
+import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -16,7 +17,6 @@ from tests.page.test_page import HOSTILE, SCRIPT
 from tests.page.test_recorded import ALERT, FINDING, document
 from tests.runs.tensors import Place, two_layers, write
 from tests.view.serving import MOST_WAIT_S, Served, serve
-from tests.warm import COLD
 
 pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="no chromium on this machine (Debian: apt install chromium)")
 
@@ -87,7 +87,7 @@ class Training:
         self.logs = folder / "logs"
         (folder / "train.py").write_text(TRAINING)
         (folder / "config.yaml").write_text(CONFIG)
-        words = [COLD, "-m", "numscope", "run", "--config", "config.yaml", "--log-dir", "logs", "train.py"]
+        words = [sys.executable, "-m", "numscope", "run", "--config", "config.yaml", "--log-dir", "logs", "train.py"]
         self.process = subprocess.Popen(words, cwd=folder, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
 
     def has_begun(self) -> None:
