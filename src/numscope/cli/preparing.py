@@ -11,7 +11,6 @@ import click
 
 from numscope.cli.script import Target
 from numscope.cli.values import one_of
-from numscope.config.loading import plan_of
 from numscope.precision.search.trials import AUTOCAST
 from numscope.records.errors import UsageError
 
@@ -57,6 +56,8 @@ def preparation(
     if recipe is None:
         return None
     if recipe == AUTOCAST:
+        from numscope.config.loading import plan_of
+
         return _keeper(None if config is None else plan_of(config, features)[0])
     from numscope.precision.gemm.conversion import convert
     from numscope.precision.gemm.state import state_of

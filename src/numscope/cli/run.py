@@ -14,7 +14,6 @@ from numscope.cli.script import Target, launch
 from numscope.cli.torchwatch import TorchWatch
 from numscope.cli.values import OUTPUT_FILE, OUTPUT_FOLDER, listed, one_of, whole_number
 from numscope.config.alert_plan import MODES
-from numscope.config.loading import plan_of
 from numscope.config.options import LEVELS, ON_NONFINITE, WatchOptions, switched_on
 from numscope.records.errors import UsageError
 from numscope.sinks.destinations import destination
@@ -97,6 +96,8 @@ def run(target: Target, **options: Any) -> Callable[[], None]:
         field, _, rest = str(error).partition(":")
         raise click.UsageError(f"--{field.replace('_', '-')}:{rest}") from None
     if config is not None:  # refused before the script's first line, without torch unless a file of features imports it
+        from numscope.config.loading import plan_of  # 0.1 s, of which a run without a configuration has no use before torch is there
+
         plan_of(config, features)
     # The script runs after click has returned: click turns the script's KeyboardInterrupt into something else.
     return partial(launch, target, watch)
