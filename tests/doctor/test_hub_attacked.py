@@ -331,6 +331,19 @@ def test_whatever_a_rank_measures_there_is_a_verdict(data: st.DataObject) -> Non
     assert json.dumps(report_as_json(verdict, examined), allow_nan=False)
 
 
+@pytest.mark.parametrize("name", ["\N{SUPERSCRIPT TWO}", "\N{FULLWIDTH DIGIT ONE}", "7" * 5000])
+def test_hosts_with_numbers_for_names_are_in_the_matrix(name: str) -> None:
+    """Some digits are no number, and Python reads no number of 5,000 digits."""
+    healthy = examination(3, per_node=2)
+    ends = {"from_rank": 0, "to_rank": 6, "from_node": 0, "to_node": 0, "from_host": "a", "to_host": name}
+    data = {"heard": {}, "node": 0, "cells": [ends | {"address": "", "port": 0, "ephemeral": "refused"}]}
+    links = [replace(result, data=data) if result.rank == 1 and result.phase is ExamPhase.LINKS else result for result in healthy.results]
+    examined = replace(healthy, results=links)
+    shown = io.StringIO()
+    print_verdict(judge(examined), examined, shown)
+    assert shown.getvalue()
+
+
 def test_hub_that_waits_for_another_rank_is_not_silent_whatever_this_rank_sends(monkeypatch: pytest.MonkeyPatch) -> None:
     """A socket has one timeout for all threads: a sender's short one, set just before the reader waits, must not end the reader's wait."""
 

@@ -136,7 +136,7 @@ def num_gpus(environ: Mapping[str, str]) -> int:
     visible = environ.get("CUDA_VISIBLE_DEVICES", environ.get("HIP_VISIBLE_DEVICES"))
     if visible is not None:
         return len([word for word in visible.split(",") if word.strip() and word.strip() != "-1"])
-    nvidia = len(glob.glob("/proc/driver/nvidia/gpus/*")) or len([p for p in glob.glob("/dev/nvidia[0-9]*") if p[11:].isdigit()])
+    nvidia = len(glob.glob("/proc/driver/nvidia/gpus/*")) or len([p for p in glob.glob("/dev/nvidia[0-9]*") if p[11:].isdecimal()])
     amd = 0
     for path in glob.glob("/sys/class/kfd/kfd/topology/nodes/*/gpu_id"):
         with contextlib.suppress(OSError):

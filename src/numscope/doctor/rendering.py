@@ -200,7 +200,7 @@ def _mark_of(status: str) -> str:
 
 def _matrix(cells: Mapping[tuple[str, str], str]) -> Table:
     def key(name: str) -> tuple[int, str]:
-        return (int(name), "") if name.isdigit() else (-1, name)
+        return (int(name), "") if name.isdecimal() and len(name) < 10 else (-1, name)  # a number of a node, or a host's name
 
     names = sorted({name for pair in cells for name in pair}, key=key)
     if len(names) > MOST_NODES:  # those with most failures

@@ -46,7 +46,7 @@ def in_batch_script(environ: Mapping[str, str]) -> str:
     """The reason not to check this host alone: this is the script or shell of a SLURM job of several tasks or nodes. "" if it is not."""
     for name, what in (("SLURM_NTASKS", "tasks"), ("SLURM_JOB_NUM_NODES", "nodes"), ("SLURM_NNODES", "nodes")):
         number = environ.get(name, "1")
-        if "SLURM_JOB_ID" in environ and _step(environ) in _NO_STEP and number.isdigit() and int(number) > 1:
+        if "SLURM_JOB_ID" in environ and _step(environ) in _NO_STEP and number.isdecimal() and int(number) > 1:
             return (
                 f"{name}: got {number}, but srun did not start this process, so it would check this host alone, not all {what}. "
                 "Use srun numscope doctor, or numscope doctor --nproc N for this host alone."
@@ -73,7 +73,7 @@ def _expand_one(word: str) -> list[str]:
     hosts = []
     for part in inside.split(","):
         first, dash, last = part.partition("-")
-        if not first.isdigit() or (dash and not last.isdigit()):
+        if not first.isdecimal() or (dash and not last.isdecimal()):
             raise UsageError(f"SLURM_JOB_NODELIST: got {word!r}, expected numbers and ranges in brackets, such as node[01-03,7].")
         for number in range(int(first), int(last or first) + 1):
             hosts += [f"{before}{number:0{len(first)}d}{tail}" for tail in _expand_one(after)]
@@ -157,7 +157,7 @@ def _number(environ: Mapping[str, str], name: str, default: int | None = None) -
     word = environ.get(name, "")
     if not word and default is not None:
         return default
-    if not word.isdigit():
+    if not word.isdecimal():
         raise UsageError(f"{name}: got {word!r}, expected a whole number. The launcher sets it.")
     return int(word)
 

@@ -105,7 +105,7 @@ def _place(identity: Identity, settings: Settings, environ: Mapping[str, str]) -
         return Meeting(hosts[0], ports, "", there, "SLURM_JOB_NODELIST")
     if environ.get("MASTER_ADDR"):
         address, word = environ["MASTER_ADDR"], environ.get("MASTER_PORT", "29500")
-        if not word.isdigit() or not 0 < int(word) < 65536:
+        if not word.isdecimal() or not 0 < int(word) < 65536:
             raise UsageError(f"MASTER_PORT: got {word!r}, expected a port, 1 to 65535.")
         ports = tuple(1024 + (int(word) - 1024 + step) % (65536 - 1024) for step in range(1, _NUM_PORTS + 1))
         return Meeting(address, ports, "", first, f"MASTER_ADDR={address}, next to MASTER_PORT={word}")
@@ -133,7 +133,7 @@ def split_endpoint(endpoint: str, where: str = "--endpoint") -> tuple[str, int]:
         host = host[1:-1]
     elif ":" in host:
         colon = ""
-    if not colon or not host or not port.isdigit() or not 0 < int(port) < 65536:
+    if not colon or not host or not port.isdecimal() or not 0 < int(port) < 65536:
         raise UsageError(f"{where}: got {endpoint!r}, expected HOST:PORT, such as node1:29400 or [fd00::1]:29400.")
     return host, int(port)
 

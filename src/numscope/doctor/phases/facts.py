@@ -276,9 +276,9 @@ def parse(text: str) -> tuple[list[dict[str, Any]], str]:
     devices, driver = [], ""
     for line in text.splitlines():
         words = [word.strip() for word in line.split(",")]
-        if len(words) != 5 or not words[0].isdigit():
+        if len(words) != 5 or not words[0].isdecimal():
             continue
-        memory = int(words[3]) << 20 if words[3].isdigit() else 0
+        memory = int(words[3]) << 20 if words[3].isdecimal() else 0
         devices.append({"index": int(words[0]), "name": words[1], "uuid": words[2], "memory_bytes": memory})
         driver = words[4]
     return devices, driver

@@ -134,7 +134,7 @@ class Examiner:
         self._deadline = context.deadline.within(max(context.deadline.left - _RESERVED_S, context.deadline.left / 2))
         self._dropped = 0
         port = context.settings.endpoint.rpartition(":")[2]
-        self._known_port = int(port) if port.isdigit() else 0
+        self._known_port = int(port) if port.isdecimal() else 0
 
     def cell(self, node: int, rank: int, number: int, only_reach: bool = False) -> Cell:
         """Examines the link to a rank on a node, in round ``number``; with ``only_reach`` just connects and pings."""

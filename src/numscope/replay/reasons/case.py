@@ -282,7 +282,7 @@ def counts(n: Numbers | None) -> str:
 
 def attribute(module: str) -> str:
     """A qualified name as Python writes it: ``block.2.wo`` → ``model.block[2].wo``."""
-    return "model" + "".join(f"[{part}]" if part.isdigit() else f".{part}" for part in module.split(".") if part)
+    return "model" + "".join(f"[{part}]" if part.isdecimal() else f".{part}" for part in module.split(".") if part)
 
 
 def overflow(case: Case, text: str = "") -> Verdict | None:
