@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import json
 import re
+import tempfile
 import textwrap
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from subprocess import CompletedProcess
 
@@ -53,10 +54,10 @@ Run = Callable[..., CompletedProcess[str]]
 
 
 @pytest.fixture
-def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
+def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Run]:
     """Runs the functions above and what is given, with or without a watch, and looks whether a temporary file of ours is left."""
-    temporary = tmp_path / "temporary"
-    temporary.mkdir()
+    folder = tempfile.TemporaryDirectory()  # multiprocessing's sockets lie there, whose paths may have 107 characters
+    temporary = Path(folder.name)
     monkeypatch.setenv("GLOO_SOCKET_IFNAME", "lo")
 
     def run(main: str, *words: str, watched: bool = True) -> CompletedProcess[str]:
@@ -68,7 +69,8 @@ def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
         assert not left
         return done
 
-    return run
+    with folder:
+        yield run
 
 
 HOGWILD = """
