@@ -114,11 +114,9 @@ def test_fault_on_one_rank_stops_all_in_the_same_step_and_all_name_it(
 ) -> None:
     told = ranks.run(fault_on_rank_1, fault)
     values = [t.value for t in told]
-    untouched = [value.pop("untouched") for value in values]
     assert values[0] == values[1]
     value = values[0]
-    assert (value["step"], value["rank"], value["phase"]) == (2, 1, phase)
-    assert untouched == [True, True] or fault == "loss only"  # its gradients are good, and the other rank may have used them
+    assert (value["step"], value["rank"], value["phase"], value["untouched"]) == (2, 1, phase, True)
     assert value["reason"] == reason
     if mark:
         assert (value["file"], value["line"]) == (DIVISION if fault == "backward" else here(mark))
@@ -323,8 +321,6 @@ def watched_on_rank_0_only(rank: int) -> Any:
             optimizer.step()
     finally:
         agree.PATIENCE_S = patience
-        if scope is not None:
-            scope.close()
     return digest(model), scope is not None and len(scope.findings)
 
 
