@@ -102,8 +102,7 @@ def test_error_that_the_script_dies_of_is_told_to_torchrun_with_the_finding_it_c
 
 
 def test_alert_of_one_rank_stops_all_and_is_said_once(tmp_path: Path) -> None:
-    # On a busy machine the other rank may hear of it some steps later.
-    (tmp_path / "train.py").write_text(SCRIPT.replace("x = -x", "x = 100 * x").replace("range(5)", "range(200)"))
+    (tmp_path / "train.py").write_text(SCRIPT.replace("x = -x", "x = 100 * x"))
     (tmp_path / "rules.py").write_text(
         "import numscope\n@numscope.rule('high')\ndef high(observation):\n    return 'High.' if observation.values['max'] > 10 else None\n"
     )
