@@ -150,7 +150,7 @@ def test_whatever_is_thrown_at_the_hub_honest_ranks_finish_healthy() -> None:
     assert {one.code for one in ended.values()} == {0}, ended
     assert all(" is OK" in one.out for one in ended.values())
     assert not any(one.err for one in ended.values()), ended
-    assert min(thrown.values()) > 5, thrown
+    assert min(thrown.values()) > 20, thrown
 
 
 def test_stranger_cannot_join_learn_who_is_there_or_change_the_verdict() -> None:

@@ -39,7 +39,6 @@ class Launcher:
         self, device: torch.device, num_processors: int, warp_size: int, stream: Callable[[], int], is_capturing: Callable[[], bool]
     ) -> None:
         self._device = device
-        self._num_processors = num_processors
         self._num_programs = [each * num_processors for each in PROGRAMS_EACH]
         self._num_warps = max(1, triton.LANES // warp_size)
         self._stream = stream
@@ -61,10 +60,9 @@ class Launcher:
             strided = strided or len(entry) > 4
         total, each = sum(counts), 1
         capacity = self._num_programs[moments] * (1 if few else BATCH_WAVES)
-        if (
-            total > self._num_processors * PROGRAMS_EACH[1]
-        ):  # a program has a chunk to read where there are enough, as each adds to the fold
-            each = max(-(-total // capacity), min(triton.CHUNK, -(-total // (self._num_processors * PROGRAMS_EACH[1]))))
+        enough = self._num_programs[1]
+        if total > enough:  # from there on a program reads more tiles, up to a chunk, before there are more programs: each adds to the fold
+            each = max(-(-total // capacity), min(triton.CHUNK, -(-total // enough)))
             counts = [-(-entry[2] // (TILE[entry[3]] * each)) for entry in inputs]
             total = sum(counts)
         stream = self._stream()

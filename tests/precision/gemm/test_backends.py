@@ -64,7 +64,7 @@ def test_both_backends_take_the_same_operands_and_differ_within_the_bound(
         if gemm == "fprop":
             bound = bound + UNIT[dtype] * 4 * b.abs().max()  # the bias that was taken off again
         assert (a.double() - b.double()).abs().max() <= bound
-        assert b.abs().max() > 10 * bound or dtype is torch.bfloat16  # the bound says something
+        assert b.abs().max() > (100 if device == "cpu" else 10) * bound or dtype is torch.bfloat16  # the bound says something
 
 
 def test_real_gemms_really_run(monkeypatch: pytest.MonkeyPatch) -> None:
