@@ -259,33 +259,34 @@ def _share(
             at = stop
             finite = (highest < infinity) & (lowest > -infinity) & (here < whole)
             worst = tl.max(tl.max(tl.where(finite, (smallest < SMALLEST).to(tl.int32), 2), 1))
+            counted = tl.where(worst == 1, stop, here)
             if worst < 2:
-                if worst == 1:  # from the cache: zeros and subnormal numbers are counted
-                    smallest = each + infinity
-                    while here < stop:
-                        for c in tl.static_range(C):
-                            x = _values(_vectors(body, here + c * L, cols, row_stride, col_stride, None, KIND, STRIDED, L, V), KIND)
-                            zero += _within((x == 0).to(tl.int32))
-                            tiny += _within(((tl.abs(x) < SMALLEST) & (x != 0)).to(tl.int32))
-                            smallest = tl.minimum(smallest, tl.where(x == 0, infinity, tl.abs(x)))
-                        here += C * L
                 low = tl.minimum(low, tl.min(lowest, 1))
                 high = tl.maximum(high, tl.max(highest, 1))
-                least = tl.minimum(least, tl.min(smallest, 1))
                 if MOMENTS:
                     s1 += t1
                     sa += ta
                     s2 += t2
                     s3 += t3
                     s4 += t4
-            else:
-                while here < stop:  # from the cache
-                    inside = tl.arange(0, L)[:, None] < (stop - here).to(tl.int32)
-                    x = _values(_vectors(body, here, cols, row_stride, col_stride, inside, KIND, STRIDED, L, V), KIND)
-                    here += L
-                    nan, pos, neg, zero, tiny, low, high, least, s1, sa, s2, s3, s4 = _with_specials(
-                        x, inside, scale, shift, nan, pos, neg, zero, tiny, low, high, least, s1, sa, s2, s3, s4, SMALLEST, MOMENTS
-                    )
+            smallest = tl.where(worst == 0, smallest, infinity)
+            again = here
+            while again < counted:  # from the cache: zeros and subnormal numbers are counted
+                for c in tl.static_range(C):
+                    x = _values(_vectors(body, again + c * L, cols, row_stride, col_stride, None, KIND, STRIDED, L, V), KIND)
+                    zero += _within((x == 0).to(tl.int32))
+                    tiny += _within(((tl.abs(x) < SMALLEST) & (x != 0)).to(tl.int32))
+                    smallest = tl.minimum(smallest, tl.where(x == 0, infinity, tl.abs(x)))
+                again += C * L
+            least = tl.minimum(least, tl.min(smallest, 1))
+            here = tl.where(worst == 2, here, stop)
+            while here < stop:  # from the cache, where a number is not finite or the tile has a gap
+                inside = tl.arange(0, L)[:, None] < (stop - here).to(tl.int32)
+                x = _values(_vectors(body, here, cols, row_stride, col_stride, inside, KIND, STRIDED, L, V), KIND)
+                here += L
+                nan, pos, neg, zero, tiny, low, high, least, s1, sa, s2, s3, s4 = _with_specials(
+                    x, inside, scale, shift, nan, pos, neg, zero, tiny, low, high, least, s1, sa, s2, s3, s4, SMALLEST, MOMENTS
+                )
             if MOMENTS:
                 if (at >= end) | (unflushed == FLUSH):
                     unflushed = 0
