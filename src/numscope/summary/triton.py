@@ -260,15 +260,15 @@ def _share(
             finite = (highest < infinity) & (lowest > -infinity) & (here < whole)
             worst = tl.max(tl.max(tl.where(finite, (smallest < SMALLEST).to(tl.int32), 2), 1))
             counted = tl.where(worst == 1, stop, here)
-            if worst < 2:
-                low = tl.minimum(low, tl.min(lowest, 1))
-                high = tl.maximum(high, tl.max(highest, 1))
-                if MOMENTS:
-                    s1 += t1
-                    sa += ta
-                    s2 += t2
-                    s3 += t3
-                    s4 += t4
+            taken = worst < 2
+            low = tl.minimum(low, tl.where(taken, tl.min(lowest, 1), infinity))
+            high = tl.maximum(high, tl.where(taken, tl.max(highest, 1), -infinity))
+            if MOMENTS:
+                s1 += tl.where(taken, t1, 0.0)
+                sa += tl.where(taken, ta, 0.0)
+                s2 += tl.where(taken, t2, 0.0)
+                s3 += tl.where(taken, t3, 0.0)
+                s4 += tl.where(taken, t4, 0.0)
             smallest = tl.where(worst == 0, smallest, infinity)
             again = here
             while again < counted:  # from the cache: zeros and subnormal numbers are counted
