@@ -14,6 +14,7 @@ import threading
 import time
 from collections.abc import Iterator
 from dataclasses import MISSING, fields, is_dataclass, replace
+from pathlib import Path
 from types import NoneType, UnionType
 from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
@@ -111,10 +112,10 @@ def reached(port: int, token: str) -> socket.socket:
 
 
 @contextlib.contextmanager
-def two_ranks(token: str, port: int) -> Iterator[Fleet]:
+def two_ranks(token: str, port: int, second: str = "time.sleep(2)") -> Iterator[Fleet]:
     """Of which one comes two seconds later; the hub is there when the block begins."""
     environs = {rank: {"NUMSCOPE_DOCTOR_TOKEN": token} for rank in range(2)}
-    with fleet(2, environs=environs, preludes={1: "time.sleep(2)"}, endpoint=f"localhost:{port}") as ranks:
+    with fleet(2, environs=environs, preludes={1: second}, endpoint=f"localhost:{port}") as ranks:
         deadline = Deadline(20)
         while not deadline.over:
             with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port), timeout=1):
@@ -123,27 +124,34 @@ def two_ranks(token: str, port: int) -> Iterator[Fleet]:
         yield ranks
 
 
-def test_whatever_is_thrown_at_the_hub_honest_ranks_finish_healthy() -> None:
+def test_whatever_is_thrown_at_the_hub_honest_ranks_finish_healthy(tmp_path: Path) -> None:
     token, port = secrets.token_hex(32), free_port()
+    to_throw: list[tuple[bool, bytes]] = []
     thrown = {"in": 0, "out": 0}
     left_open: list[socket.socket] = []
+    enough = tmp_path / "enough"
 
     @effort(max_examples=400, deadline=None, database=None, suppress_health_check=list(HealthCheck))
     @given(st.booleans(), st.lists(frames, min_size=1, max_size=3))
-    def throw(inside: bool, pieces: list[bytes]) -> None:
-        if ranks.processes[0].poll() is not None:
-            return  # it has ended, whatever is left to throw
-        with contextlib.suppress(OSError, wire.WireError):
-            connection = reached(port, token) if inside else socket.create_connection(("127.0.0.1", port), timeout=5)
-            connection.sendall(b"".join(pieces))
-            thrown["in" if inside else "out"] += 1
-            if sum(thrown.values()) % 4:
-                connection.close()
-            else:
-                left_open.append(connection)
+    def draw(inside: bool, pieces: list[bytes]) -> None:
+        to_throw.append((inside, b"".join(pieces)))
 
-    with two_ranks(token, port) as ranks:
-        throw()
+    draw()  # before the ranks are there: on a busy machine the first draw may outlast them
+    with two_ranks(token, port, f"while not os.path.exists({str(enough)!r}):\n    time.sleep(0.05)") as ranks:
+        for inside, data in to_throw:
+            if ranks.processes[0].poll() is not None:
+                break  # it has ended, whatever is left to throw
+            with contextlib.suppress(OSError, wire.WireError):
+                connection = reached(port, token) if inside else socket.create_connection(("127.0.0.1", port), timeout=5)
+                connection.sendall(data)
+                thrown["in" if inside else "out"] += 1
+                if sum(thrown.values()) % 4:
+                    connection.close()
+                else:
+                    left_open.append(connection)
+            if min(thrown.values()) > 20:
+                enough.touch()  # the second rank comes, and is thrown at too
+        enough.touch()
         ended = ranks.end()
     for connection in left_open:
         connection.close()
