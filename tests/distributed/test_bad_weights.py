@@ -58,7 +58,7 @@ def trained(rank: int, model: nn.Module, spoil: Callable[[int], object] = lambda
     optimizer = torch.optim.AdamW(model.parameters(), lr=0.01)
     numscope.watch(model)
     try:
-        for step in range(3):
+        for step in range(5):
             spoil(step)
             optimizer.zero_grad()
             model(torch.randn(3, 4)).float().square().mean().backward()

@@ -95,7 +95,7 @@ def fault_on_rank_1(rank: int, fault: str) -> dict[str, Any]:
             optimizer.step()
         except numscope.NonFiniteError as error:
             scope.close()
-            return {**caught(error), "untouched": digest(model) == weights}
+            return {**caught(error), "untouched": digest(model) == weights, "weights": digest(model)}
     return {}
 
 
@@ -114,9 +114,12 @@ def test_fault_on_one_rank_stops_all_in_the_same_step_and_all_name_it(
 ) -> None:
     told = ranks.run(fault_on_rank_1, fault)
     values = [t.value for t in told]
-    assert values[0] == values[1]
+    untouched = [value.pop("untouched") for value in values]
+    assert values[0] == values[1]  # the weights too
     value = values[0]
-    assert (value["step"], value["rank"], value["phase"], value["untouched"]) == (2, 1, phase, True)
+    assert (value["step"], value["rank"], value["phase"]) == (2, 1, phase)
+    # Of a loss that is bad on its own rank the gradients are good, of log(-loss) too: the other rank may have used them before it hears.
+    assert untouched == [True, True] or phase == "loss"
     assert value["reason"] == reason
     if mark:
         assert (value["file"], value["line"]) == (DIVISION if fault == "backward" else here(mark))
@@ -321,6 +324,8 @@ def watched_on_rank_0_only(rank: int) -> Any:
             optimizer.step()
     finally:
         agree.PATIENCE_S = patience
+        if scope is not None:
+            scope.close()
     return digest(model), scope is not None and len(scope.findings)
 
 

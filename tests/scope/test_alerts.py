@@ -54,7 +54,7 @@ def model() -> nn.Sequential:
 
 def desk_of(scope: Scope) -> Desk:
     assert scope._watch._detection is not None
-    found = scope._watch._detection.judge.messenger
+    found = scope._watch._detection.judge.company.messenger
     assert isinstance(found, Desk)
     return found
 

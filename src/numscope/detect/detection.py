@@ -88,6 +88,7 @@ class Detection(StepReader):
         self._derived = DerivedOutputs(probe, self._gradient_arrived, self.failed)
         self._states = OptimizerStates()
         self._gradients: list[int] = []  # handles of those that this step's optimizers get
+        self._withheld: list[tuple[Tensor, Tensor]] = []  # parameters and gradients that the optimizer at its step must not use
         self._had_long_loss = False  # operations of it were not written down
         self.had_graph = False  # a call has returned something that backward can be called on
         if options.debugger is not None:
@@ -366,6 +367,8 @@ class Detection(StepReader):
             self.judge.before_step(self._see_gradients(mine), scaled=others)
         else:
             self.judge.before_step(self._see_gradients(None))
+        if self.judge.leaves_out:
+            self._withheld = self._parameters.withhold(optimizer)
         self.judge.between_steps()
         if self._states.may_spoil(optimizer, self.evidence.journal.ledger, self._gradients):
             self.judge.update_comes(optimizer, {id(p): entry.parameter(slot) for entry, slot, p in self._parameters.places})
@@ -385,6 +388,9 @@ class Detection(StepReader):
     def after_step(self, optimizer: Optimizer) -> None:
         if in_backward():
             return
+        for p, gradient in self._withheld:
+            p.grad = gradient
+        self._withheld, self.judge.leaves_out = [], False
         places, handles = self._parameters.see_weights(ids_of(optimizer))
         if self.evidence.journal.on_host:  # elsewhere they are read with the next step's rows: no second sync
             states = self._states.see(optimizer, places, self.evidence.journal.ledger, self._gradients) if optimizer.state else []

@@ -9,11 +9,13 @@ from typing import Any
 from numscope.detect.evidence import BadLeaf, Evidence, kind_of
 from numscope.detect.weight_evidence import with_weights
 from numscope.distributed.agree import Ranks
+from numscope.probe import optimizer as optimizer_probe
 from numscope.probe.entry import Entry
 from numscope.probe.naming import class_name, named_state
 from numscope.probe.optimizers import gradient_of
-from numscope.records.finding import Culprit, Finding, Reason
+from numscope.records.finding import Culprit, Finding, Numbers, Reason
 from numscope.records.site import Phase, Site
+from numscope.replay.call import NOT_WANTED
 from numscope.replay.capture import Call
 from numscope.replay.culprit import find_culprit, pending_states
 from numscope.replay.op import COLLECTIVES
@@ -318,6 +320,18 @@ def replay_buffer(evidence: Evidence, name: str, call: Call) -> Replay:
     states = outside.states([t for module, slot, t in named_state(evidence.names) if f"{module}.{slot}".lstrip(".") == name])
     culprit = find_culprit(outside.tape, (), outside.ledger, states)
     return evidence.replay(call, backward=False, saved={name}) if culprit is None else Replay(culprit, REPRODUCED)
+
+
+def is_fault(evidence: Evidence, name: str, call: Call | None, numbers: Numbers) -> bool:
+    """Whether a buffer has gone bad by a fault: an infinity without a nan may have been written on purpose, as masks are."""
+    if numbers.num_nan:
+        return True
+    if call is not None:
+        with optimizer_probe.paused():
+            replay = replay_buffer(evidence, name, call)
+        if replay.culprit is not None or replay.status not in (NOT_WANTED, COMMUNICATES):
+            return replay.culprit is not None
+    return bool(numbers.num_pos_inf and numbers.abs_max)
 
 
 def _suspects(evidence: Evidence, bad: Sequence[BadLeaf]) -> list[int]:

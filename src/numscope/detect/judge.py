@@ -12,16 +12,17 @@ from torch.optim import Optimizer
 from numscope.config.alert_plan import AlertPlan
 from numscope.config.options import WatchOptions
 from numscope.detect import evaluations
+from numscope.detect.company import Company
 from numscope.detect.copies import left_bad
 from numscope.detect.dead_gradients import DeadGradients
 from numscope.detect.diagnosis import (
     contained,
     diagnose_together,
     escaped,
+    is_fault,
     left_out_is_bad,
     of_gradients,
     pending,
-    replay_buffer,
     result_of,
     stopped_backward,
 )
@@ -29,26 +30,27 @@ from numscope.detect.discards import beyond_scale, is_discarded
 from numscope.detect.evidence import BadLeaf, Evidence
 from numscope.detect.foresight import Foresight
 from numscope.detect.made import Made
-from numscope.detect.onlooker import Messenger, Onlooker
-from numscope.detect.ordering import first_of_models, first_of_ranks
+from numscope.detect.onlooker import Onlooker
+from numscope.detect.ordering import first_of_models
 from numscope.detect.skips import Skips
 from numscope.distributed import agree
 from numscope.distributed.agree import Ranks
+from numscope.distributed.meeting import Met
 from numscope.probe import optimizer as optimizer_probe
 from numscope.probe.calls import is_traced
 from numscope.probe.entry import Entry
 from numscope.probe.living import Living
 from numscope.probe.module import ModuleProbe
-from numscope.records.errors import STOPS, NonFiniteError
+from numscope.records.errors import NonFiniteError
 from numscope.records.faults import ours, told
-from numscope.records.finding import Finding, Kind, Numbers
+from numscope.records.finding import Finding, Kind
 from numscope.records.site import Phase, Site
 from numscope.replay.call import NOT_WANTED
 from numscope.replay.capture import Call
 from numscope.replay.stages import COMMUNICATES, Replay, needs_accumulation
 from numscope.replay.update import replay_optimizer
 from numscope.report.delivery import Delivery
-from numscope.report.stderr import has_terminal, say
+from numscope.report.stderr import say
 from numscope.summary.ledger import Ledger
 
 living: Living[Judge] = Living()  # one step may involve several models
@@ -76,15 +78,14 @@ class Judge:
         self._delivery = delivery
         self._ranks = ranks
         self.onlooker: Onlooker | None = None  # is shown each step's rows
-        self.messenger: Messenger | None = None  # has news for all ranks
+        self.company = Company(evidence, options, ranks)
         self._skips = Skips()
         self._foresight = Foresight(evidence)
         self._dead = DeadGradients(evidence)
         self._contained_sites, self._left_out_sites = set[Site](), set[Site]()
         self.evaluations = evaluations.Evaluations(evidence)
         self._never_in: Finding | None = None  # the first bad forward of a step that GradScaler left out
-        self._left: Finding | None = None  # what the script's own code has left bad, until all ranks are together
-        self._speaks = True  # of all ranks that know the last finding, this one tells it to sinks
+        self.leaves_out = False  # the optimizer must not use this step's gradients: the run ends with them as soon as all are together
         living.add(self)
 
     def go_by(self, plan: AlertPlan) -> None:
@@ -129,17 +130,18 @@ class Judge:
         stays = [(i, slot) for i, slot in reached if journal.event(i).entry.parameter(slot) in self._evidence.saved.bad]
         if self.onlooker is not None:
             self.onlooker.skipped(self._evidence.step, optimizer_probe.scale())
-        if self._any("a step left out", bool(too_many or stays) and not self.victim):
-            self.victim = True
+        alarm = bool(too_many or stays or self.company.kept) and not self.victim
+        met, self.victim = self.company.meet("a step left out", alarm, self.victim)
+        if met is Met.HERE or (alarm and met is Met.LATER):
             if not too_many:
-                self._alarm(self._find(bad, stays, False))
+                self._tell(met, bad, stays)
                 return
             note = f"GradScaler left out {num} steps in a row"
             gone = "not replayed: no bad gradient is left"
             unexplained = None if reached else of_gradients(self._evidence, gradients, gone, type(optimizer).__name__)
-            self._alarm(self._find(bad, reached, False, note, unexplained))
-        elif in_result and not self.victim:
-            self._note_left_out(bad, in_result)
+            self._tell(met, bad, reached, note, unexplained)
+        elif in_result and not self.victim:  # at whatever scale
+            self._never_in = self._note_unused(bad, in_result, "GradScaler left this step out") or self._never_in
 
     def stepped(self, optimizer: Optimizer) -> None:
         """An optimizer's step was not left out."""
@@ -182,13 +184,12 @@ class Judge:
 
         Where other ranks train along, a finding is told at the next place where all are.
         """
-        if self.victim or is_traced() or self._left is not None:
+        if self.victim or is_traced() or self.company.kept is not None:
             return
-        self._left = left_bad(self._evidence, (one._evidence for one in living))
-        if self._left is not None and not self._ranks.together:
-            left, self._left = self._left, None
-            self.victim = self._speaks = True
-            self._alarm(left)
+        self.company.kept = left_bad(self._evidence, (one._evidence for one in living))
+        if self.company.kept is not None and not self._ranks.together:
+            self.victim = self.company.speaks = True
+            self._alarm(self.company.take_kept())
 
     def evaluated(self, call: Call) -> None:
         """A call without gradients has returned. What is bad in its result is a note, unless it has reached a weight or a buffer."""
@@ -205,10 +206,10 @@ class Judge:
     def died(self, error: BaseException) -> None:
         """An exception is ending the script; bad values that are not yet judged may be the cause. Nothing is raised."""
         bad, reached = self._read()
-        if self.victim:
+        if self.victim or self._has_missed():
             return
         self._evidence.outside.ledger.read()
-        finding = self._first_of_models(bad, reached)[0] if reached else self._paused_pending(bad, died=True)
+        finding = self.company.kept or (self._first_of_models(bad, reached)[0] if reached else self._paused_pending(bad, died=True))
         if finding is None and isinstance(error, Exception) and (last := self.evaluations.last) is not None:
             finding = replace(last, contained=False, note="")  # the script may have died of it
         said = told(error)
@@ -230,40 +231,41 @@ class Judge:
             place: where in the step all ranks are; "" to decide alone.
             discarded: what has reached a gradient is no alarm if it is none on any rank.
         """
-        alarm = bool(reached or (place and self._left)) and not self.victim
-        if self._any(place, alarm and not discarded) if place else alarm:
-            self.victim = True
-            self._alarm(self._find(bad, reached if alarm else (), not place))
+        kept = self.company.kept is not None
+        alarm = bool(reached or (place and kept)) and not self.victim
+        speaks, met = alarm and (kept or not discarded), Met.HERE if alarm else Met.NOBODY
+        if place:
+            met, self.victim = self.company.meet(place, speaks, self.victim)
+        if met is Met.HERE or (speaks and met is Met.LATER):
+            self._tell(met, bad, reached if alarm else (), alone=not place)
+            self.leaves_out = met is Met.LATER and self._options.on_nonfinite == "raise" and self._has_bad_gradient(reached)
         else:
             self.victim = bool(reached) and not discarded
             if alarm and discarded:
-                self._note_discarded(bad, reached)
+                note = "the script used no bad gradient: those that the optimizer gets are finite"
+                self.company.cured = self._note_unused(bad, reached, note) or self.company.cured
             if not self.victim:
                 self._note_contained(bad)
 
-    def _any(self, place: str, alarm: bool, is_bad: bool = True) -> bool:
-        """Whether any rank raises an alarm. All ranks are at this place; where one has news, all of them hear it.
+    def _tell(
+        self,
+        met: Met,
+        bad: Sequence[BadLeaf],
+        reached: Sequence[BadLeaf],
+        note: str = "",
+        unexplained: Finding | None = None,
+        *,
+        alone: bool = False,
+    ) -> None:
+        """Raise the alarm with all ranks, or alone; or keep what this rank has found until they meet."""
+        if met is Met.HERE:
+            self.victim = True
+            self._alarm(self._find(bad, reached, alone, note, unexplained))
+        elif self.company.kept is None:
+            self.company.keep(self._find(bad, reached, True, note, unexplained))
 
-        Args:
-            is_bad: a weight is bad on this rank. Where none is on any rank, this model is no victim.
-        """
-        has_news = self.messenger is not None and self.messenger.has_news
-        somebody, somewhere, news = self._ranks.any(place, alarm, is_bad, has_news, patience=agree.ANSWER_S)
-        self.victim = self.victim and somewhere
-        if news:
-            self._pass_news_on(stops=not (somebody and self._options.on_nonfinite == "raise"))  # else the finding does
-        return somebody
-
-    def _pass_news_on(self, *, stops: bool) -> None:
-        rank = self._evidence.rank
-        told = self._ranks.gather("news", [rank, None if self.messenger is None else self.messenger.news()])  # who has none answers too
-        news = {one: said for one, said in told if said is not None}
-        if self.messenger is not None:
-            try:
-                self.messenger.hear(news, stops=stops)
-            except STOPS:
-                self._ranks.wait_for_report(rank == min(news))
-                raise
+    def _has_bad_gradient(self, reached: Sequence[BadLeaf]) -> bool:
+        return any(self._evidence.journal.event(index).phase is Phase.BACKWARD for index, _ in reached)
 
     def _show(self, reached: Sequence[BadLeaf]) -> None:
         """Show the step's rows, unless they are a finding's."""
@@ -274,29 +276,37 @@ class Judge:
         with optimizer_probe.paused():
             return pending(self._evidence, bad, died=died)
 
-    def _note_left_out(self, bad: Sequence[BadLeaf], in_result: Sequence[BadLeaf]) -> None:
-        """A forward was bad at whatever scale, in a step that GradScaler left out."""
-        site = self._evidence.journal.site(*in_result[0])
-        if site not in self._left_out_sites:
-            self._left_out_sites.add(site)
-            self._contained_sites.add(site)
-            self._never_in = replace(self._first_of_models(bad, in_result)[0], contained=True, note="GradScaler left this step out")
-            self._note(self._never_in)
+    def _note_unused(self, bad: Sequence[BadLeaf], leaves: Sequence[BadLeaf], note: str) -> Finding | None:
+        """Note what reached no weight, in a step that was left out or by gradients that were not used; None if it is known."""
+        site = self._evidence.journal.site(*leaves[0])
+        if site in self._left_out_sites:
+            return None
+        self._left_out_sites.add(site)
+        self._contained_sites.add(site)
+        finding = replace(self._first_of_models(bad, leaves)[0], contained=True, note=note)
+        self._note(finding)
+        return finding
+
+    def _has_missed(self) -> bool:
+        for finding in () if self.victim else self.company.missed():
+            self.victim = True
+            self.findings.append(finding)
+            self._delivery.finding(finding, speaks=False)
+        return self.victim
 
     def has_ended(self) -> None:
         """The watch ends as the script goes on, or ends well. Where GradScaler has left out all its steps for a bad forward, that is it."""
+        if self.victim:
+            return
+        if (kept := self.company.take_kept()) is not None:  # the other ranks come to no further place either
+            self.victim = self.company.speaks = True
+            self._alarm(kept)
+        elif self._has_missed() and self._options.on_nonfinite == "raise":
+            raise NonFiniteError(self.findings[-1])
         if self._never_in is not None and self._skips.num_first and not self.victim and not self._ranks.together:
-            self.victim = self._speaks = True
+            self.victim = self.company.speaks = True
             note = f"GradScaler left out all {self._skips.num_first} steps"
             self._alarm(replace(self._never_in, contained=False, note=note, kind=Kind.SCALER_SKIPS))
-
-    def _note_discarded(self, bad: Sequence[BadLeaf], reached: Sequence[BadLeaf]) -> None:
-        site = self._evidence.journal.site(*reached[0])
-        if site not in self._left_out_sites:
-            self._left_out_sites.add(site)
-            self._contained_sites.add(site)
-            finding, _ = self._first_of_models(bad, reached)
-            self._note(replace(finding, contained=True, note="the script used no bad gradient: those that the optimizer gets are finite"))
 
     def after_step(
         self,
@@ -322,20 +332,26 @@ class Judge:
         news = [(name, handle) for name, handle in written if name not in self.bad_from_start]
         alarm = bool(news or states) and not self.victim
         foreseen = self._foresight.taken(optimizer)
-        if not self._any("the updated weights", alarm, bool(bad or states)):
+        speaks = alarm or (self.company.kept is not None and not self.victim)
+        met, self.victim = self.company.meet("the updated weights", speaks, self.victim, bool(bad or states))
+        if met is Met.NOBODY or (met is Met.LATER and not speaks):
             return
-        self.victim = True
         replay = Replay(None, COMMUNICATES if self._evidence.replays else NOT_WANTED)
         # Weights that are spread over ranks: their update may communicate, so all ranks do it again or none.
         spread = any(needs_accumulation(p) for p in self._probe.root.parameters())
         if foreseen is not None and alarm and not spread:
             replay = foreseen
-        elif self._evidence.replays and (self._ranks.together if spread else alarm):
+        elif self._evidence.replays and (self._ranks.are_here if spread else alarm):
             with optimizer_probe.paused():
                 together = spread or not agree.spread()
                 replay = replay_optimizer(optimizer, {id(p): entry.parameter(slot) for entry, slot, p in places}, together=together)
-        mine = self._bad_update(optimizer, news or states, weights if news else ledger, replay) if alarm else None
-        self._alarm(self._first_of_ranks(mine))
+        kept = self.company.take_kept()
+        mine = kept or (self._bad_update(optimizer, news or states, weights if news else ledger, replay) if alarm else None)
+        if met is Met.LATER:
+            self.company.keep(mine)
+            return
+        self.victim = True
+        self._alarm(self.company.first_of(mine or self.company.cured_lately))
 
     def _bad_update(self, optimizer: Optimizer, news: Sequence[tuple[str, int]], ledger: Ledger, replay: Replay) -> Finding:
         journal = self._evidence.journal
@@ -349,20 +365,9 @@ class Judge:
         evidence, journal = self._evidence, self._evidence.journal
         evidence.saved.see(thorough=thorough)
         journal.read()
-        evidence.saved.note(evidence.calls, self._is_fault)
+        evidence.saved.note(evidence.calls, lambda *given: self.victim or is_fault(evidence, *given))
         bad = journal.bad() if journal.any_bad() else []
         return bad, escaped(self._evidence, bad, self.bad_from_start)
-
-    def _is_fault(self, name: str, call: Call | None, numbers: Numbers) -> bool:
-        """Whether a buffer has gone bad by a fault: an infinity without a nan may have been written on purpose, as masks are."""
-        if numbers.num_nan or self.victim:
-            return True
-        if call is not None:
-            with optimizer_probe.paused():
-                replay = replay_buffer(self._evidence, name, call)
-            if replay.culprit is not None or replay.status not in (NOT_WANTED, COMMUNICATES):
-                return replay.culprit is not None
-        return bool(numbers.num_pos_inf and numbers.abs_max)
 
     def _first_of_models(self, bad: Sequence[BadLeaf], reached: Sequence[BadLeaf]) -> tuple[Finding, Judge]:
         """``ordering.first_of_models``, and the judge of the model that the finding is of."""
@@ -375,8 +380,9 @@ class Judge:
         self, bad: Sequence[BadLeaf], reached: Sequence[BadLeaf], alone: bool, note: str = "", unexplained: Finding | None = None
     ) -> Finding | None:
         """The finding behind an alarm; ``reached`` is empty if another rank raised it, or nothing that is left explains it."""
-        mine = left = None if alone else self._left
-        self._left = self._left if alone else None
+        mine = left = None if alone else self.company.take_kept()
+        if mine is None and not (reached or alone):
+            mine = self.company.cured_lately
         whose = self
         fault: Exception | None = None
         try:
@@ -385,35 +391,29 @@ class Judge:
                 mine = evaluations.traced_back(mine)
         except ours() as error:  # the others wait for an answer first
             fault = error
-        if not alone and self._ranks.together and self._ranks.any("a diagnosis", mine is not None and mine.replay == COMMUNICATES)[0]:
+        if not alone and self._ranks.are_here and self._ranks.any("a diagnosis", mine is not None and mine.replay == COMMUNICATES)[0]:
             with optimizer_probe.paused():
                 both = diagnose_together(self._evidence, bad, reached, self._ranks)
             mine, whose = left or both, self
         mine = mine or unexplained
         if mine is not None and note:
             mine = replace(mine, note="; ".join(filter(None, (note, mine.note))), kind=Kind.SCALER_SKIPS)
-        self._speaks = True
-        found = mine if alone else self._first_of_ranks(mine, whose)
+        self.company.speaks = True
+        found = mine if alone else self.company.first_of(mine, whose._evidence)
         if fault is not None:
             raise fault
         return found
-
-    def _first_of_ranks(self, finding: Finding | None, whose: Judge | None = None) -> Finding | None:
-        """``ordering.first_of_ranks``; ``whose``: the judge of the model that the finding is of, if it is another one."""
-        first, self._speaks = first_of_ranks(finding, (whose or self)._evidence, self._ranks)
-        return first
 
     def _alarm(self, finding: Finding | None) -> None:
         if finding is None:  # the rank that had raised the alarm could not say why
             return
         self.findings.append(finding)
-        self._delivery.finding(finding, speaks=self._speaks)
+        self.company.publish(finding)
+        self._delivery.finding(finding, speaks=self.company.speaks)
         self._evidence.note(finding=True)
         self._stop_in_it(finding)
         if self._options.on_nonfinite == "raise":
-            forever = self._options.debugger is not None and has_terminal()  # somebody is at the prompt
-            self._ranks.wait_for_report(finding.rank == self._evidence.rank, forever=forever)
-            self._ranks.wait_for_report(self._speaks, "told")
+            self.company.wait_for_reports(finding)
             self._evidence.forget()
             raise NonFiniteError(finding)
 

@@ -57,12 +57,13 @@ def first_of_ranks(finding: Finding | None, evidence: Evidence, ranks: Ranks) ->
 
     Returns: it, and whether this rank speaks for all.
     """
-    if not ranks.together:
+    if not ranks.are_here:
         return finding, True
-    told = ranks.gather("findings", [evidence.rank, None if finding is None else [plain(finding), *_since(finding, evidence, ranks)]])
-    alarms = [(parse_finding(one[0]), one[1:]) for _, one in told if one is not None]
-    first = min(alarms, key=lambda a: (a[0].culprit is None, received(a[0].culprit), a[1], a[0].rank), default=(None,))
-    return first[0], evidence.rank == min(one for one, _ in told)
+    key = None
+    if finding is not None:
+        key = [finding.culprit is None, received(finding.culprit), *_since(finding, evidence, ranks), finding.rank]
+    first = ranks.least("findings", key, None if finding is None else plain(finding))
+    return None if first is None else parse_finding(first), evidence.rank == ranks.first
 
 
 def _since(finding: Finding, evidence: Evidence, ranks: Ranks) -> tuple[int, int, int, int]:

@@ -1,8 +1,9 @@
-"""Lets all ranks agree before any of them acts: whether some rank's step is bad, and which rank's was first.
+"""The ranks that train one model together: whether one of them has something to say, and what they ask each other then.
 
-Questions are asked where the ranks synchronize anyway: at the optimizer's step and after it. They are never asked in an evaluation or when
-a watch is closed, since a rank may be alone there. They travel on a channel of our own. A rank that is at another place, or does not
-answer, ends it: from then on each rank judges its steps alone, and waits for nobody.
+Ranks come together where they synchronize anyway: at the optimizer's step and after it, never in an evaluation or when a watch is closed,
+since a rank may be alone there. A step in which nobody has anything to say costs them nothing: ``meeting``. Ranks that hold a part of the
+weights each can do a step again only together and only before the weights move, so they ask each other at each place, on a channel of our
+own. A rank that is elsewhere, or does not answer, ends that: from then on each judges its steps alone, and waits for nobody.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ import torch.distributed as dist
 from torch import nn
 
 from numscope.distributed.channel import Apart, Channel, members, name_of, store
+from numscope.distributed.meeting import DIAGNOSIS_S, Meeting, Meetings, Met
 from numscope.distributed.megatron import layout_of
 from numscope.records.faults import ours, suppress
 from numscope.records.heap import instances_of
@@ -31,7 +33,6 @@ PATIENCE_S = 15.0  # to wait for other ranks to watch the same model; ranks that
 REPORT_S = 5.0  # to wait for the failing rank to print its report
 ANSWER_S = 10.0  # to wait for an answer: ranks come from the same reduction of gradients
 STAGES_S = 60.0  # the same between a pipeline's stages: the last one is done while gradients are on their way to the first
-DIAGNOSIS_S = 300.0  # to wait where a rank has raised an alarm: others may do calls again meanwhile
 _POLL_S = 0.02
 _STAGE = "torch.distributed.pipelining.stage"  # not imported: a process that runs a pipeline has already loaded it
 
@@ -96,9 +97,8 @@ class Stage:
 class Ranks:
     """The ranks that train one model together, and the questions they ask each other.
 
-    Their groups are looked up at the first question, when wrappers are in place: DDP's group, those of the meshes over which FSDP2 or
-    tensor parallelism distributes the parameters, and that of a pipeline, whose ranks watch its other stages. If only some ranks watch a
-    model, each rank judges it alone.
+    Their groups are looked up at the first place of a step, when wrappers are in place: DDP's group, those of the meshes over which FSDP2
+    or tensor parallelism distributes the parameters, and that of a pipeline, whose ranks watch its other stages.
 
     Args:
         model: the watched module.
@@ -106,9 +106,9 @@ class Ranks:
         step: gives the number of the step at work.
 
     Attributes:
-        stage: the model's place in a pipeline, known from the first question on.
+        stage: the model's place in a pipeline, known from the first place on.
 
-    *Cost:* a question is one collective of a few numbers per group; none in a single process.
+    *Cost:* none while nobody has anything to say; where weights are spread over ranks, one collective of a few numbers per group and place.
     """
 
     def __init__(self, model: nn.Module, wrapper: nn.Module, step: Callable[[], int]) -> None:
@@ -117,7 +117,9 @@ class Ranks:
         self._step = step
         self.stage: Stage | None = None
         self._ddp: Any = None
-        self._channels: list[Channel] | None = None
+        self._channels: list[Channel] | None = None  # None: not looked up yet
+        self._meetings: Meetings | None = None
+        self._first_place = 0.0
         self._pid = os.getpid()
         self._key = f"numscope/{watch_name(model)}"
         self._arrived = False
@@ -126,18 +128,37 @@ class Ranks:
 
     @property
     def together(self) -> bool:
-        """Whether there are other ranks to ask. There are none within and after ``ddp.join()``: a rank without inputs does not answer."""
+        """Whether there are other ranks. There are none within and after ``ddp.join()``: a rank without inputs does not answer."""
         if not spread():
             return False
         if self._channels is None:
-            self._channels = [*self._find_channels()]
-        return bool(self._channels) and not getattr(getattr(self._ddp, "_join_config", None), "enable", False)
+            self._find()
+        others = bool(self._channels) or (self._meetings is not None and self._meetings.is_open)
+        return others and not getattr(getattr(self._ddp, "_join_config", None), "enable", False)
+
+    @property
+    def are_here(self) -> bool:
+        """Whether the other ranks are at the same place as this one, to answer questions."""
+        return self.together and (bool(self._channels) or self._now is not None)
+
+    def at(self, place: str, speaks: bool) -> Met:
+        """This rank is at a place of its step; ``speaks``: it has something to say. All ranks come to the same places in turn."""
+        if not self.together:
+            return Met.NOBODY
+        if self._meetings is None:  # they have to be asked
+            return Met.HERE
+        if self._first_place and time.monotonic() - self._first_place > PATIENCE_S:
+            self._miss()
+        return self._meetings.at(place, speaks)
 
     def any(self, purpose: str, *flags: bool, patience: float = DIAGNOSIS_S) -> tuple[bool, ...]:
         """For each of up to three flags, whether it is set on any rank. All ranks must ask, for the same purpose.
 
         Ranks that are found apart are no longer asked: a warning is logged once, and the flags are this rank's own.
         """
+        if self._now is not None:
+            told = self._settle([*flags] if True in flags else None, _any_of)
+            return (*map(bool, told),) if told else (False,) * len(flags)
         values = [float(flag) for flag in flags]
         try:
             for channel in self._channels or () if self.together else ():
@@ -148,23 +169,65 @@ class Ranks:
         return tuple(value > 0 for value in values)
 
     def gather(self, purpose: str, value: Any) -> list[Any]:
-        """The JSON-ready values of all ranks, including this one. All ranks must ask."""
+        """The JSON-ready values of all ranks that have one, including this one. All ranks must ask."""
+        if self._now is not None:
+            return list(self._settle(value, list) or ())
         found = [value]
         try:
             for channel in self._channels or () if self.together else ():
                 found = [one for part in channel.gather(purpose, self._step(), found, DIAGNOSIS_S) for one in part]
         except Apart as apart:
             self._part(apart)
-            return [value]
-        return found
+            found = [value]
+        return [one for one in found if one is not None]
+
+    def least(self, purpose: str, key: list[Any] | None, value: Any) -> Any:
+        """The JSON-ready value of the rank with the least key, on all ranks that ask; None where no rank has one. Keys differ."""
+        if self._now is not None:
+            first = self._settle(key, lambda keys: min(keys, default=None))
+            return self._settle(value if key is not None and key == first else None, lambda values: values[0] if values else None)
+        return min(self.gather(purpose, None if key is None else [key, value]), key=lambda one: one[0], default=(None, None))[1]
+
+    @property
+    def first(self) -> int:
+        """The lowest of the ranks that are here."""
+        return rank() if self._now is None else self._now.first
+
+    def publish(self, finding: Any) -> None:
+        """Leave a finding, JSON-ready, for ranks whose training ends before they can meet."""
+        if self._meetings is not None:
+            self._meetings.publish(finding)
+
+    def missed(self) -> list[Any]:
+        """Findings of others that this rank's training has ended too early to hear."""
+        return [] if self._meetings is None or not self.together else self._meetings.missed()
 
     def close(self) -> None:
         """Ask and answer no more. The other ranks learn it at their next question."""
-        if self._channels is None and spread() and os.getpid() == self._pid:  # a forked child has its parent's connection to the store
+        if os.getpid() != self._pid:  # a forked child has its parent's connection to the store
+            self._channels, self._meetings = [], None
+            return
+        if self._channels is None and spread():
             self._arrive("gone")
         for channel in self._channels or ():
             channel.close()
         self._channels = []
+        if self._meetings is not None:
+            self._miss()
+            self._meetings.close()
+            self._meetings = None
+
+    @property
+    def _now(self) -> Meeting | None:
+        return None if self._meetings is None else self._meetings.now
+
+    def _settle(self, value: Any, choose: Callable[[Sequence[Any]], Any]) -> Any:
+        assert self._meetings is not None and self._meetings.now is not None
+        try:
+            return self._meetings.now.settle(value, choose)
+        except ours() as error:  # the store disappears with the rank that hosts it
+            self._meetings.part(str(error).splitlines()[0] if str(error) else type(error).__name__)
+            return choose([] if value is None else [value])
 
     def _part(self, apart: Apart) -> None:
         log.warning("numscope: %s: from now on rank %d judges its steps alone", apart, rank())
@@ -178,41 +241,67 @@ class Ranks:
             what: the report to wait for, the same on all ranks.
             forever: somebody looks around in the other rank.
         """
-        if not self.together:
+        if not self.are_here:
             return
         with suppress(Exception):  # the store disappears with the rank that hosts it
-            key = f"{self._key}/{what}"
+            key = f"{self._key}/{what}" if self._now is None else f"numscope/{what}/{self._now.ring}"
             if mine:
                 store().set(key, what)
             end = time.monotonic() + REPORT_S
             while not store().check([key]) and (forever or time.monotonic() < end):
                 time.sleep(_POLL_S)
 
-    def _find_channels(self) -> Iterator[Channel]:
-        if not spread():
-            return
+    # ---- which ranks they are
+
+    def _find(self) -> None:
+        """Look the model's groups up. Where weights are spread over ranks these are asked on channels."""
+        self._channels = []
         groups: list[Any] = []
         for parameter in self._model.parameters():
             mesh = getattr(parameter, "device_mesh", None)
             if mesh is not None:
                 groups += [g for g in mesh.get_all_groups() if g not in groups]
-        self._ddp = find_ddp(self._model, self._wrapper)
-        group = getattr(self._ddp, "process_group", None)
-        if group is not None and group not in groups:
-            groups.append(group)
         layout = layout_of(self._model)
-        groups += [] if layout is None else [g for g in layout.groups if g not in groups]
+        is_spread = bool(groups) or layout is not None
+        self._ddp = find_ddp(self._model, self._wrapper)
+        for group in (getattr(self._ddp, "process_group", None), *([] if layout is None else layout.groups)):
+            groups += [group] if group is not None and group not in groups else []
+        groups = [g for g in groups if dist.get_world_size(g) > 1]
+        stage = self.stage = stage_of(self._model)
+        stages = stage is not None and dist.get_world_size(stage.group) > 1
+        row = f"stages {stage.row} of {name_of(stage.group)}" if stage is not None and stages else ""
+        if is_spread:
+            self._channels = [*self._open_channels(groups, row)]
+        elif groups or row:
+            labels = {f"{self._key}/{name_of(g)}": dist.get_world_size(g) for g in groups}
+            if stage is not None and row:
+                labels[numbered(row)] = dist.get_world_size(stage.group)
+            self._first_place = time.monotonic()
+            try:
+                self._meetings = Meetings(labels, STAGES_S if row else ANSWER_S)
+            except ours() as error:  # the store disappears with the rank that hosts it
+                log.warning("numscope: rank %d judges its steps alone: %s: %s", rank(), type(error).__name__, error)
+
+    def _open_channels(self, groups: Sequence[Any], row: str) -> Iterator[Channel]:
         if not self._arrived:
             self._arrive()
         for group in groups:
-            if dist.get_world_size(group) > 1 and self._all_watch(self._key, group, "it"):
+            if self._all_watch(self._key, group, "it"):
                 yield Channel(f"{self._key}/{name_of(group)}/channel", group, ANSWER_S)
-        stage = self.stage = stage_of(self._model)
-        if stage is not None and dist.get_world_size(stage.group) > 1:
-            key = f"numscope/{numbered(f'stages {stage.row} of {name_of(stage.group)}')}"
+        if self.stage is not None and row:
+            key = f"numscope/{numbered(row)}"
             self._arrive(key=key)
-            if self._all_watch(key, stage.group, "every stage"):
-                yield Channel(f"{key}/channel", stage.group, STAGES_S)
+            if self._all_watch(key, self.stage.group, "every stage"):
+                yield Channel(f"{key}/channel", self.stage.group, STAGES_S)
+
+    def _miss(self) -> None:
+        """Say once if some rank of the model's groups has never watched it."""
+        if self._first_place and self._meetings is not None and self._meetings.in_step:
+            self._first_place = 0.0
+            with suppress(Exception):  # the store disappears with the rank that hosts it
+                if self._meetings.num_missing:
+                    group = getattr(self._ddp, "process_group", None) if self.stage is None else self.stage.group
+                    self._say_missing("it" if self.stage is None else "every stage", members(group))
 
     def _arrive(self, how: str = "watched", key: str = "") -> None:
         self._arrived = True
@@ -225,14 +314,21 @@ class Ranks:
         keys = [f"{key}/{r}" for r in ranks]
         if together(f"{key}/{','.join(map(str, ranks))}", keys) and b"gone" not in store().multi_get(keys):
             return True
+        self._say_missing(what, ranks)
+        return False
+
+    def _say_missing(self, what: str, ranks: Sequence[int]) -> None:
         log.warning(
-            "numscope: %s is watched on rank %d, not on all of ranks %s: each watch judges alone. Watch %s on every rank.",
+            "numscope: %s is watched on rank %d, not on all of ranks %s: what the others do is not judged. Watch %s on every rank.",
             type(self._model).__name__,
             rank(),
             list(ranks),
             what,
         )
-        return False
+
+
+def _any_of(flags: Sequence[Sequence[bool]]) -> list[bool]:
+    return [any(column) for column in zip(*flags, strict=True)]
 
 
 def numbered(kind: str) -> str:

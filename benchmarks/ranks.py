@@ -1,0 +1,215 @@
+"""What a watch costs each of many ranks, and how long a bad value on one of them takes to stop them all.
+
+Real processes over gloo, with a tiny model under DDP, so that what a rank pays for the others stands out: sockets, threads, the first step,
+and a healthy step, bare and watched in turns. All of them share this machine's cores.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import io
+import os
+import pickle
+import random
+import socket
+import statistics
+import time
+from collections.abc import Callable
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from _machine import describe, write
+from torch import Tensor, nn
+from torch.nn.parallel import DistributedDataParallel as DDP
+
+import numscope
+
+STEPS = 8  # of a turn
+KINDS = {"reduced": "in a gradient that DDP reduces", "alone": "in a loss whose gradient is good"}
+LINES = {kind: next(n for n, text in enumerate(Path(__file__).read_text().splitlines(), 1) if text.endswith(f"# {kind}")) for kind in KINDS}
+
+
+class Net(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.last = nn.Linear(16, 16), nn.Linear(16, 4)
+
+    def forward(self, x: Tensor, bad: bool = False) -> Tensor:
+        h = self.first(x).relu()
+        if bad:
+            h = h + torch.log(-h.abs() - 1)  # reduced
+        y: Tensor = self.last(h)
+        return y
+
+
+class Training:
+    """A model in training, watched or not."""
+
+    def __init__(self, watched: bool) -> None:
+        torch.manual_seed(0)
+        self.model = DDP(Net())
+        self.optimizer = torch.optim.SGD(self.model.parameters(), lr=0.01)
+        self.scope = numscope.watch(self.model) if watched else None
+        torch.manual_seed(dist.get_rank())  # of its data
+
+    def step(self, bad: str = "") -> tuple[float, float]:
+        """Seconds that a step takes, and seconds of this rank's CPU."""
+        start, cpu = time.perf_counter(), time.process_time()
+        self.optimizer.zero_grad()
+        loss = self.model(torch.randn(8, 16), bad == "reduced").square().mean()
+        if bad == "alone":
+            loss = loss + torch.log(-loss.detach() - 1)  # alone
+        loss.backward()
+        self.optimizer.step()
+        return time.perf_counter() - start, time.process_time() - cpu
+
+
+def held() -> tuple[int, int]:
+    """This process's sockets and threads."""
+    sockets = 0
+    for fd in os.listdir("/proc/self/fd"):
+        with contextlib.suppress(OSError):
+            sockets += os.readlink(f"/proc/self/fd/{fd}").startswith("socket:")
+    return sockets, len(os.listdir("/proc/self/task"))
+
+
+def healthy(turns: int) -> dict[str, Any]:
+    bare = Training(watched=False)
+    first = {"bare": bare.step()}
+    bare.step()  # DDP arranges its buckets anew
+    before = held()
+    watched = Training(watched=True)
+    first["watched"] = watched.step()
+    watched.step()
+    after = held()
+    times: dict[str, list[tuple[float, float]]] = {"bare": [], "watched": []}
+    for _ in range(turns):
+        for how, training in (("bare", bare), ("watched", watched)):
+            dist.barrier()
+            times[how] += [training.step() for _ in range(STEPS)]
+    assert watched.scope is not None
+    watched.scope.close()
+    steps = {how: _middle(of) for how, of in times.items()}
+    return {"sockets": after[0] - before[0], "threads": after[1] - before[1], "first": first, "steps": steps}
+
+
+def _middle(times: list[tuple[float, float]]) -> tuple[float, ...]:
+    return tuple(map(statistics.median, zip(*times, strict=True)))
+
+
+def stopped(kind: str, at_fault: int) -> dict[str, Any]:
+    """When the bad value was made, when this rank stopped, and what it was told."""
+    rank = dist.get_rank()
+    training = Training(watched=True)
+    made, end, told = 0.0, 0.0, None
+    stderr = io.StringIO()
+    with contextlib.redirect_stderr(stderr):
+        try:
+            for step in range(20):
+                is_bad = step == 3 and rank == at_fault
+                made = time.monotonic() if is_bad else made
+                training.step(kind if is_bad else "")
+        except numscope.NonFiniteError as error:
+            end = time.monotonic()
+            culprit = error.finding.culprit
+            told = error.finding.step, error.finding.rank, culprit and culprit.op, culprit and culprit.line
+    return {"made": made, "end": end, "told": told, "printed": f"ranks.py:{LINES[kind]}" in stderr.getvalue()}
+
+
+def work(rank: int, world: int, port: int, pipe: int, scenario: Callable[[], Any]) -> None:
+    """One rank's process."""
+    torch.set_num_threads(1)
+    os.environ["GLOO_SOCKET_IFNAME"] = "lo"
+    dist.init_process_group("gloo", f"tcp://127.0.0.1:{port}", timeout=timedelta(minutes=10), world_size=world, rank=rank)
+    told = scenario()
+    with os.fdopen(pipe, "wb") as out:
+        pickle.dump(told, out)
+    time.sleep(1 if rank == 0 else 0)  # the store goes with the first rank
+    os._exit(0)
+
+
+def run(world: int, scenario: Callable[[], Any]) -> list[Any]:
+    """What the scenario returns on each rank."""
+    with socket.socket() as one:
+        one.bind(("127.0.0.1", 0))
+        port = one.getsockname()[1]
+    children = []
+    for rank in range(world):
+        out, into = os.pipe()
+        pid = os.fork()
+        if pid == 0:
+            os.close(out)
+            try:
+                work(rank, world, port, into, scenario)
+            finally:
+                os._exit(1)
+        os.close(into)
+        children.append((pid, out))
+    told = []
+    for pid, out in children:
+        with os.fdopen(out, "rb") as file:
+            data = file.read()
+        os.waitpid(pid, 0)
+        assert data, "a rank has died"
+        told.append(pickle.loads(data))
+    return told
+
+
+def measured(world: int, turns: int, repeats: int) -> dict[str, Any]:
+    ranks = run(world, lambda: healthy(turns))
+    found: dict[str, Any] = {
+        "sockets": [statistics.median(one["sockets"] for one in ranks), max(one["sockets"] for one in ranks)],
+        "threads": [statistics.median(one["threads"] for one in ranks), max(one["threads"] for one in ranks)],
+    }
+    for what in ("first", "steps"):
+        found[what] = {how: _middle([one[what][how] for one in ranks]) for how in ("bare", "watched")}
+    for kind in KINDS:
+        seconds = []
+        for repeat in range(repeats):
+            at_fault = random.Random(100 * world + repeat).randrange(world)
+            told = run(world, lambda kind=kind, at_fault=at_fault: stopped(kind, at_fault))  # type: ignore[misc]
+            expected = (3, at_fault, "aten.log", LINES[kind])
+            assert all(one["told"] == expected for one in told), [one["told"] for one in told]
+            assert all(one["printed"] for one in told)
+            seconds.append(max(one["end"] for one in told) - told[at_fault]["made"])
+        found[kind] = statistics.median(seconds)
+    return found
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--ranks", type=int, nargs="+", default=[2, 8, 32, 64])
+    parser.add_argument("--turns", type=int, default=4)
+    parser.add_argument("--repeats", type=int, default=3)
+    options = parser.parse_args()
+    results: dict[str, Any] = {"machine": describe(), "options": vars(options), "ranks": {}}
+    lines = [
+        "A watch on a tiny model under DDP, real processes over gloo that share these cores. What it adds to each rank (median, most), and",
+        "how long a bad value on one rank takes until all of them have stopped and named that rank, operation and line.",
+        "",
+        "| ranks | sockets | threads | first step, bare | watched | a rank's CPU | a step, bare | watched | ratio | more of a rank's CPU "
+        + "".join(f"| stopped: {what} " for what in KINDS.values())
+        + "|",
+        "|---" * (10 + len(KINDS)) + "|",
+    ]
+    for world in options.ranks:
+        one = results["ranks"][world] = measured(world, options.turns, options.repeats)
+        first, steps = one["first"], one["steps"]
+        (bare, bare_cpu), (watched, watched_cpu) = steps["bare"], steps["watched"]
+        lines.append(
+            f"| {world} | {one['sockets'][0]:.0f}, {one['sockets'][1]} | {one['threads'][0]:.0f}, {one['threads'][1]} "
+            f"| {first['bare'][0]:.2f} s | {first['watched'][0]:.2f} s | {first['watched'][1] * 1e3:.0f} ms "
+            f"| {bare * 1e3:.1f} ms | {watched * 1e3:.1f} ms | {watched / bare:.2f} | {(watched_cpu - bare_cpu) * 1e3:+.2f} ms "
+            + "".join(f"| {one[kind]:.2f} s " for kind in KINDS)
+            + "|"
+        )
+        print(lines[-1], flush=True)
+    write("ranks", results, "Many ranks: what a watch adds to each of them", lines)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,99 @@
+"""What one model's judge has to do with the other ranks': what it tells them, what it keeps until they meet, what it hears of them."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from numscope.config.options import WatchOptions
+from numscope.detect.evidence import Evidence
+from numscope.detect.onlooker import Messenger
+from numscope.detect.ordering import first_of_ranks
+from numscope.distributed import agree
+from numscope.distributed.agree import Ranks
+from numscope.distributed.meeting import Met
+from numscope.records.errors import STOPS
+from numscope.records.finding import Finding, parse_finding, plain
+from numscope.report.stderr import has_terminal
+
+
+class Company:
+    """Attributes:
+    messenger: has news for all ranks.
+    kept: what this rank has found alone, until all ranks are together.
+    cured: the last bad gradient that the script did not use.
+    speaks: of all ranks that know the last finding, this one tells it to sinks.
+    """
+
+    def __init__(self, evidence: Evidence, options: WatchOptions, ranks: Ranks) -> None:
+        self._evidence, self._options, self._ranks = evidence, options, ranks
+        self.messenger: Messenger | None = None
+        self.kept: Finding | None = None
+        self.cured: Finding | None = None
+        self.speaks = True
+
+    def meet(self, place: str, alarm: bool, victim: bool, is_bad: bool = True) -> tuple[Met, bool]:
+        """Where any rank's alarm is told: here, or at a later place if some rank has already passed this one.
+
+        News are passed on where the ranks are together.
+
+        Args:
+            alarm: this rank has one. Without other ranks, it is told here.
+            victim: what is bad in this model is no news.
+            is_bad: a weight is bad on this rank. Where none is on any rank, this model is no victim.
+
+        Returns: also whether this model still is one.
+        """
+        has_news = self.messenger is not None and self.messenger.has_news
+        met = self._ranks.at(place, alarm or has_news)
+        somebody, somewhere, news = alarm, is_bad, has_news and not self._ranks.together
+        if met is Met.HERE:
+            somebody, somewhere, news = self._ranks.any(place, alarm, is_bad, has_news, patience=agree.ANSWER_S)
+        if news:
+            self._pass_news_on(stops=not (somebody and self._options.on_nonfinite == "raise"))  # else the finding does
+        return Met.LATER if met is Met.LATER else Met.HERE if somebody else Met.NOBODY, victim and somewhere
+
+    def keep(self, finding: Finding | None) -> None:
+        """Tell a finding at the next place where all ranks are together."""
+        self.kept = finding
+        self.publish(finding)
+
+    def publish(self, finding: Finding | None) -> None:
+        """Leave this rank's finding for ranks whose training ends before they can hear it."""
+        if finding is not None and finding.rank == self._evidence.rank:
+            self._ranks.publish(plain(finding))
+
+    def take_kept(self) -> Finding | None:
+        kept, self.kept = self.kept, None
+        return kept
+
+    @property
+    def cured_lately(self) -> Finding | None:
+        """What this rank has cured before it heard that it reached another one."""
+        cured = self.cured
+        return None if cured is None or cured.step < self._evidence.step - 1 else replace(cured, contained=False, note="")
+
+    def missed(self) -> list[Finding]:
+        """What others have found that this rank has not heard: it comes to no further place, as its watch ends."""
+        return [*map(parse_finding, self._ranks.missed())]
+
+    def first_of(self, finding: Finding | None, evidence: Evidence | None = None) -> Finding | None:
+        """``ordering.first_of_ranks``; ``evidence``: of the model that the finding is of, if it is another one."""
+        first, self.speaks = first_of_ranks(finding, evidence or self._evidence, self._ranks)
+        return first
+
+    def wait_for_reports(self, finding: Finding) -> None:
+        """Until the rank at fault has printed its report, and the one that speaks has told the sinks."""
+        forever = self._options.debugger is not None and has_terminal()  # somebody is at the prompt
+        self._ranks.wait_for_report(finding.rank == self._evidence.rank, forever=forever)
+        self._ranks.wait_for_report(self.speaks, "told")
+
+    def _pass_news_on(self, *, stops: bool) -> None:
+        rank, messenger = self._evidence.rank, self.messenger
+        speaks = messenger is not None and (messenger.has_news or rank == self._ranks.first)  # the first one reports
+        told = dict(self._ranks.gather("news", [rank, messenger.news()] if speaks and messenger is not None else None))
+        if messenger is not None:
+            try:
+                messenger.hear(told, stops=stops)
+            except STOPS:
+                self._ranks.wait_for_report(rank == min(told))
+                raise
