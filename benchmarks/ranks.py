@@ -1,7 +1,7 @@
 """What a watch costs each of many ranks, and how long a bad value on one of them takes to stop them all.
 
-Real processes over gloo, with a tiny model under DDP, so that what a rank pays for the others stands out: sockets, threads, the first step,
-and a healthy step, bare and watched in turns. All of them share this machine's cores.
+Real processes over gloo, with a tiny model under DDP, FSDP2 or tensor parallelism, so that what a rank pays for the others stands out:
+sockets, threads, the first step, and a healthy step, bare and watched in turns. All of them share this machine's cores.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 import argparse
 import contextlib
 import io
+import itertools
 import os
 import pickle
 import random
@@ -24,6 +25,9 @@ import torch
 import torch.distributed as dist
 from _machine import describe, write
 from torch import Tensor, nn
+from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.fsdp import fully_shard
+from torch.distributed.tensor.parallel import ColwiseParallel, RowwiseParallel, parallelize_module
 from torch.nn.parallel import DistributedDataParallel as DDP
 
 import numscope
@@ -33,10 +37,14 @@ KINDS = {"reduced": "in a gradient that DDP reduces", "alone": "in a loss whose 
 LINES = {kind: next(n for n, text in enumerate(Path(__file__).read_text().splitlines(), 1) if text.endswith(f"# {kind}")) for kind in KINDS}
 
 
+PARALLEL = ("ddp", "fsdp2", "tp")
+
+
 class Net(nn.Module):
     def __init__(self) -> None:
         super().__init__()
-        self.first, self.last = nn.Linear(16, 16), nn.Linear(16, 4)
+        width = max(16, dist.get_world_size())  # tensor parallelism gives each rank a column
+        self.first, self.last = nn.Linear(16, width), nn.Linear(width, 4)
 
     def forward(self, x: Tensor, bad: bool = False) -> Tensor:
         h = self.first(x).relu()
@@ -49,12 +57,12 @@ class Net(nn.Module):
 class Training:
     """A model in training, watched or not."""
 
-    def __init__(self, watched: bool) -> None:
+    def __init__(self, parallel: str, watched: bool) -> None:
         torch.manual_seed(0)
-        self.model = DDP(Net())
+        self.model = parallelized(Net(), parallel)
         self.optimizer = torch.optim.SGD(self.model.parameters(), lr=0.01)
         self.scope = numscope.watch(self.model) if watched else None
-        torch.manual_seed(dist.get_rank())  # of its data
+        torch.manual_seed(0 if parallel == "tp" else dist.get_rank())  # of its data
 
     def step(self, bad: str = "") -> tuple[float, float]:
         """Seconds that a step takes, and seconds of this rank's CPU."""
@@ -68,6 +76,16 @@ class Training:
         return time.perf_counter() - start, time.process_time() - cpu
 
 
+def parallelized(net: Net, parallel: str) -> nn.Module:
+    if parallel == "ddp":
+        return DDP(net)
+    mesh = init_device_mesh("cpu", (dist.get_world_size(),))
+    if parallel == "fsdp2":
+        sharded: nn.Module = fully_shard(net, mesh=mesh)
+        return sharded
+    return parallelize_module(net, mesh, {"first": ColwiseParallel(), "last": RowwiseParallel()})
+
+
 def held() -> tuple[int, int]:
     """This process's sockets and threads."""
     sockets = 0
@@ -77,12 +95,12 @@ def held() -> tuple[int, int]:
     return sockets, len(os.listdir("/proc/self/task"))
 
 
-def healthy(turns: int) -> dict[str, Any]:
-    bare = Training(watched=False)
+def healthy(parallel: str, turns: int) -> dict[str, Any]:
+    bare = Training(parallel, watched=False)
     first = {"bare": bare.step()}
     bare.step()  # DDP arranges its buckets anew
     before = held()
-    watched = Training(watched=True)
+    watched = Training(parallel, watched=True)
     first["watched"] = watched.step()
     watched.step()
     after = held()
@@ -101,10 +119,10 @@ def _middle(times: list[tuple[float, float]]) -> tuple[float, ...]:
     return tuple(map(statistics.median, zip(*times, strict=True)))
 
 
-def stopped(kind: str, at_fault: int) -> dict[str, Any]:
+def stopped(parallel: str, kind: str, at_fault: int) -> dict[str, Any]:
     """When the bad value was made, when this rank stopped, and what it was told."""
     rank = dist.get_rank()
-    training = Training(watched=True)
+    training = Training(parallel, watched=True)
     made, end, told = 0.0, 0.0, None
     stderr = io.StringIO()
     with contextlib.redirect_stderr(stderr):
@@ -159,8 +177,8 @@ def run(world: int, scenario: Callable[[], Any]) -> list[Any]:
     return told
 
 
-def measured(world: int, turns: int, repeats: int) -> dict[str, Any]:
-    ranks = run(world, lambda: healthy(turns))
+def measured(parallel: str, world: int, turns: int, repeats: int) -> dict[str, Any]:
+    ranks = run(world, lambda: healthy(parallel, turns))
     found: dict[str, Any] = {
         "sockets": [statistics.median(one["sockets"] for one in ranks), max(one["sockets"] for one in ranks)],
         "threads": [statistics.median(one["threads"] for one in ranks), max(one["threads"] for one in ranks)],
@@ -171,7 +189,7 @@ def measured(world: int, turns: int, repeats: int) -> dict[str, Any]:
         seconds = []
         for repeat in range(repeats):
             at_fault = random.Random(100 * world + repeat).randrange(world)
-            told = run(world, lambda kind=kind, at_fault=at_fault: stopped(kind, at_fault))  # type: ignore[misc]
+            told = run(world, lambda kind=kind, at_fault=at_fault: stopped(parallel, kind, at_fault))  # type: ignore[misc]
             expected = (3, at_fault, "aten.log", LINES[kind])
             assert all(one["told"] == expected for one in told), [one["told"] for one in told]
             assert all(one["printed"] for one in told)
@@ -183,25 +201,26 @@ def measured(world: int, turns: int, repeats: int) -> dict[str, Any]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--ranks", type=int, nargs="+", default=[2, 8, 32, 64])
+    parser.add_argument("--parallel", nargs="+", choices=PARALLEL, default=PARALLEL)
     parser.add_argument("--turns", type=int, default=4)
     parser.add_argument("--repeats", type=int, default=3)
     options = parser.parse_args()
     results: dict[str, Any] = {"machine": describe(), "options": vars(options), "ranks": {}}
     lines = [
-        "A watch on a tiny model under DDP, real processes over gloo that share these cores. What it adds to each rank (median, most), and",
+        "A watch on a tiny model, real processes over gloo that share these cores. What it adds to each rank (median, most), and",
         "how long a bad value on one rank takes until all of them have stopped and named that rank, operation and line.",
         "",
-        "| ranks | sockets | threads | first step, bare | watched | a rank's CPU | a step, bare | watched | ratio | more of a rank's CPU "
+        "| ranks | model | sockets | threads | first step, bare | watched | a rank's CPU | a step, bare | watched | ratio | more CPU "
         + "".join(f"| stopped: {what} " for what in KINDS.values())
         + "|",
-        "|---" * (10 + len(KINDS)) + "|",
+        "|---" * (11 + len(KINDS)) + "|",
     ]
-    for world in options.ranks:
-        one = results["ranks"][world] = measured(world, options.turns, options.repeats)
+    for parallel, world in itertools.product(options.parallel, options.ranks):
+        one = results["ranks"][f"{parallel} {world}"] = measured(parallel, world, options.turns, options.repeats)
         first, steps = one["first"], one["steps"]
         (bare, bare_cpu), (watched, watched_cpu) = steps["bare"], steps["watched"]
         lines.append(
-            f"| {world} | {one['sockets'][0]:.0f}, {one['sockets'][1]} | {one['threads'][0]:.0f}, {one['threads'][1]} "
+            f"| {world} | {parallel} | {one['sockets'][0]:.0f}, {one['sockets'][1]} | {one['threads'][0]:.0f}, {one['threads'][1]} "
             f"| {first['bare'][0]:.2f} s | {first['watched'][0]:.2f} s | {first['watched'][1] * 1e3:.0f} ms "
             f"| {bare * 1e3:.1f} ms | {watched * 1e3:.1f} ms | {watched / bare:.2f} | {(watched_cpu - bare_cpu) * 1e3:+.2f} ms "
             + "".join(f"| {one[kind]:.2f} s " for kind in KINDS)

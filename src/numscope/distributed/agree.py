@@ -172,14 +172,14 @@ class Ranks:
         """The JSON-ready values of all ranks that have one, including this one. All ranks must ask."""
         if self._now is not None:
             return list(self._settle(value, list) or ())
-        found = [value]
+        own = found = [] if value is None else [value]
         try:
             for channel in self._channels or () if self.together else ():
-                found = [one for part in channel.gather(purpose, self._step(), found, DIAGNOSIS_S) for one in part]
+                found = [one for part in channel.gather(purpose, self._step(), found or None, DIAGNOSIS_S) for one in part]
         except Apart as apart:
             self._part(apart)
-            found = [value]
-        return [one for one in found if one is not None]
+            return own
+        return found
 
     def least(self, purpose: str, key: list[Any] | None, value: Any) -> Any:
         """The JSON-ready value of the rank with the least key, on all ranks that ask; None where no rank has one. Keys differ."""
@@ -303,19 +303,25 @@ class Ranks:
                     group = getattr(self._ddp, "process_group", None) if self.stage is None else self.stage.group
                     self._say_missing("it" if self.stage is None else "every stage", members(group))
 
-    def _arrive(self, how: str = "watched", key: str = "") -> None:
-        self._arrived = True
-        with suppress(Exception):  # the store disappears with the rank that hosts it
-            store().set(f"{key or self._key}/{dist.get_rank()}", how)
-
     def _all_watch(self, key: str, group: Any, what: str) -> bool:
         """Whether every rank of a group watches this model, or its stage of a pipeline."""
         ranks = members(group)
         keys = [f"{key}/{r}" for r in ranks]
-        if together(f"{key}/{','.join(map(str, ranks))}", keys) and b"gone" not in store().multi_get(keys):
+
+        def have_gone() -> bool:
+            return store().check([f"{key}/gone"]) and b"gone" in store().multi_get([one for one in keys if store().check([one])])
+
+        if together(f"{key}/{name_of(group)}", len(ranks), have_gone) or (store().check(keys) and not have_gone()):  # late, but they watch
             return True
         self._say_missing(what, ranks)
         return False
+
+    def _arrive(self, how: str = "watched", key: str = "") -> None:
+        self._arrived = True
+        with suppress(Exception):  # the store disappears with the rank that hosts it
+            store().set(f"{key or self._key}/{dist.get_rank()}", how)
+            if how == "gone":
+                store().set(f"{self._key}/gone", "")
 
     def _say_missing(self, what: str, ranks: Sequence[int]) -> None:
         log.warning(
@@ -364,18 +370,28 @@ def stage_of(model: nn.Module) -> Stage | None:
     return None
 
 
-def together(place: str, keys: Sequence[str]) -> bool:
-    """Whether all ranks have arrived, each of which sets a key. The first rank decides for all, so that no rank waits for an absent one.
+def arrive(place: str, num: int) -> None:
+    """Count this rank among those that have come to a place; ``place``: a key of the store, the same on all ``num`` ranks, used once."""
+    if store().add(f"{place}/here", 1) == num:
+        store().compare_set(f"{place}/verdict", "", "together")
+
+
+def together(place: str, num: int, gone: Callable[[], bool] = lambda: False) -> bool:
+    """Whether all ranks come to a place in time. One decides for all, so that no rank waits for an absent one.
 
     Args:
-        place: the store's key for the verdict, the same on all ranks; each can be used once.
+        gone: whether it is known that some rank won't come.
+
+    *Cost:* a few requests to the store, and some twenty a second while ranks are awaited.
     """
-    met = store()
+    met, verdict = store(), f"{place}/verdict"
+    arrive(place, num)
     end = time.monotonic() + PATIENCE_S
     pause = _POLL_S / 100  # ranks mostly arrive at the same moment
-    while not (complete := met.check(list(keys))) and not met.check([f"{place}/verdict"]) and time.monotonic() < end:
-        time.sleep(pause)
-        pause = min(2 * pause, _POLL_S)
-    if met.add(f"{place}/first", 1) == 1:
-        met.set(f"{place}/verdict", "together" if complete else "alone")
-    return bool(met.get(f"{place}/verdict") == b"together")
+    while not met.check([verdict]):
+        if time.monotonic() > end or gone():
+            met.compare_set(verdict, "", "alone")
+        else:
+            time.sleep(pause)
+            pause = min(2 * pause, _POLL_S)
+    return bool(met.get(verdict) == b"together")

@@ -7,11 +7,13 @@ training waits at most once.
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import socket
+import time
 from array import array
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from datetime import timedelta
 from typing import Any
 from weakref import WeakKeyDictionary, WeakSet
@@ -23,6 +25,7 @@ from torch import Tensor
 
 from numscope.records.faults import ours, suppress
 
+_c10d: Any = dist.distributed_c10d if dist.is_available() else None
 _WIDTH = 3  # values in a header
 
 _names: WeakKeyDictionary[Any, str] = WeakKeyDictionary()
@@ -47,6 +50,9 @@ class Apart(Exception):
 class Channel:
     """Exchanges numbers with the other ranks of a group, until they are apart.
 
+    The ranks are a tree. Each shares a family's sockets with those right below it, and one with the rank above it and its other child: what
+    is merged travels from family to family to the first rank, and its result back.
+
     Args:
         name: the same on all ranks, and used once.
         group: its ranks take part.
@@ -54,12 +60,12 @@ class Channel:
 
     Every method raises ``Apart`` where the ranks are no longer together, and from then on at once.
 
-    *Cost:* a socket to each rank of the group, made at the first question.
+    *Cost:* sockets to at most four ranks, however many there are, made at the first question; a question passes through 2 log2(N) families.
     """
 
     def __init__(self, name: str, group: Any, patience: float) -> None:
         self._name, self._ranks, self.patience = f"numscope/{name}", members(group), patience
-        self._gloo: Any = None
+        self._families: list[_Family] | None = None  # from below
         self._why = ""
         _channels.add(self)
 
@@ -70,16 +76,17 @@ class Channel:
 
     def close(self, why: str = "this rank's watch has ended") -> None:
         """Answer no more: for ranks that ask, the sockets' end is a goodbye. Safe to call twice."""
-        if self.is_open and self._gloo is None:
+        if self.is_open and self._families is None:
             with suppress(Exception):  # the store disappears with the rank that hosts it
-                self._arrive("gone")
+                for ranks in self._relatives():
+                    store().set(f"{self._name}/{ranks[0]}/{dist.get_rank()}", "gone")
         self._why = self._why or why
-        self._gloo = None
+        self._families = None
 
     def leave(self) -> None:
         """Stop using the channel, which belongs to another process, without closing or freeing anything."""
-        _left_behind.append(self._gloo)
-        self._why, self._gloo = self._why or "it was forked", None
+        _left_behind.append(self._families)
+        self._why, self._families = self._why or "it was forked", None
 
     def meet(self, purpose: str, step: int, values: Sequence[float] = (), patience: float | None = None) -> list[float]:
         """The maximum over ranks of each of up to three values, if all ranks ask for the same purpose at the same step.
@@ -87,7 +94,7 @@ class Channel:
         Args:
             patience: seconds to wait for this answer, if not the channel's.
 
-        *Cost:* one collective of seven numbers.
+        *Cost:* one exchange of seven numbers.
         """
         place = (float(crc32(purpose.encode())), float(step))
         header = [place[0], -place[0], place[1], -place[1], *values, *[0.0] * (_WIDTH - len(values))]
@@ -99,41 +106,38 @@ class Channel:
         return told[4 : 4 + len(values)]
 
     def gather(self, purpose: str, step: int, value: Any, patience: float | None = None) -> list[Any]:
-        """Each rank's value, in the group's order. JSON rather than pickle: nothing received is ever executed."""
-        data = json.dumps(value).encode()
-        (longest,) = self.meet(purpose, step, [float(len(data))], patience)
-        padded = torch.frombuffer(bytearray(data.ljust(int(longest))), dtype=torch.uint8)  # JSON may end in spaces
-        return [json.loads(bytes(part.tolist())) for part in self.all_of(padded)]
-
-    def all_of(self, tensor: Tensor) -> Tensor:
-        """Each rank's tensor, stacked, on the CPU. They have met: the sizes are the same."""
-        parts = torch.empty(len(self._ranks), *tensor.shape, dtype=tensor.dtype, device="cpu")
-        self._wait(lambda gloo: gloo.allgather([list(parts.unbind())], [tensor]))
-        return parts
+        """The values, other than None, of the ranks that have one, in the group's order. JSON: nothing received is ever executed."""
+        data = b"" if value is None else json.dumps(value).encode()
+        self.meet(purpose, step, patience=patience)
+        me = self._ranks.index(dist.get_rank())
+        lengths = torch.zeros(len(self._ranks), dtype=torch.int64, device="cpu")
+        lengths[me] = len(data)
+        ends = self.total(lengths).cumsum(0).tolist()
+        every = bytearray(ends[-1])
+        every[ends[me] - len(data) : ends[me]] = data
+        if every:
+            self.total(torch.frombuffer(every, dtype=torch.uint8))
+        return [json.loads(every[start:end]) for start, end in itertools.pairwise([0, *ends]) if start < end]
 
     def total(self, tensor: Tensor) -> Tensor:
-        """The sum over ranks, in place."""
-        return self._reduced(tensor, dist.ReduceOp.SUM)
+        """The sum over ranks, in place; the same bits on all of them."""
+        return self._reduced(tensor, _sum)
 
     def largest(self, tensor: Tensor, patience: float | None = None) -> Tensor:
         """The maximum over ranks, in place."""
-        return self._reduced(tensor, dist.ReduceOp.MAX, patience)
+        return self._reduced(tensor, lambda parts: parts.amax(0), patience)
 
-    def _reduced(self, tensor: Tensor, op: Any, patience: float | None = None) -> Tensor:
-        options = dist.distributed_c10d.AllreduceOptions()
-        options.reduceOp = op
-        options.timeout = timedelta(seconds=patience or self.patience)
-        self._wait(lambda gloo: gloo.allreduce([tensor], options))
-        return tensor
-
-    def _wait(self, begin: Callable[[Any], Any]) -> None:
+    def _reduced(self, tensor: Tensor, merge: Callable[[Tensor], Tensor], patience: float | None = None) -> Tensor:
         if self._why:
             raise Apart(self._why)
+        end = time.monotonic() + (patience or self.patience)
         try:
-            if self._gloo is None:
-                self._all_here()
-                self._gloo = self._connected()
-            begin(self._gloo).wait()
+            if self._families is None:
+                self._families = [*self._connected(end)]
+            for family in self._families:
+                family.reduce(tensor, merge, end)
+            for family in reversed(self._families):
+                family.spread(tensor, end)
         except Apart:
             raise
         except ours() as error:
@@ -141,38 +145,93 @@ class Channel:
             late = "timed out" in text.lower() or "timeout" in text.lower()
             gone = "closed" in text or "reset by peer" in text.lower()
             raise self._apart("a rank has not answered in time" if late else "a rank watches no longer" if gone else text) from None
+        return tensor
 
-    def _arrive(self, how: str) -> None:
-        store().set(f"{self._name}/{dist.get_rank()}", how)
+    def _relatives(self) -> list[list[int]]:
+        """The ranks of the families that this one is of, from below."""
+        places = families_of(self._ranks.index(dist.get_rank()), len(self._ranks))
+        return [[self._ranks[place] for place in family] for family in places]
 
-    def _all_here(self) -> None:
-        """Wait for the other ranks to connect, unless one of them has gone before."""
-        self._arrive("here")
-        keys = [f"{self._name}/{rank}" for rank in self._ranks]
-        store().wait(keys, timedelta(seconds=self.patience))
-        if b"gone" in store().multi_get(keys):
-            raise self._apart("a rank watches no longer")
-
-    def _connected(self) -> Any:
-        kind: Any = dist.distributed_c10d.ProcessGroupGloo
-        options = kind._Options()
-        options._timeout = timedelta(seconds=self.patience)
-        interface = "" if os.environ.get("GLOO_SOCKET_IFNAME") else os.environ.get("NCCL_SOCKET_IFNAME", "")
-        if interface in {name for _, name in socket.if_nameindex()}:  # NCCL's may also be a prefix, or a list
-            options._devices = [kind.create_device(interface=interface, lazy_init=False)]
-        else:
-            options._devices = [kind.create_default_device(lazy_init=False)]  # a lazy one can hang when it goes
-        place = dist.distributed_c10d.PrefixStore(self._name, store())
-        return kind(place, self._ranks.index(dist.get_rank()), len(self._ranks), options)
+    def _connected(self, end: float) -> Iterator[_Family]:
+        """The families that this rank is of: each once its ranks are there, unless one of them has gone before."""
+        device = _device()
+        for ranks in self._relatives():
+            name = f"{self._name}/{ranks[0]}"
+            store().set(f"{name}/{dist.get_rank()}", "here")
+            keys = [f"{name}/{rank}" for rank in ranks]
+            store().wait(keys, _until(end))
+            if b"gone" in store().multi_get(keys):
+                raise self._apart("a rank watches no longer")
+            place = _c10d.PrefixStore(name, store())
+            yield _Family(place, ranks, device, _until(end), is_top=ranks[0] == self._ranks[0])
 
     def _apart(self, why: str) -> Apart:
         self.close(why)
         return Apart(why)
 
 
+class _Family:
+    """A rank and those right below it, on sockets of their own."""
+
+    def __init__(self, place: Any, ranks: Sequence[int], device: Any, patience: timedelta, is_top: bool) -> None:
+        kind = _c10d.ProcessGroupGloo
+        options = kind._Options()
+        options._timeout, options._devices, options._threads = patience, [device], 1
+        self._gloo, self._is_top = kind(place, ranks.index(dist.get_rank()), len(ranks), options), is_top
+
+    def reduce(self, tensor: Tensor, merge: Callable[[Tensor], Tensor], end: float) -> None:
+        """Merged by each of them, as gloo's own order of adding depends on where in a tensor a number is."""
+        options = _c10d.AllgatherOptions()
+        options.timeout = _until(end)
+        parts = torch.empty(self._gloo.size(), *tensor.shape, dtype=tensor.dtype, device="cpu")
+        self._gloo.allgather([list(parts.unbind())], [tensor], options).wait()
+        tensor.copy_(merge(parts))
+
+    def spread(self, tensor: Tensor, end: float) -> None:
+        """What the first of the family has, to the others; at the top all have it already."""
+        if not self._is_top:
+            options = _c10d.BroadcastOptions()
+            options.rootRank, options.rootTensor, options.timeout = 0, 0, _until(end)
+            self._gloo.broadcast([tensor], options).wait()
+
+
+def families_of(place: int, num: int) -> list[tuple[int, ...]]:
+    """The families that one of ``num`` places is of, each with the one above first: its own, if any place is below it, then its parent's.
+
+    A place's children halve those that follow it, so what is below a place is near it, mostly on the same host.
+    """
+    start, end = 0, num
+    above: tuple[int, ...] = ()
+    while True:
+        half = start + 1 + (end - start) // 2
+        family = tuple(one for one in (start, start + 1, half) if one < end)
+        if place == start:
+            return [one for one in (family, above) if len(one) > 1]
+        above, start, end = family, *((half, end) if place >= half else (start + 1, half))
+
+
+def _sum(parts: Tensor) -> Tensor:
+    total = parts[0]
+    for part in parts[1:]:
+        total += part
+    return total
+
+
+def _device() -> Any:
+    kind = _c10d.ProcessGroupGloo
+    interface = "" if os.environ.get("GLOO_SOCKET_IFNAME") else os.environ.get("NCCL_SOCKET_IFNAME", "")
+    if interface in {name for _, name in socket.if_nameindex()}:  # NCCL's may also be a prefix, or a list
+        return kind.create_device(interface=interface, lazy_init=False)
+    return kind.create_default_device(lazy_init=False)  # a lazy one can hang when it goes
+
+
+def _until(end: float) -> timedelta:
+    return timedelta(seconds=max(end - time.monotonic(), 0.001))
+
+
 def store() -> Any:
     """The store by which the job's ranks have met."""
-    return dist.distributed_c10d._get_default_store()
+    return _c10d._get_default_store()
 
 
 def members(group: Any) -> tuple[int, ...]:

@@ -30,10 +30,6 @@ __all__ = ["Copies", "Groups", "Item", "Kind", "Reduced", "Reducer", "Refused"]
 
 log = logging.getLogger("numscope")
 
-# Up to this number of ranks, every rank gets all vectors and merges them in rank order: one collective, and reproducible sums. It needs
-# memory for all vectors (8 x 27 KB for 200 rows), so in larger groups the collectives merge: one for sums, one for maxima.
-GATHERED = 8
-
 ANSWER_S = 60.0  # to wait for an answer: before a step one rank may save a checkpoint, while others come to the exchange
 
 _NUM_FIELDS = len(FIELDS)
@@ -80,7 +76,7 @@ class Reducer:
     Attributes:
         places: determines over which ranks a tensor merges.
 
-    *Cost:* ``reduce`` is two collectives per group (three in groups of more than eight ranks), whatever the number of rows. The first call
+    *Cost:* ``reduce`` is three exchanges per group, whatever the number of rows. The first call
     waits up to ``agree.PATIENCE_S`` for ranks that do not observe.
     """
 
@@ -122,7 +118,8 @@ class Reducer:
             for group in self.places.known if agree.spread() else ():
                 self._gone.add(name_of(group))
                 self._exchange(group).channel.close()
-                self._arrive(group, "rows")  # who waits there for this rank goes on to the channel, and learns it
+                if name_of(group) not in self._verdicts:  # who waits there for this rank goes on to the channel, and learns it
+                    agree.arrive(self._meeting(group, "rows"), dist.get_world_size(group))
 
     def _adopt(self, items: Sequence[Item]) -> None:
         """Adds groups known only from a tensor's mesh, in the order of the keys; all ranks of that mesh know them."""
@@ -199,21 +196,15 @@ class Reducer:
         return True
 
     def _all_come(self, group: Any, what: str) -> bool:
-        self._arrive(group, what)
-        return agree.together(*self._meeting(group, what))
-
-    def _arrive(self, group: Any, what: str) -> None:
-        store().set(f"{self._meeting(group, what)[0]}/{dist.get_rank()}", "here")
+        return agree.together(self._meeting(group, what), dist.get_world_size(group))
 
     def _forget(self, group: Any, what: str) -> None:
-        place, keys = self._meeting(group, what)
-        for key in (*keys, *(f"{place}/{word}" for word in ("first", "verdict"))):
-            store().delete_key(key)
+        for word in ("here", "verdict"):
+            store().delete_key(f"{self._meeting(group, what)}/{word}")
 
-    def _meeting(self, group: Any, what: str) -> tuple[str, list[str]]:
-        """The store's key of a group's meeting, and those of its ranks."""
-        place = f"numscope/{self._place(group, what)}"
-        return place, [f"{place}/{r}" for r in members(group)]
+    def _meeting(self, group: Any, what: str) -> str:
+        """The store's key of a group's meeting."""
+        return f"numscope/{self._place(group, what)}"
 
     def _place(self, group: Any, what: str) -> str:
         """A name for what a group does, the same on all its ranks. A user's group may span several models, such as pipeline stages."""
@@ -243,7 +234,6 @@ class _Exchange:
     def __init__(self, group: Any, name: str) -> None:
         self.channel = Channel(name, group, ANSWER_S)
         self._group = group
-        self._world = dist.get_world_size(group)
         self._set_layout([])
 
     def merge(self, own: dict[str, _Part], others: dict[Slot, Vector], step: int) -> None:
@@ -254,7 +244,7 @@ class _Exchange:
         mine = {part.slot: part for part in own.values() if self._group in part.groups}
         news = [slot for slot in mine if slot not in self._slots]
         if self.channel.meet("statistics", step, [float(bool(news))])[0]:
-            told = self.channel.gather("new statistics", step, news)
+            told = self.channel.gather("new statistics", step, news or None)
             self._set_layout(sorted({*self._slots, *((key, is_max) for part in told for key, is_max in part)}))
         flat: Vector = []
         for slot, empty in self._slots.items():
@@ -289,26 +279,12 @@ class _Exchange:
     def _all_ranks(self, flat: Vector) -> Vector:
         """All ranks' vectors merged."""
         sent = torch.frombuffer(array("d", flat), dtype=torch.float64) * self._sign
-        merged = self._gathered(sent) if self._world <= GATHERED else self._reduced(sent)
-        values: Vector = (merged * self._sign).tolist()
-        return values
-
-    def _gathered(self, sent: Tensor) -> Tensor:
-        parts = self.channel.all_of(sent)
-        largest = parts.amax(0)
-        for part in parts:
-            self._center(part, largest)
-        total = parts[0].clone()
-        for part in parts[1:]:
-            total += part  # in rank order, so that all ranks get the same bits
-        return torch.where(self._is_max, largest, total)
-
-    def _reduced(self, sent: Tensor) -> Tensor:
         merged = sent.clone()
         merged[self._is_max] = self.channel.largest(sent[self._is_max])
         self._center(sent, merged)
         merged[~self._is_max] = self.channel.total(sent[~self._is_max])
-        return merged
+        values: Vector = (merged * self._sign).tolist()
+        return values
 
     def _center(self, vector: Tensor, largest: Tensor) -> None:
         """Moves a vector's sums to the centers that all ranks merge about."""
