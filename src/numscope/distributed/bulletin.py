@@ -22,67 +22,80 @@ LOOKS = 64  # for the notes of one step; a rank that has not left its by then is
 class Bulletin:
     """The notes of some ranks. The lowest of them reads; the others only write.
 
+    Notes and their kinds are counted as they are left, so that the reader needs no single one where all are alike, or all differ.
+
     Args:
         name: the same on all ranks, for the same purpose.
         ranks: global ranks, ascending.
 
-    *Cost:* a note is two messages to the store's host; a look at what is missing is one, for the reader alone.
+    *Cost:* a note is five messages to the store's host, or six; a look at what is missing is one, for the reader alone, and so is one at
+    what is there. ``notes`` and ``details`` are a message of all ranks' notes.
     """
 
     def __init__(self, name: str, ranks: Sequence[int]) -> None:
         self.ranks = tuple(ranks)
-        listed = ",".join(map(str, ranks))  # too long for a key if there are a thousand ranks
-        self._name = f"numscope/{name}/{hashlib.sha1(listed.encode(), usedforsecurity=False).hexdigest()[:16]}"
+        self._name = f"numscope/{name}/{_digest(','.join(map(str, ranks)))}"  # too long for a key if there are a thousand ranks
         self._me = dist.get_rank()
         self._pending: dict[int, int] = {}  # looks that are left for the notes of a step
+        self._begun: list[list[str]] = []  # the counters that each of the latest notes of this rank was the first to use
         self._open = True
 
     def put(self, step: int, note: str, details: bytes = b"") -> None:
-        """Leave a note of a step: its first part for every look, its details for one who asks."""
+        """Leave a note of a step, of the kind that its first word is, and details for one who asks."""
         if not self._open:
             return
         with self._gone_with_its_host():
             store().set(self._key(step, self._me, "details"), f"{step} ".encode() + details)
             store().set(self._key(step, self._me, "note"), f"{step} {note}")
+            self._count(step, note.partition(" ")[0])
             if self._me == self.ranks[0]:
                 self._pending[step] = LOOKS
                 while len(self._pending) > KEPT:
                     del self._pending[next(iter(self._pending))]
 
-    def look(self) -> list[tuple[int, dict[int, str]]]:
-        """The notes of those steps that all ranks have noted since the last look, by rank."""
+    def look(self) -> list[tuple[int, int]]:
+        """Those steps that all ranks have noted since the last look, and how many kinds of notes they left."""
         found = []
         for step, left in tuple(self._pending.items()):
-            notes: dict[int, str] | None = None
+            num = 0
             self._pending[step] = left - 1
             with self._gone_with_its_host():
-                notes = self._notes(step)
-            if notes is not None:
-                found.append((step, notes))
-            if notes is not None or left == 1:
+                num = store().add(self._counter(step, "notes"), 0)
+                if num >= len(self.ranks):
+                    found.append((step, store().add(self._counter(step, "kinds"), 0)))
+            if num >= len(self.ranks) or left == 1:
                 self._pending.pop(step, None)
         return found
 
+    def notes(self, step: int) -> dict[int, str]:
+        """Each rank's note; without those that have written a later one in its place."""
+        return {rank: note.decode() for rank, note in self._read(step, "note").items()}
+
     def details(self, step: int) -> dict[int, bytes]:
-        """The details of each rank's note; without those that have written a later one in its place."""
+        """The details of each rank's note, as ``notes``."""
+        return self._read(step, "details")
+
+    def _read(self, step: int, part: str) -> dict[int, bytes]:
         parts: list[bytes] = []
         with self._gone_with_its_host():
-            parts = [bytes(part) for part in store().multi_get([self._key(step, rank, "details") for rank in self.ranks])]
-        split = [part.partition(b" ") for part in parts]
+            parts = [bytes(one) for one in store().multi_get([self._key(step, rank, part) for rank in self.ranks])]
+        split = [one.partition(b" ") for one in parts]
         return {rank: body for rank, (at, _, body) in zip(self.ranks, split, strict=False) if at == str(step).encode()}
 
-    def _notes(self, step: int) -> dict[int, str] | None:
-        keys = [self._key(step, rank, "note") for rank in self.ranks]
-        if not store().check(keys):
-            return None
-        parts = [bytes(part).decode().partition(" ") for part in store().multi_get(keys)]
-        steps = [int(at) for at, _, _ in parts]
-        if any(at > step for at in steps):
-            self._pending.pop(step, None)  # overwritten
-        return {rank: note for rank, (_, _, note) in zip(self.ranks, parts, strict=True)} if set(steps) == {step} else None
+    def _count(self, step: int, kind: str) -> None:
+        """The kinds before the notes: once all notes are counted, all kinds are. Whoever has begun a counter takes it away."""
+        counters = [self._counter(step, _digest(kind)), self._counter(step, "kinds"), self._counter(step, "notes")]
+        begun = [counter for counter in counters[:1] if store().add(counter, 1) == 1]
+        begun += [counter for counter in counters[1 if begun else 2 :] if store().add(counter, 1) == 1]
+        self._begun.append(begun)
+        for counter in self._begun.pop(0) if len(self._begun) > KEPT else ():
+            store().delete_key(counter)
 
     def _key(self, step: int, rank: int, part: str) -> str:
         return f"{self._name}/{step % KEPT}/{rank}/{part}"
+
+    def _counter(self, step: int, what: str) -> str:
+        return f"{self._name}/of {step}/{what}"
 
     @contextlib.contextmanager
     def _gone_with_its_host(self) -> Iterator[None]:
@@ -92,3 +105,7 @@ class Bulletin:
         except ours():
             self._open = False
             self._pending.clear()
+
+
+def _digest(text: str) -> str:
+    return hashlib.sha1(text.encode(), usedforsecurity=False).hexdigest()[:16]

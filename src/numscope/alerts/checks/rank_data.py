@@ -52,8 +52,9 @@ class SameDataOnRanks(Check):
         self.last()
 
     def last(self) -> None:
-        for step, notes in () if self._bulletin is None else self._bulletin.look():
-            self._compare(step, notes)
+        bulletin = self._bulletin
+        for step, num_kinds in () if bulletin is None else bulletin.look():
+            self._compare(step, {} if bulletin is None or num_kinds == len(bulletin.ranks) else bulletin.notes(step))
 
     def _find(self) -> None:
         """Which ranks to compare at this step."""

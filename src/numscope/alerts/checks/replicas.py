@@ -120,8 +120,8 @@ class ReplicasDiffer(Check):
 
     def last(self) -> None:
         for group in self._groups.values():
-            for step, notes in group.bulletin.look():
-                self._compare(group, step, notes)
+            for step, num_kinds in group.bulletin.look():
+                self._compare(group, step, num_kinds)
 
     def close(self) -> None:
         self._seen.clear()
@@ -129,14 +129,14 @@ class ReplicasDiffer(Check):
 
     # ---- on the rank that reads
 
-    def _compare(self, group: _Group, step: int, notes: dict[int, str]) -> None:
-        if len(set(notes.values())) == 1:
+    def _compare(self, group: _Group, step: int, num_kinds: int) -> None:
+        if num_kinds == 1:
             group.equal_at, group.first = step, frozenset() if group.first is None else group.first
             group.said.clear()
             return
         told = {rank: _unpacked(data) for rank, data in group.bulletin.details(step).items()}
         told = {rank: sums for rank, sums in told.items() if len(sums) == len(group.names)}
-        if len(told) < len(notes):  # a rank was so fast that it has written over its note
+        if len(told) < len(group.bulletin.ranks):  # a rank was so fast that it has written over its note
             return
         differ = [i for i in range(len(group.names)) if len({sums[i][0] for sums in told.values()}) > 1]
         at_first = group.first is None
