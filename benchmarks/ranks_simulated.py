@@ -198,8 +198,9 @@ def main() -> None:
     per_second = rate()
     results: dict[str, Any] = {"machine": describe(), "options": vars(options), "store's requests a second": per_second, "ranks": {}}
     lines = [
-        f"The exchange alone: simulated hosts with {options.per_host} ranks each, a real store on the loopback, which answers {per_second:,.0f}",
-        f"requests a second here. A rank comes to a place every {STEP_S} s. One rank at random finds something; medians of {options.repeats}.",
+        f"The exchange alone: simulated hosts with {options.per_host} ranks each, a real store on the loopback, which answers",
+        f"{per_second:,.0f} requests a second here. A rank comes to a place every {STEP_S} s. One rank at random finds something;",
+        f"medians of {options.repeats}.",
         "",
         "| ranks | hosts | all are at one place after | all know what was found after | requests | of one rank, at most | sent |",
         "|---|---|---|---|---|---|---|",

@@ -66,6 +66,6 @@ def assert_named(path: Path, status: int, *command: str) -> None:
     env = {**os.environ, "PYTHONPATH": SOURCES, "OMP_NUM_THREADS": "1", "COLUMNS": "250"}
     done = subprocess.run([sys.executable, *command, "run", str(path)], env=env, capture_output=True, text=True, timeout=240)
     assert done.returncode == status, done.stderr
-    lines = [line for line in done.stderr.splitlines() if line.startswith(("Line ", "contained:"))]
+    lines = [line for line in done.stderr.splitlines() if line.startswith(("Line ", "numscope: contained:"))]
     assert lines and f"{path}:{fault}" in lines[0], done.stderr
     assert ("numscope works without its native kernel" in done.stderr) is ("-c" in command)

@@ -193,7 +193,7 @@ print(finding.replay)
     ("fault", "why"),
     [
         ("sys.exit(5)", "it raised SystemExit: 5"),
-        ("sys.stdin.read()", "its process ended without a result, or did nothing for 2 s"),
+        ("import threading; threading.Event().wait()", "its process ended without a result, or did nothing for 2 s"),
         ("import os; os._exit(1)", "its process ended without a result, or did nothing for 2 s"),
     ],
 )

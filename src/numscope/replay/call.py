@@ -62,13 +62,15 @@ def replay_call(
         backward: also replay the backward, from the gradients that the outputs had received.
         ranks: that replay the same call at the same time. Without them no collective runs, and the replay ends with COMMUNICATES.
         gave_bad: the call returned a nan or an infinity.
-        forks: in a forked process or not at all.
+        forks: in a forked process or not at all; it is not waited for long.
         saved: names of buffers that it may have made bad.
 
     *Cost:* one step under a dispatch mode, about 50 µs per operation; a fork.
     """
     if ranks is None:
-        done = in_child(lambda: _replay(call, names, buffers, backward, None, gave_bad, saved, lone=has_group()), not_reproduced)
+        done = in_child(
+            lambda: _replay(call, names, buffers, backward, None, gave_bad, saved, lone=has_group()), not_reproduced, goes_on=forks
+        )
         if done is not None and (done.status != COMMUNICATES or spread()):
             return done  # else it communicates with itself, for which a fork lacks the threads
     if forks:

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import builtins
 import gc
-import io
+import math
 import os
 import pickle
 import select
 import signal
-import stat
 import sys
 import threading
+import time
 import warnings
 from collections.abc import Callable
 from typing import Any, TypeVar
@@ -20,7 +19,8 @@ import torch
 
 T = TypeVar("T")
 
-IDLE_SECONDS = 30  # a process that has used no CPU for so long waits for something that a fork does not have
+IDLE_SECONDS = 30  # a process that has used next to no CPU for so long waits for something that a fork does not have
+LIMIT_SECONDS = 5  # for work for which the run waits, and goes on
 
 # Where a thread does nothing but wait, by module and function: for another one, for work, for bytes.
 _RESTS = {
@@ -28,6 +28,8 @@ _RESTS = {
     ("wandb.sdk.lib.service.service_finalizer", "_publish_queue"),
     *(("selectors", "select"), ("queue", "get"), ("concurrent.futures.thread", "_worker"), ("socket", "accept"), ("socket", "readinto")),
 }
+
+_FEW_TICKS = 10  # of CPU in a second: less is a look now and then whether what it waits for has come
 
 is_forking = False  # this module's fork is running: handlers of others' forks have nothing to do
 
@@ -65,12 +67,13 @@ def _used_accelerator() -> bool:
     return accelerator is not None and accelerator.type != "cuda"
 
 
-def in_child(work: Callable[[], T], failed: Callable[[str], T]) -> T | None:
-    """Call ``work`` in a forked process with one thread, and return what it returns. It prints nothing and writes no files.
+def in_child(work: Callable[[], T], failed: Callable[[str], T], *, goes_on: bool = False) -> T | None:
+    """Call ``work`` in a forked process with one thread, and return what it returns. It reaches nothing outside of itself (``confine``).
 
     Args:
         work: its result is pickled.
         failed: makes the result if the process fails or gets stuck, from the reason: to do the work here then would risk the same.
+        goes_on: the run does, whatever is found, and must not be kept waiting.
 
     Returns: None if there can be no such process.
 
@@ -95,7 +98,7 @@ def in_child(work: Callable[[], T], failed: Callable[[str], T]) -> T | None:
         _work(work, writing)
     os.close(writing)
     try:
-        told = _hear(reading, child)
+        told = _hear(reading, child, LIMIT_SECONDS if goes_on else math.inf)
     finally:
         os.close(reading)
         try:
@@ -103,7 +106,8 @@ def in_child(work: Callable[[], T], failed: Callable[[str], T]) -> T | None:
             os.waitpid(child, 0)
         except (ProcessLookupError, ChildProcessError):  # the script reaps its children itself
             pass
-    result, why = pickle.loads(told) if told else (None, f"its process ended without a result, or did nothing for {IDLE_SECONDS} s")
+    late = f"did nothing for {IDLE_SECONDS} s" + (f", or was not done within {LIMIT_SECONDS} s" if goes_on else "")
+    result, why = pickle.loads(told) if told else (None, f"its process ended without a result, or {late}")
     return failed(why) if why else result
 
 
@@ -111,7 +115,10 @@ def _work(work: Callable[[], object], writing: int) -> None:
     """In the child: do it, send the result, and exit without the run's own exit handlers."""
     try:
         gc.freeze()  # garbage of the run is the parent's to collect: a process group's end would wait for threads that a fork does not have
-        _write_nowhere()
+        from numscope.replay.confine import confine  # POSIX's alone
+
+        confine(writing)
+        gc.freeze()  # what that has left
         torch.set_num_threads(1)  # the pool's threads are the parent's
         try:
             told = pickle.dumps((work(), ""))
@@ -123,39 +130,17 @@ def _work(work: Callable[[], object], writing: int) -> None:
         os._exit(0)
 
 
-def _write_nowhere() -> None:
-    """In the child: standard output and error, files that are open, and files that Python opens lead to no disk and no terminal."""
-    import fcntl
-    import resource
-
-    nowhere = os.open(os.devnull, os.O_RDWR)
-    for fd in map(int, os.listdir("/proc/self/fd")):
-        try:
-            writes = fcntl.fcntl(fd, fcntl.F_GETFL) & (os.O_WRONLY | os.O_RDWR)
-            if fd in (1, 2) or (writes and stat.S_ISREG(os.fstat(fd).st_mode)):
-                os.dup2(nowhere, fd)
-        except OSError:  # that of the listing itself
-            pass
-    original = builtins.open
-
-    def opened(file: Any, mode: str = "r", *args: Any, **kwargs: Any) -> Any:
-        return original(os.devnull if set(mode) & set("wax+") else file, mode.replace("x", "w"), *args, **kwargs)
-
-    builtins.open = io.open = opened
-    resource.setrlimit(resource.RLIMIT_FSIZE, (0, resource.getrlimit(resource.RLIMIT_FSIZE)[1]))  # for those opened in other ways
-
-
-def _hear(reading: int, child: int) -> bytes:
-    told, used, idle = b"", -1, 0
-    while idle < IDLE_SECONDS:
-        if select.select([reading], [], [], 1)[0]:
+def _hear(reading: int, child: int, limit: float) -> bytes:
+    told, used, idle, end = b"", -1, 0, time.monotonic() + limit
+    while idle < IDLE_SECONDS and time.monotonic() < end:
+        if select.select([reading], [], [], min(1, limit))[0]:
             part = os.read(reading, 1 << 16)
             if not part:
                 return told
             told += part
         else:
             now = _cpu_ticks(child)
-            idle, used = (idle + 1 if now == used else 0), now
+            idle, used = (idle + 1 if now - used < _FEW_TICKS else 0), now
     return b""
 
 

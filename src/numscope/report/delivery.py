@@ -169,7 +169,7 @@ class Delivery:
 
     def contained(self, finding: Finding) -> None:
         """Log a contained finding: as a warning with its line if the script skipped a batch because of it."""
-        log.log(logging.WARNING if finding.note else logging.INFO, "%s", one_line(finding))
+        log.log(logging.WARNING if finding.note else logging.INFO, "numscope: %s", one_line(finding))
 
     def event(self, step: int, text: str) -> None:
         """Log an event that is not a finding."""
