@@ -126,6 +126,9 @@ def _warn(original: Any, message: Any, category: Any = None, stacklevel: int = 1
         original(message, category, _level(sys._getframe(), stacklevel), source, **further)
 
 
+_warn._torchdynamo_disable = True  # type: ignore[attr-defined]
+
+
 def _level(frame: FrameType, wanted: int) -> int:
     """The level, counted from a frame of ours, of the frame that has this level where we are not there."""
     level, left, is_ours, skips = 1, wanted, True, 0
