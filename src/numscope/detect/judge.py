@@ -350,7 +350,7 @@ class Judge:
         evidence.saved.see(thorough=thorough)
         journal.read()
         evidence.saved.note(evidence.calls, self._is_fault)
-        bad = journal.bad() if journal.any_bad() else []
+        bad = journal.bad()
         return bad, escaped(self._evidence, bad, self.bad_from_start)
 
     def _is_fault(self, name: str, call: Call | None, numbers: Numbers) -> bool:

@@ -43,23 +43,16 @@ def never_traced(function: Function) -> Function:
     return run_plainly(function)
 
 
-# By module, those of dynamo's functions that leave torch's state of dispatch as it was when they began; None: all of them.
-_KEEP_DISPATCH: dict[str, tuple[str, ...] | None] = {
-    "torch._dynamo.convert_frame": None,
-    "torch._dynamo.eval_frame": ("compile_wrapper",),
-}
-
-
 def in_compiled() -> bool:
     """Whether a function that ``torch.compile`` has made is at work, be it in Python for now, or dynamo traces.
 
-    *Cost:* a look at each frame of the stack.
+    Those functions of dynamo's leave torch's state of dispatch as it was when they began. *Cost:* a look at each frame of the stack.
     """
-    frame: FrameType | None = sys._getframe(1) if "torch._dynamo.eval_frame" in sys.modules else None
+    wraps, converts = (getattr(sys.modules.get(f"torch._dynamo.{name}"), "__dict__", None) for name in ("eval_frame", "convert_frame"))
+    frame: FrameType | None = sys._getframe(1) if wraps is not None else None
     while frame is not None:
-        name = frame.f_globals.get("__name__")
-        wrappers = _KEEP_DISPATCH.get(name, ()) if type(name) is str else ()  # a script may put anything there
-        if wrappers is None or frame.f_code.co_name in wrappers:
+        known = frame.f_globals
+        if known is converts or (known is wraps and frame.f_code.co_name == "compile_wrapper"):
             return True
         frame = frame.f_back
     return False
