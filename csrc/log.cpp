@@ -121,18 +121,31 @@ PyObject* py_look_again(PyObject* self, PyObject* const*, Py_ssize_t) {
     Py_RETURN_NONE;
 }
 
+void drop_first(Log& log, size_t count) {
+    std::vector<Note> dropped;  // what they hold may run code as it goes: once the log is in order
+    for (size_t i = 0; i < count; i++) {
+        log.num_noted -= !log.notes.front().python;
+        dropped.push_back(std::move(log.notes.front()));
+        log.notes.pop_front();
+    }
+}
+
 PyObject* py_drop_to(PyObject* self, PyObject* const* args, Py_ssize_t num_args) {
     if (num_args != 1) return PyErr_Format(PyExc_TypeError, "drop_to(note): got %zd arguments, expected 1", num_args);
     Log& log = as_log(self);
     size_t place = log.notes.size();
     while (place > 0 && log.notes[place - 1].python.get() != args[0]) place--;
-    std::vector<Note> dropped;  // what they hold may run code as it goes: once the log is in order
-    for (size_t i = 0; i < place; i++) {
-        log.num_noted -= !log.notes.front().python;
-        dropped.push_back(std::move(log.notes.front()));
-        log.notes.pop_front();
-    }
+    drop_first(log, place);
     return PyBool_FromLong(place > 0);
+}
+
+PyObject* py_keep(PyObject* self, PyObject* const* args, Py_ssize_t num_args) {
+    if (num_args != 1) return PyErr_Format(PyExc_TypeError, "keep(count): got %zd arguments, expected 1", num_args);
+    const size_t count = PyLong_AsSize_t(args[0]);
+    if (count == size_t(-1) && PyErr_Occurred()) return nullptr;
+    Log& log = as_log(self);
+    if (log.notes.size() > count) drop_first(log, log.notes.size() - count);
+    Py_RETURN_NONE;
 }
 
 Py_ssize_t length(PyObject* self) { return Py_ssize_t(as_log(self).notes.size()); }
@@ -174,6 +187,7 @@ PyMethodDef methods[] = {
     method<py_pop>("pop", "pop(): the newest note."),
     method<py_clear>("clear", "clear(): forget all."),
     method<py_look_again>("look_again", "look_again(): read each tensor again at its next operation."),
+    method<py_keep>("keep", "keep(count): forget all notes but so many of the newest."),
     method<py_drop_to>("drop_to", "drop_to(note): forget the notes up to this one. False if it is not there."),
     {nullptr, nullptr, 0, nullptr},
 };

@@ -3,6 +3,7 @@
 import functools
 import warnings
 from collections.abc import Callable, Iterator
+from types import BuiltinFunctionType
 
 import pytest
 import torch
@@ -78,7 +79,7 @@ def test_warnings_come_as_often_and_name_the_same_lines(run: Callable[[], None])
         loop_calls.unlisten(found)
     assert bare and watched == bare
     assert found.calls
-    assert torch.optim.lr_scheduler.warnings is warnings and torch.nn.utils.clip_grad.warnings is warnings
+    assert isinstance(warnings.warn, BuiltinFunctionType)
 
 
 class Other:

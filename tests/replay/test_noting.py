@@ -191,6 +191,28 @@ def test_log_that_is_cleared_within_an_operation_tells_no_numbers_of_other_tenso
 
 
 @needs_native
+@pytest.mark.parametrize("kept", [0, 1, 3, 9])
+def test_newest_notes_that_are_kept_become_their_records_and_older_ones_none(kept: int) -> None:
+    log, rows = Log(), Ledger()
+    probe = NotingProbe(OpTape(), rows, log, phase=Phase.LOSS, names=Named(), flush=log.clear, most=9999, end=log.clear)
+    x = torch.ones(2)
+    with probe:
+        for _ in range(5):
+            x = x + 1.0
+    log.keep(kept)
+    assert len(log) == log.num_noted == min(kept, 5) and len(rows) == 0
+    while len(log):
+        put, *given = log.popleft()
+        put(*given)
+    rows.read()
+    made = [
+        [rows.numbers(one.state.row).max for one in (*record.inputs, *record.outputs) if one.state is not None]
+        for record in probe.tape.records
+    ]
+    assert made == [[6.0 - n, 7.0 - n] for n in range(min(kept, 5), 0, -1)]
+
+
+@needs_native
 def test_what_is_bad_is_known_of_the_log_until_its_records_are_made() -> None:
     log = Log()
     probe = NotingProbe(OpTape(), Ledger(), log, phase=Phase.LOSS, names=Named(), flush=log.clear, most=9999, end=log.clear)

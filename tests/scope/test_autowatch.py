@@ -145,6 +145,24 @@ class Whole(nn.Module):
         return self.part(x).tanh()
 
 
+def test_model_takes_the_place_of_its_optimizer_s_tensors_that_stepped_before_it_was_called() -> None:
+    """torch's ``set_optimizer_state_dict`` has the optimizer step by gradients of zero first, to have states to load into."""
+    model = nn.Linear(2, 2)
+    with AutoWatch(WatchOptions()) as watch:
+        optimizer = torch.optim.Adam(model.parameters())
+        for p in model.parameters():
+            p.grad = torch.zeros_like(p)
+        optimizer.step()
+        optimizer.zero_grad()
+        for _ in range(3):
+            model(torch.ones(1, 2)).sum().backward()
+            torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+            optimizer.step()
+            optimizer.zero_grad()
+        assert [scope.model for scope in watch.scopes] == [model]
+    assert watch.coverage.watched().steps_of == {"Tensors": 1, "Linear": 3}
+
+
 def test_parts_that_hold_their_whole_are_watched_as_the_model_that_is_called() -> None:
     model = Whole()
     with AutoWatch(WatchOptions()) as auto:

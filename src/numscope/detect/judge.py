@@ -366,7 +366,7 @@ class Judge:
         evidence.saved.see(thorough=thorough)
         journal.read()
         evidence.saved.note(evidence.calls, lambda *given: self.victim or is_fault(evidence, *given))
-        bad = journal.bad() if journal.any_bad() else []
+        bad = journal.bad()
         return bad, escaped(self._evidence, bad, self.bad_from_start)
 
     def _first_of_models(self, bad: Sequence[BadLeaf], reached: Sequence[BadLeaf]) -> tuple[Finding, Judge]:

@@ -15,7 +15,7 @@ import torch.distributed as dist
 from numscope.distributed.channel import store
 from numscope.records.faults import ours
 
-KEPT = 8  # a rank's latest notes that the store holds: its memory is bounded
+KEPT = 24  # a rank's latest notes that the store holds, more than a stretch of steps leaves: its memory is bounded
 LOOKS = 64  # for the notes of one step; a rank that has not left its by then is elsewhere
 
 

@@ -13,7 +13,7 @@ import torch
 from torch import nn
 from torch.nn.modules import module as torch_module
 
-from numscope.probe.hook import put
+from numscope.probe.hook import has_others_hooks, put
 from numscope.probe.living import Living
 from numscope.probe.patching import patch_warnings
 from numscope.records.heap import Instances
@@ -43,23 +43,16 @@ def never_traced(function: Function) -> Function:
     return run_plainly(function)
 
 
-# By module, those of dynamo's functions that leave torch's state of dispatch as it was when they began; None: all of them.
-_KEEP_DISPATCH: dict[str, tuple[str, ...] | None] = {
-    "torch._dynamo.convert_frame": None,
-    "torch._dynamo.eval_frame": ("compile_wrapper",),
-}
-
-
 def in_compiled() -> bool:
     """Whether a function that ``torch.compile`` has made is at work, be it in Python for now, or dynamo traces.
 
-    *Cost:* a look at each frame of the stack.
+    Those functions of dynamo's leave torch's state of dispatch as it was when they began. *Cost:* a look at each frame of the stack.
     """
-    frame: FrameType | None = sys._getframe(1) if "torch._dynamo.eval_frame" in sys.modules else None
+    wraps, converts = (getattr(sys.modules.get(f"torch._dynamo.{name}"), "__dict__", None) for name in ("eval_frame", "convert_frame"))
+    frame: FrameType | None = sys._getframe(1) if wraps is not None else None
     while frame is not None:
-        name = frame.f_globals.get("__name__")
-        wrappers = _KEEP_DISPATCH.get(name, ()) if type(name) is str else ()  # a script may put anything there
-        if wrappers is None or frame.f_code.co_name in wrappers:
+        known = frame.f_globals
+        if known is converts or (known is wraps and frame.f_code.co_name == "compile_wrapper"):
             return True
         frame = frame.f_back
     return False
@@ -150,7 +143,6 @@ class CompileListener(Protocol):
 _listeners: Living[CompileListener] = Living()
 _shells = Instances[nn.Module](lambda: getattr(sys.modules.get("torch._dynamo.eval_frame"), SHELL, None))
 _unpatch: list[Callable[[], None]] = []
-_hushed: list[Callable[[], None]] = []  # of them, that of the module's warnings
 
 
 def listen(listener: CompileListener) -> None:
@@ -165,7 +157,6 @@ def unlisten(listener: CompileListener) -> None:
     """Tell a listener nothing more."""
     _listeners.discard(listener)
     if not _listeners:
-        _hushed.clear()
         while _unpatch:
             _unpatch.pop()()
 
@@ -186,28 +177,17 @@ def _patch() -> None:
     @run_plainly
     def registered(parent: nn.Module, name: str, child: nn.Module | None) -> None:
         if child is not None and name == "_orig_mod" and type(parent).__name__ == SHELL:
-            _hush()
             _shells.made(parent)
             for listener in _listeners:
                 listener.compiled(child, parent)
 
     _shells.forget()
-    _hush()
     nn.Module.compile = compile  # type: ignore[method-assign]
     _unpatch.append(unpatch)
+    _unpatch.append(patch_warnings(_is_of_own_hooks))
     _unpatch.append(put(torch_module._global_module_registration_hooks, registered))
 
 
-def _hush() -> None:
-    """Have torch not warn, at the calls of compiled modules, of global hooks that are all the tool's: they don't mind."""
-    eval_frame = sys.modules.get("torch._dynamo.eval_frame")
-    if eval_frame is not None and not _hushed:
-        _hushed.append(patch_warnings(eval_frame, _is_of_own_hooks))
-        _unpatch.append(_hushed[0])
-
-
 def _is_of_own_hooks(message: str) -> bool:
-    if not message.startswith("Using `torch.compile(module)` when there are global hooks"):
-        return False
-    dicts = (value for name, value in vars(torch_module).items() if name.startswith("_global_") and name.endswith("_hooks"))
-    return not any(key >= 0 for hooks in dicts if isinstance(hooks, dict) for key in hooks)
+    """Whether torch warns, at the call of a compiled module, of global hooks that are all the tool's: they don't mind."""
+    return message.startswith("Using `torch.compile(module)` when there are global hooks") and not has_others_hooks({})

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import weakref
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
 from itertools import count
 from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.nn.modules import module as torch_module
 from torch.nn.modules import transformer
 from torch.utils.hooks import RemovableHandle
 
@@ -22,6 +23,15 @@ def put(hooks: dict[int, Any], hook: Callable[..., Any]) -> Callable[[], None]:
     key = next(ids)
     hooks[key] = hook
     return partial(hooks.pop, key, None)
+
+
+def has_others_hooks(owner: Mapping[str, Any]) -> bool:
+    """Whether a hook of others is called around a module's call: one of the module's, or of all modules; by its or torch's attributes."""
+    dicts = [hooks for name in _AROUND for hooks in (owner.get(name), getattr(torch_module, f"_global{name}", None))]
+    return any(key >= 0 for hooks in dicts if isinstance(hooks, dict) for key in hooks)
+
+
+_AROUND = ("_forward_pre_hooks", "_forward_hooks", "_backward_pre_hooks", "_backward_hooks")
 
 
 def hook_gradient(tensor: Tensor, hook: Hook) -> Callable[[], None]:

@@ -5,7 +5,6 @@ Torch has no hooks for them, so their functions are patched while any listener i
 
 from __future__ import annotations
 
-import sys
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -96,8 +95,7 @@ def _install() -> None:
     for kind in kinds:
         if isinstance(kind.__dict__.get("step"), FunctionType):  # a descriptor of another kind can't be called as it lies there
             _undo.append(patch(kind, "step", _scheduler_step))
-    for module in (sys.modules[LRScheduler.__module__], sys.modules[clip_grad_norm_.__module__]):
-        _undo.append(patch_warnings(module))
+    _undo.append(patch_warnings())
     _undo.append(patch(torch.amp.GradScaler, "scale", _scale))
     _undo.append(patch(torch.amp.GradScaler, "unscale_", _unscale))
 

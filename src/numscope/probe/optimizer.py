@@ -25,7 +25,7 @@ from numscope.probe.dynamo import never_traced, run_plainly
 from numscope.probe.hook import put, stay_fused
 from numscope.probe.keras import hear_steps
 from numscope.probe.living import Living
-from numscope.probe.patching import patch, settle_inference
+from numscope.probe.patching import patch, patch_warnings, settle_inference
 from numscope.probe.rehearsal import hear_rehearsals
 
 Method = TypeVar("Method", bound=Callable[..., None])
@@ -247,6 +247,7 @@ def _install() -> None:
         _undo.append(patch(owner, name, _trace))
     _undo.append(stay_fused())
     _undo.append(settle_inference())
+    _undo.append(patch_warnings())
     _undo.append(optimizers.made.forget)
     optimizers.made.forget()
 

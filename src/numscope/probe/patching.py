@@ -6,11 +6,14 @@ import functools
 import sys
 import warnings
 from collections.abc import Callable
-from types import FrameType, FunctionType, ModuleType
+from types import CodeType, FrameType, FunctionType
 from typing import Any
 
 import torch
+from torch import nn
 from torch.jit import _builtins as torch_script
+
+from numscope.probe.hook import has_others_hooks
 
 
 def patch(owner: Any, name: str, ours: Callable[..., Any]) -> Callable[[], None]:
@@ -91,43 +94,54 @@ def patch_inside(decorated: FunctionType, ours: Callable[..., Any]) -> Callable[
     return undo
 
 
-def patch_warnings(module: ModuleType, drops: Callable[[str], bool] = lambda message: False) -> Callable[[], None]:
-    """Have a module's own warnings name the same line as if no function of ours ran between it and its callers.
+def patch_warnings(drops: Callable[[str], bool] = lambda message: False) -> Callable[[], None]:
+    """Have warnings name the same line as if neither ours ran between them and their callers, nor what torch runs because of ours.
 
     Args:
         drops: says of which messages nobody is to hear, since ours are their cause.
 
     Returns: what ends it.
     """
-    ours = _Warnings("warnings")
-    ours.drops = drops
-    module.__dict__["warnings"] = ours
+    if not _drops:
+        _unpatch.append(patch(warnings, "warn", _warn))
+    _drops.append(drops)
 
     def undo() -> None:
-        if module.__dict__.get("warnings") is ours:
-            module.__dict__["warnings"] = warnings
+        if drops in _drops:
+            _drops.remove(drops)
+            if not _drops:
+                _unpatch.pop()()
 
     return undo
 
 
-class _Warnings(ModuleType):
-    """Stands for the module ``warnings``; ``stacklevel`` leaves out frames of ours."""
-
-    drops: Callable[[str], bool]
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(warnings, name)
-
-    def warn(self, message: Any, category: Any = None, stacklevel: int = 1, source: Any = None, **further: Any) -> None:
-        if self.drops(str(message)):
-            return
-        level, left = 2, stacklevel - 1  # this frame is the first one
-        frame: FrameType | None = sys._getframe(1)
-        while left > 0 and frame is not None and (frame := frame.f_back) is not None:
-            if not ("importlib" in frame.f_code.co_filename and "_bootstrap" in frame.f_code.co_filename):  # Python does not count these
-                level += 1
-                left -= frame.f_globals.get("__name__") not in _OURS
-        warnings.warn(message, category, level + max(left, 0), source, **further)
+_drops: list[Callable[[str], bool]] = []
+_unpatch: list[Callable[[], None]] = []
+_HANDLES = torch.overrides.handle_torch_function.__code__
+_CALLS_HOOKS = next((code for code in nn.Module._call_impl.__code__.co_consts if isinstance(code, CodeType)), None)
 
 
-_OURS = (__name__, "numscope.probe.loop_calls")
+def _warn(original: Any, message: Any, category: Any = None, stacklevel: int = 1, source: Any = None, **further: Any) -> None:
+    if not any(drops(str(message)) for drops in _drops):
+        original(message, category, _level(sys._getframe(), stacklevel), source, **further)
+
+
+_warn._torchdynamo_disable = True  # type: ignore[attr-defined]
+
+
+def _level(frame: FrameType, wanted: int) -> int:
+    """The level, counted from a frame of ours, of the frame that has this level where we are not there."""
+    level, left, is_ours, skips = 1, wanted, True, 0
+    while left > 0 and (outer := frame.f_back) is not None:
+        name = outer.f_globals.get("__name__")
+        if name == "numscope.cli.script":  # runs the script: bare, nothing is below
+            return 1 << 30
+        if outer.f_code is _HANDLES and (is_ours or (outer.f_back is not None and frame.f_code is outer.f_back.f_code)):
+            skips = 2  # torch calls a mode of ours, and the function once more
+        is_ours = type(name) is str and name.startswith("numscope.")  # a script may put anything there
+        is_extra = is_ours or skips > 0 or (outer.f_code is _CALLS_HOOKS and not has_others_hooks(vars(outer.f_locals["self"])))
+        if not ("importlib" in outer.f_code.co_filename and "_bootstrap" in outer.f_code.co_filename):  # Python does not count these
+            level += 1
+            left -= not is_extra
+        frame, skips = outer, skips - 1
+    return level + left

@@ -48,6 +48,11 @@ class Log:
     def look_again(self) -> None:
         """Have C read each tensor again at its next operation."""
 
+    def keep(self, count: int) -> None:
+        """Forget all notes but so many of the newest, without making anything of them."""
+        while len(self._notes) > count:
+            self._notes.popleft()
+
     def drop_to(self, note: Note) -> bool:
         """Forget the notes up to this one, which is found by identity. Returns: whether it was there."""
         places = [place for place, one in enumerate(self._notes) if one is note]

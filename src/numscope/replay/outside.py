@@ -162,8 +162,8 @@ class Outside:
         self.pause()
         if user not in self._users:  # an error of the tool has ended its watch
             return
-        while overlap and len(self._log) > _RECENT:
-            self._log.popleft()
+        if overlap:
+            self._log.keep(_RECENT)
         if ended or (overlap and len(self._ledger) + self._log.num_rows > _MANY_ROWS):
             self._users = {other: told for other, told in self._users.items() if other not in self._done or other == user}
             self._done.clear()

@@ -32,7 +32,7 @@ from numscope.replay import fork, outside
 from numscope.scope import open_scopes
 from numscope.scope.coverage import Coverage
 from numscope.scope.model_watch import ModelWatch
-from numscope.scope.tensors import TensorWatch
+from numscope.scope.tensors import TensorWatch, stands_for
 from numscope.sinks.opening import SharedSinks
 
 if TYPE_CHECKING:
@@ -284,8 +284,9 @@ class AutoWatch(optimizer_probe.StepListener):
         if not is_model or not can_be_hooked(inner):
             self._seen.add(module)
             return
-        for scope in [s for s in self.scopes if s.model in qualified_names(inner)]:
-            self.scopes.discard(scope)  # a part was called alone before the whole
+        names, own = qualified_names(inner), {id(p) for p in inner.parameters()} if torch.is_grad_enabled() else set()
+        for scope in [s for s in self.scopes if s.model in names or stands_for(s.model, own)]:
+            self.scopes.discard(scope)  # a part was called alone before the whole, or an optimizer took a step to have states to load
             scope.close()
         for scope in self.scopes:
             scope.settle()

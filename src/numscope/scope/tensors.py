@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 
 from torch import Tensor, nn
 from torch.optim import Optimizer
@@ -27,6 +27,11 @@ class Tensors(nn.Module):
         for number, group in enumerate(() if optimizer is None else optimizer.param_groups):
             for place, tensor in enumerate(group["params"]):
                 self._parameters[f"param_groups[{number}]['params'][{place}]"] = tensor
+
+
+def stands_for(model: nn.Module, parameters: Collection[int]) -> bool:
+    """Whether a watched model is an optimizer's tensors, which turn out to be some module's parameters, given by their ids."""
+    return type(model) is Tensors and bool(model._parameters) and all(id(tensor) in parameters for tensor in model._parameters.values())
 
 
 class TensorWatch(optimizer_probe.StepListener):

@@ -305,6 +305,8 @@ class Ledger:
         """Copy new rows to the host, those of other ledgers too. *Cost:* nothing on the CPU; for any other device with new rows one copy
         a ledger and one sync.
         """
+        if self.on_host and all(other.on_host for other in others):
+            return
         for device in {device for ledger in (self, *others) for device in ledger.fetch()}:
             torch.accelerator.current_stream(device).synchronize()
 

@@ -207,3 +207,27 @@ def test_gradients_that_are_asked_for_and_put_in_place_are_left_alone() -> None:
             optimizer.step()
 
     assert alerts_of(model, surgery) == []
+
+
+@pytest.mark.parametrize("in_place", [True, False])
+def test_gradients_in_memory_of_the_script_s_own_beside_another_model_s_backward_are_left_alone(in_place: bool) -> None:
+    """An actor's gradients are asked for and kept in place, or in buffers that become ``.grad``; the backward is the critic's."""
+    actor, critic = Net(), nn.Linear(4, 1)
+    of_actor, of_critic = Adam(actor.parameters()), Adam(critic.parameters())
+    kept = [torch.zeros_like(p) for p in actor.parameters()]
+
+    def train_both() -> None:
+        for p, own in zip(actor.parameters(), kept, strict=True):
+            p.grad = own
+        for x, y in batches(8):
+            of_critic.zero_grad()
+            critic(x).square().mean().backward()
+            of_critic.step()
+            given = torch.autograd.grad(F.cross_entropy(actor(x), y), list(actor.parameters()))
+            for p, own, gradient in zip(actor.parameters(), kept, given, strict=True):
+                own.copy_(gradient)
+                if not in_place:
+                    p.grad = own
+            of_actor.step()
+
+    assert alerts_of(actor, train_both) == []

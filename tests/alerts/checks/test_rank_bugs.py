@@ -49,7 +49,9 @@ def averaged(model: nn.Module) -> None:
 
 def brief(scope: numscope.Scope) -> list[dict[str, Any]]:
     """All that checks have said, and then the watch ends."""
-    found = [
+    dist.barrier()  # so that the last notes can be read
+    scope.close()
+    return [
         {
             "rule": a.rule,
             "step": a.step,
@@ -63,9 +65,6 @@ def brief(scope: numscope.Scope) -> list[dict[str, Any]]:
         for a in scope.alerts
         if a.rule in RULES
     ]
-    dist.barrier()  # so that the last notes can be read
-    scope.close()
-    return found
 
 
 def only(answers: list[Told]) -> dict[str, Any]:
@@ -175,6 +174,55 @@ def test_buffers_that_nobody_broadcasts(ranks: RankPool) -> None:
 def test_healthy_ranks_are_silent(ranks: RankPool, how: str) -> None:
     """The last: models of their own, which happen to train beside each other."""
     assert [t.value for t in ranks.run(train, how)] == [[], []]
+
+
+def train_apart(rank: int, how: str) -> list[dict[str, Any]]:
+    """Ranks that take steps by gradients of their own, and average weights after every third one."""
+    from torch.distributed.algorithms.ddp_comm_hooks.post_localSGD_hook import PostLocalSGDState, post_localSGD_hook
+    from torch.distributed.algorithms.model_averaging.averagers import PeriodicModelAverager
+    from torch.distributed.optim import PostLocalSGDOptimizer
+
+    torch.manual_seed(0)
+    net = Net(norm="norm" in how)
+    model: Any = DDP(net) if how.startswith("ddp") else net
+    optimizer: torch.optim.Optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+    outer, anchors = torch.optim.SGD(net.parameters(), lr=0.7, momentum=0.9), [p.detach().clone() for p in net.parameters()]
+    if "hook" in how:
+        model.register_comm_hook(PostLocalSGDState(None, dist.new_subgroups(1)[0], 1), post_localSGD_hook)
+    if "torch's" in how:
+        optimizer = PostLocalSGDOptimizer(optimizer, PeriodicModelAverager(3))
+    scope = numscope.watch(model)
+    for step, x in enumerate(batches(rank)):
+        optimizer.zero_grad()
+        with model.no_sync() if "no_sync" in how else contextlib.nullcontext():
+            model(x).square().mean().backward()
+        optimizer.step()
+        if step % 3 == 2 and "outer" in how:
+            for p, anchor in zip(net.parameters(), anchors, strict=True):
+                p.grad = anchor - p.detach()
+                p.data.copy_(anchor)
+            averaged(net)
+            outer.step()
+            anchors = [p.detach().clone() for p in net.parameters()]
+        elif step % 3 == 2 and "torch's" not in how and "never" not in how:
+            for p in net.parameters():
+                dist.all_reduce(p.data)
+                p.data /= dist.get_world_size()
+        dist.barrier()
+    return [alert for alert in brief(scope) if "buffers" not in alert]
+
+
+@pytest.mark.parametrize("how", ["by hand", "by hand, norm", "ddp no_sync", "ddp hook, torch's", "torch's", "by hand, outer"])
+def test_ranks_that_average_their_weights_are_silent(ranks: RankPool, how: str) -> None:
+    """Local SGD, DiLoCo: weights differ on purpose, and meet again."""
+    assert [t.value for t in ranks.run(train_apart, how)] == [[], []]
+
+
+@pytest.mark.parametrize("how", ["ddp no_sync, never", "never"])
+def test_ranks_that_never_meet_are_asked_about(ranks: RankPool, how: str) -> None:
+    alert = only(ranks.run(train_apart, how))
+    assert alert["rule"] == "replicas differ" and alert["asks"]
+    assert (alert["step"], alert["gradients agree"], alert["last step equal"]) == (1, False, 0)
 
 
 def test_sampler_that_gives_all_ranks_the_same(ranks: RankPool) -> None:

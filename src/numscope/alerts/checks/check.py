@@ -213,6 +213,9 @@ class Check:
     def before_backward(self, roots: Sequence[Tensor]) -> None:
         """``backward`` is about to run from these tensors. They may be another model's."""
 
+    def after_backward(self) -> None:
+        """``backward`` or ``autograd.grad`` has returned."""
+
     def before_step(self, optimizer: Optimizer) -> None:
         """An optimizer of the model is about to update it; gradients are final."""
 

@@ -55,7 +55,7 @@ CHECKS: tuple[type[Check], ...] = (
     DeadUnits,
 )
 
-OCCASIONS = ("enter", "leave", "before_backward", "before_step", "after_step", "skipped_step", "called", "end", "last")
+OCCASIONS = ("enter", "leave", "before_backward", "after_backward", "before_step", "after_step", "skipped_step", "called", "end", "last")
 
 MOST_SKIPS = 20  # of GradScaler's first ones; those that it leaves out show nothing, and are not counted
 
@@ -126,6 +126,10 @@ class Checker(StepReader, LoopListener):
     def before_backward(self, roots: Sequence[Tensor]) -> None:
         if not in_backward():
             self._ask("before_backward", roots)
+
+    def after_backward(self) -> None:
+        if not in_backward():
+            self._ask("after_backward")
 
     def before_step(self, optimizer: Optimizer) -> None:
         self._ask("before_step", optimizer, fused=in_backward())

@@ -39,8 +39,8 @@ class _Kept:
 class Clearing(Check):
     """Follows two gradients of each optimizer from its step to its next one.
 
-    Gradients that nobody clears are the same tensors with the same version as the first backward after the step begins. Some loops have
-    other models' backward run through first and clear later, so each further backward is looked at as well.
+    Gradients that nobody clears are the same tensors with the same version as the first backward after the step begins, which adds to them.
+    Some loops have other models' backward run through first and clear later, so each further backward is looked at as well.
 
     *Cost:* 10 µs a step of a stretch; nothing is read but at most two small gradients.
     """
@@ -75,7 +75,6 @@ class Clearing(Check):
                         self._ledger.look_again()
                         handles.append(self._ledger.observe(gradient))
             else:
-                kept.backwards += 1
                 if handles:
                     self._rows.append((optimizer, handles))
                 continue
@@ -83,6 +82,14 @@ class Clearing(Check):
             del self._kept[optimizer]
         if self.subject.thorough and self._kept:
             self._line = current_line()
+
+    def after_backward(self) -> None:
+        for kept in self._kept.values():
+            known = zip(kept.gradients, kept.versions, strict=True)
+            versions = [version if (gradient := ref()) is None else gradient._version for (_, ref), version in known]
+            if versions != kept.versions:  # else it is of others, and what the script puts into these gradients is no sum
+                kept.backwards += 1
+                kept.versions = versions
 
     def before_step(self, optimizer: Optimizer) -> None:
         kept = self._kept.pop(optimizer, None)

@@ -67,6 +67,11 @@ class CopiesOf:
         """Whether DDP has a communication hook, which may leave gradients different on purpose, as in local SGD."""
         return bool(getattr(self._places.ddp, "_comm_hooks", None))
 
+    @property
+    def synchronizes(self) -> bool:
+        """Whether DDP averages the gradients of a call that begins now: not within its ``no_sync``. True without DDP."""
+        return bool(getattr(self._places.ddp, "require_backward_grad_sync", True))
+
     def data_ranks(self) -> tuple[tuple[int, ...], bool]:
         """The ranks that should get different data, and whether that is only assumed. Empty: this rank alone."""
         if not spread():

@@ -5,15 +5,18 @@ from __future__ import annotations
 import hashlib
 from array import array
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import cast
+from functools import partial
+from typing import Any, cast
 from zlib import crc32
 
+import torch
 from torch import Tensor
 from torch.nn import Parameter
 from torch.optim import Optimizer
 
-from numscope.alerts.checks.check import Check, Subject
+from numscope.alerts.checks.check import EVERY, STRETCH, Check, Subject
 from numscope.alerts.checks.model_copies import CopiesOf, Shared
 from numscope.distributed.agree import spread, watch_name
 from numscope.distributed.bulletin import Bulletin
@@ -40,6 +43,8 @@ class _Group:
     equal_at: int | None = None  # the last step at which all agreed
     first: frozenset[int] | None = None  # the copies that differed when they were first compared
     said: set[bool] = field(default_factory=set)  # an alert was given of these (buffers: True)
+    apart: tuple[int, Callable[[], None]] | None = None  # since which step, and a question that waits: they may average weights soon
+    settled: bool = False  # they do, or it was asked
 
 
 @dataclass(slots=True)
@@ -49,7 +54,7 @@ class _Seen:
     step: int
     group: _Group
     weights: Checksums
-    gradients: list[tuple[list[int], Checksums]] = field(default_factory=list)
+    gradients: list[tuple[list[int], Checksums]] = field(default_factory=list)  # an optimizer each, the first one's count
 
     @property
     def is_here(self) -> bool:
@@ -59,9 +64,11 @@ class _Seen:
 class ReplicasDiffer(Check):
     """Compares checksums of weights, of buffers that nobody broadcasts, and of their gradients, as they are before the optimizer's step.
 
+    Where ranks may train apart on purpose, with weights that they average now and then, it asks only if these do not meet within a stretch.
+
     *Cost:* at thorough steps, with several ranks, one pass over weights and gradients, and a note of 16 bytes a parameter at the job's
-    store. The lowest of the ranks looks at the other ranks' notes at later steps; nobody waits. Sums on a device are read when the step is
-    over.
+    store; where it may only ask, at each step of a stretch. The lowest of the ranks looks at the other ranks' notes at later steps; nobody
+    waits. Sums on a device are read when the step is over.
     """
 
     name = "replicas differ"
@@ -75,9 +82,17 @@ class ReplicasDiffer(Check):
         self._groups: dict[tuple[int, ...], _Group] = {}
         self._shared: list[Shared] = []  # of the step at work
         self._seen: list[_Seen] = []
+        self._synchronizes = True  # DDP, in the call that was the last
+        self._trains_apart = False  # steps were taken without that
+
+    def enter(self, *given: Any) -> None:
+        if self._groups and torch.is_grad_enabled():
+            self._synchronizes = self._copies.synchronizes
 
     def before_step(self, optimizer: Optimizer) -> None:
-        if self.subject.thorough and spread() and not self._copies.is_joined:
+        self._trains_apart = self._trains_apart or not self._synchronizes
+        follows = self.subject.num % EVERY < STRETCH and any(map(self._may_be_apart, self._groups.values()))
+        if (self.subject.thorough or follows) and spread() and not self._copies.is_joined:
             with unseen():
                 self._see(optimizer)
 
@@ -112,27 +127,39 @@ class ReplicasDiffer(Check):
         while self._seen and self._seen[0].is_here:
             seen = self._seen.pop(0)
             own = seen.weights.read()
-            gradients = {i: value for places, sums in seen.gradients for i, value in zip(places, sums.read(), strict=True)}
+            gradients = {i: value for places, sums in reversed(seen.gradients) for i, value in zip(places, sums.read(), strict=True)}
             packed = array("Q", [number for i, weight in enumerate(own) for number in (weight, gradients.get(i, 0))])
             digest = hashlib.sha1(array("Q", own).tobytes(), usedforsecurity=False).hexdigest()[:16]
             seen.group.bulletin.put(seen.step, digest, packed.tobytes())
-        self.last()
+        self._look()
 
     def last(self) -> None:
+        self._look()
         for group in self._groups.values():
-            for step, num_kinds in group.bulletin.look():
-                self._compare(group, step, num_kinds)
+            if group.apart is not None:
+                group.apart[1]()
+                group.apart = None
 
     def close(self) -> None:
         self._seen.clear()
         self._shared = []
 
+    def _may_be_apart(self, group: _Group) -> bool:
+        """Whether nothing says that these ranks' gradients are averaged at each step."""
+        return group.assumed or self._trains_apart or self._copies.averages_weights
+
     # ---- on the rank that reads
+
+    def _look(self) -> None:
+        for group in self._groups.values():
+            for step, num_kinds in group.bulletin.look():
+                self._compare(group, step, num_kinds)
 
     def _compare(self, group: _Group, step: int, num_kinds: int) -> None:
         if num_kinds == 1:
             group.equal_at, group.first = step, frozenset() if group.first is None else group.first
             group.said.clear()
+            _meet(group)
             return
         told = {rank: _unpacked(data) for rank, data in group.bulletin.details(step).items()}
         told = {rank: sums for rank, sums in told.items() if len(sums) == len(group.names)}
@@ -143,12 +170,21 @@ class ReplicasDiffer(Check):
         if group.first is None:
             group.first = frozenset(differ)
         weights = [i for i in differ if not group.is_buffer[i]]
+        if not weights:
+            _meet(group)
         if group.assumed:
             agreed = [i for i in weights if _agree(told, i)]
             others = any(not group.is_buffer[i] for i in group.first)
             several = [] if 2 * len(agreed) <= len(weights) else agreed  # gradients of models of their own differ
             weights = several if at_first else [] if others else weights
         buffers = differ if all(group.is_buffer[i] for i in differ) else []
+        if weights and self._may_be_apart(group) and not all(_agree(told, i) for i in weights):
+            if not group.settled:
+                since, ask = group.apart = group.apart or (step, partial(self._tell, group, step, told, weights, at_first, False))
+                if step - since >= STRETCH - 1:
+                    ask()
+                    group.apart, group.settled = None, True
+            weights = []
         for chosen, is_buffer in ((weights, False), (buffers, True)):
             if chosen and is_buffer not in group.said:
                 group.said.add(is_buffer)
@@ -180,7 +216,7 @@ class ReplicasDiffer(Check):
         if len(ranks) == 2:
             said.append("of two ranks nobody can say which is right")
         layer, slot = group.layers[differ[0]]
-        asks = is_buffer or group.assumed or self._copies.averages_weights
+        asks = is_buffer or self._may_be_apart(group)
         self.say(
             "; ".join(said) + ".",
             _advice(at_first, agree, is_buffer),
@@ -201,6 +237,11 @@ class ReplicasDiffer(Check):
             asks=asks and not (at_first and agree),
             step=step,
         )
+
+
+def _meet(group: _Group) -> None:
+    """The weights are the same on all ranks: if they were not before, the ranks average them."""
+    group.settled, group.apart = group.settled or group.apart is not None, None
 
 
 def _advice(at_first: bool, agree: bool | None, is_buffer: bool) -> str:
