@@ -6,6 +6,7 @@ In each training the loss stays finite in the step in which the state goes bad.
 from __future__ import annotations
 
 import copy
+import ctypes
 from collections.abc import Callable
 from typing import Any
 
@@ -567,3 +568,21 @@ def test_model_that_raises_for_another_reason_is_no_finding() -> None:
         for size in (3, 3, 2):
             model(torch.randn(size, 4)).sum().backward()
     assert not scope.findings and not scope.fault
+
+
+@pytest.mark.parametrize("filled", [False, True])
+def test_memory_that_is_filled_after_its_tensor_was_made_is_judged_as_it_is(filled: bool) -> None:
+    """As checkpoints of torch's older format are loaded: the tensor first, over memory with anything in it, then what it holds."""
+    model = nn.Sequential(nn.Linear(4, 4), nn.BatchNorm1d(4), nn.Linear(4, 1))
+    optimizer = torch.optim.SGD([*model[0].parameters(), *model[2].parameters()], 0.01)
+
+    def step(i: int) -> None:
+        if i == BAD_STEP:
+            memory = torch.UntypedStorage(16)
+            ctypes.memset(memory.data_ptr(), 0xFF, 16)  # nan
+            model[1].running_mean = torch.empty(0).set_(memory, 0, (4,), (1,))
+            if filled:
+                ctypes.memset(memory.data_ptr(), 0, 16)
+        trained(model, optimizer, torch.randn(8, 4))
+
+    assert (finding_of(model, step) is None) is filled

@@ -3,7 +3,12 @@
 from __future__ import annotations
 
 import dataclasses
+from collections import OrderedDict, UserDict, namedtuple
+from collections.abc import Iterator, Mapping
+from types import MappingProxyType
+from typing import Any, ClassVar
 
+import pytest
 import torch
 from torch import Tensor
 
@@ -29,3 +34,76 @@ def test_values_that_refer_to_each_other_are_walked_once_each():
 def test_a_tensor_that_is_returned_twice_has_two_slots():
     x = torch.ones(1)
     assert [slot for slot, _ in walk.tensors((x, {"again": x}), "output")] == ["output[0]", "output[1][again]"]
+
+
+class Counted:
+    """Notes what of it is used."""
+
+    used: ClassVar[list[str]] = []
+
+    def __getattribute__(self, name: str) -> Any:
+        if name in ("items", "keys", "values", "get", "__iter__", "__getitem__", "__len__", "__bool__", "__contains__", "computed"):
+            Counted.used.append(name)
+        return super().__getattribute__(name)
+
+
+def counted(name: str) -> Any:
+    def method(self: Any, *args: Any) -> Any:
+        Counted.used.append(name)
+        return getattr(super(type(self), self), name)(*args)
+
+    return method
+
+
+METHODS = {name: counted(name) for name in ("__iter__", "__getitem__", "__len__", "__contains__")}
+
+
+class Computing(Mapping[str, Any]):
+    def __getitem__(self, key: str) -> Any:
+        Counted.used.append("computes")
+        return torch.ones(2)
+
+    def __iter__(self) -> Iterator[str]:
+        Counted.used.append("iterates")
+        return iter("ab")
+
+    def __len__(self) -> int:
+        return 2
+
+
+@dataclasses.dataclass
+class Given:
+    x: Tensor
+    y: Any = None
+
+    @property
+    def z(self) -> Tensor:
+        Counted.used.append("z")
+        return self.x
+
+
+@dataclasses.dataclass(slots=True)
+class Slotted:
+    x: Tensor
+    y: Any = None
+
+
+@pytest.mark.parametrize(
+    ("value", "slots"),
+    [
+        (type("Items", (Counted, dict), METHODS)(a=torch.ones(1), b=[torch.ones(1)]), ["[a]", "[b][0]"]),
+        (type("Ordered", (Counted, OrderedDict), METHODS)(a=torch.ones(1)), ["[a]"]),
+        (type("User", (Counted, UserDict), METHODS)(a=torch.ones(1)), ["[a]"]),
+        (type("Listed", (Counted, list), METHODS)([torch.ones(1), torch.ones(1)]), ["[0]", "[1]"]),
+        (type("Paired", (Counted, namedtuple("Pair", "x y")), METHODS)(torch.ones(1), 3), ["[0]"]),
+        (Computing(), []),
+        (Given(torch.ones(1)), ["[x]"]),
+        (Slotted(torch.ones(1), torch.ones(1)), ["[x]", "[y]"]),
+        (MappingProxyType({"a": torch.ones(1)}), ["[a]"]),
+    ],
+    ids=lambda value: type(value).__name__,
+)
+def test_no_method_of_a_users_container_runs(value: Any, slots: list[str]) -> None:
+    Counted.used.clear()
+    assert [slot for slot, _ in walk.tensors(value, "")] == slots
+    assert Counted.used == []

@@ -7,21 +7,24 @@ from collections.abc import Iterable, Iterator, Mapping
 from types import CodeType
 from typing import NamedTuple
 
+import torch
 from torch import Tensor, nn
 
 from numscope.detect.evidence import Evidence, kind_of
 from numscope.probe import walk
 from numscope.probe.naming import class_name, has_identity, named_state, qualified_names
 from numscope.probe.optimizers import gradient_of, living_optimizers
-from numscope.records.faults import ours
+from numscope.records.faults import ours, suppress
 from numscope.records.finding import Finding
 from numscope.records.heap import instances_of
 from numscope.records.site import Site
 from numscope.replay.culprit import find_culprit
+from numscope.replay.glance import Region
 from numscope.replay.op import COLLECTIVES
 from numscope.replay.origin import Origins
 from numscope.replay.stages import REPRODUCED
 from numscope.replay.tape import OpTape, State, StorageRecord
+from numscope.summary.unseen import unseen
 
 _MOST_WALKS = 2  # over all objects of a process, for what holds the bad tensor that a line has made
 _COPIES = frozenset({"_to_copy", "clone", "copy"})
@@ -58,9 +61,12 @@ def left_bad(evidence: Evidence, others: Iterable[Evidence]) -> Finding | None:
     found = {
         key: (storage, state)
         for key, storage in tape.storages.items()
-        if storage.reference() is not None
-        for state, _, _ in storage.states.values()
-        if state.writers and max(state.writers) >= first and origins.bad(state) and _is_fault(origins, state)
+        for region, (state, _, _) in storage.states.items()
+        if state.writers
+        and max(state.writers) >= first
+        and origins.bad(state)
+        and _is_fault(origins, state)
+        and _is_bad_still(storage, region)
     }
     if not found:
         return None
@@ -104,6 +110,17 @@ def _is_fault(origins: Origins, state: State) -> bool:
     if origin is None or origin.root is not None or origin.deliberate:
         return False
     return origins.tape[origin.index].op.partition(".")[0] not in COLLECTIVES
+
+
+def _is_bad_still(storage: StorageRecord, region: Region) -> bool:
+    """Whether this memory is bad as it is now: other code than operations may have filled it since, as torch.load does."""
+    memory, (offset, dtype, dims) = storage.reference(), region
+    if memory is None:
+        return False
+    with unseen(), suppress(NotImplementedError, RuntimeError):  # no such test for its dtype, or on its device
+        tensor = torch.empty(0, dtype=dtype, device=memory.device)
+        return not tensor.set_(memory, offset, [length for _, length in dims], [stride for stride, _ in dims]).isfinite().all()
+    return True
 
 
 def _places(names: Mapping[nn.Module, str]) -> Iterator[tuple[int, _Place]]:

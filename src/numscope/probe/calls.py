@@ -105,11 +105,11 @@ def is_faked() -> bool:
     return _dispatch_mode(_FAKE) is not None
 
 
-def say_unread(what: str) -> None:
-    """Tell once what is not watched, since there are no numbers that could be read."""
+def say_unread(what: str, why: str = "there are no numbers to read") -> None:
+    """Tell once what is not watched, and why."""
     if what not in _said:
         _said.add(what)
-        log.warning("numscope does not watch %s: there are no numbers to read. The rest is watched.", what)
+        log.warning("numscope does not watch %s: %s. The rest is watched.", what, why)
 
 
 class Calls:

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import dataclasses
+import inspect
 import logging
+from collections import OrderedDict, UserDict
 from collections.abc import Callable, Iterable, Mapping
+from types import MemberDescriptorType
 from typing import Any
 
 import torch
 from torch import Tensor
 
+from numscope.probe.calls import say_unread
 from numscope.records.faults import ours
 
 log = logging.getLogger("numscope")
@@ -18,6 +22,7 @@ log = logging.getLogger("numscope")
 NONE = "None"
 NOT_A_TENSOR = "not a tensor"
 _SEQUENCES = (tuple, list)
+_KNOWN = ("builtins", "tensordict", "torch", "transformers")  # packages whose mappings hold what they give
 MAX_DEPTH = 8  # deeper than any output seen; a cycle ends here
 
 
@@ -34,9 +39,10 @@ def visit(value: Any, slot: str, see: Callable[[str, Any], None], depth: int = M
         return
     items: Iterable[tuple[object, Any]] = ()
     if isinstance(value, _SEQUENCES):
-        empty = not (value and depth)
+        kind: Any = list if isinstance(value, list) else tuple  # whose methods are not those of a subclass
+        empty = not (kind.__len__(value) and depth)
         if not empty:
-            items = enumerate(value)
+            items = enumerate(kind.__iter__(value))
     else:
         named = _named_items(value) if depth else []
         items, empty = named, not named
@@ -54,16 +60,33 @@ def visit(value: Any, slot: str, see: Callable[[str, Any], None], depth: int = M
 
 
 def _named_items(value: Any) -> list[tuple[str, Any]]:
-    """Of a mapping or dataclass; none of anything else, nor of one that refuses: users' containers may raise whatever they like."""
+    """Of a mapping or dataclass: what it holds, read without its own methods, which may load, count or compute. None of anything else."""
     try:
         if isinstance(value, Mapping):
-            return [(str(key), item) for key, item in value.items()]
+            return [(str(key), item) for key, item in _held(value)]
         if dataclasses.is_dataclass(value) and not isinstance(value, type):
-            found = ((f.name, getattr(value, f.name, None)) for f in dataclasses.fields(value))
+            found = ((f.name, _field(value, f.name)) for f in dataclasses.fields(value))
             return [(name, item) for name, item in found if item is not None]
     except ours() as error:
         log.debug("not walked: %s: %s", type(value).__name__, error)
     return []
+
+
+def _held(value: Mapping[Any, Any]) -> Iterable[tuple[Any, Any]]:
+    if isinstance(value, dict):
+        return OrderedDict.items(value) if isinstance(value, OrderedDict) else dict.items(value)
+    data = object.__getattribute__(value, "__dict__").get("data") if isinstance(value, UserDict) else None
+    if isinstance(data, dict):
+        return _held(data)
+    if type(value).__module__.partition(".")[0] in _KNOWN:
+        return value.items()
+    say_unread(f"what {type(value).__name__} holds", "this mapping may load or compute it when asked")
+    return ()
+
+
+def _field(value: Any, name: str) -> Any:
+    static = inspect.getattr_static(type(value), name, None)
+    return static.__get__(value) if isinstance(static, MemberDescriptorType) else object.__getattribute__(value, "__dict__").get(name)
 
 
 def tensors(value: Any, slot: str) -> list[tuple[str, Tensor]]:

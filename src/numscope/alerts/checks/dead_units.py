@@ -55,8 +55,8 @@ class DeadUnits(Check):
             return
         mine = ids_of(optimizer)
         for module, layer in self.subject.probe.names.items():
-            weight = module._parameters.get("weight")
             dim = _unit_dim(module)
+            weight = next((p for name, p in module._parameters.items() if name == "weight"), None)  # a scripted module's has no ``get``
             if dim is None or weight is None or weight._backward_hooks or mine.isdisjoint(ids_known(weight)):
                 continue
             gradient = gradient_of(weight)
