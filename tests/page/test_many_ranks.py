@@ -7,9 +7,22 @@ import time
 from dataclasses import asdict
 from pathlib import Path
 
-from numscope.page.recorded import read_recorded
+import pytest
+from rich.console import Console
+
+from numscope.cli.top_screen import screen
+from numscope.page import rank_cells
+from numscope.page.digest import digests
+from numscope.page.gathered import Gathered
+from numscope.page.overview import overview_of
+from numscope.page.recorded import read_recorded, read_statistics
 from numscope.records.layer import Layer
+from numscope.runs import query
+from numscope.runs.compaction import compact
+from numscope.sinks.parquet import ParquetSink
+from numscope.summary.state import Summary
 from tests.page.test_recorded import ALERT, FINDING, document
+from tests.sinks.seen import observation
 
 NUM_RANKS = 3000
 MOST_CPU_S = 60.0  # 3 on an idle machine; it was minutes
@@ -27,3 +40,46 @@ def test_run_of_3000_ranks_is_read_in_time_and_whole(tmp_path: Path) -> None:
     found = read_recorded(tmp_path)
     assert time.process_time() - begin < MOST_CPU_S
     assert found.problems == () and len(found.alerts) == 1 and found.alerts[0].ranks == tuple(range(NUM_RANKS))
+
+
+def run_of_ranks(folder: Path, num_ranks: int, odd: dict[int, float]) -> None:
+    for rank in range(num_ranks):
+        sink = ParquetSink(folder, rank, {})
+        for step in range(3):
+            amax = odd.get(rank, 1.0 + rank / 1000) if step == 1 else 1.0
+            summary = Summary(numel=4, num_nan=int(amax != amax), min=0.0, max=amax, abs_max=amax)
+            sink.write([observation(step, "fc", rank=rank, summary=summary)])
+        sink.close()
+        (folder / f"findings-rank{rank}.json").write_text(document(rank=rank, steps=3, events=[[1, "GradScaler skipped the step"]]))
+
+
+def test_ranks_that_stand_apart_are_named_and_the_others_counted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(rank_cells, "MAX_RANKS", 4)
+    monkeypatch.setattr(rank_cells, "MOST_APART", 2)
+    run_of_ranks(tmp_path, 40, {7: 50.0, 31: 0.01, 38: float("nan")})
+    for _ in range(2):
+        recorded = read_recorded(tmp_path)
+        statistics, _ = read_statistics(recorded)
+        assert statistics is not None and (ranks := statistics.ranks) is not None
+        assert {7, 31, 38} < set(ranks.ranks) and len(ranks.ranks) == 4 and (ranks.num_ranks, ranks.num_apart) == (40, 3)
+        assert [(one.rank, one.step) for one in ranks.apart] == [(38, 1), (31, 1)]
+        assert [(one.step, one.num_ranks) for one in recorded.events] == [(1, 40)]
+        as_json, as_text = digests(recorded)
+        assert json.loads(as_json)["ranks"]["apart"][1] == "rank 31: 0.01 in fc activation, step 1; the median is 1.019"
+        assert "- step 1, 40 ranks: GradScaler skipped the step" in as_text
+        assert "## 3 of 40 ranks apart from the median by a factor of 2 or more" in as_text
+        console = Console(width=120, record=True, file=open("/dev/null", "w"))
+        console.print(screen(overview_of(str(tmp_path)), 0.0, 120))
+        lines = console.export_text().splitlines()
+        assert "↕ rank 38: inf in fc activation, step 1; the median is 1.019" in [line.strip() for line in lines] and len(lines) < 20
+        compact(str(tmp_path))  # the same then
+
+
+def test_many_small_parts_are_held_and_give_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    run_of_ranks(tmp_path, 6, {3: 50.0})
+    recorded = read_recorded(tmp_path)
+    plain, held = Gathered(), Gathered()
+    read_statistics(recorded, plain)
+    monkeypatch.setattr(query, "MANY_PARTS", 2)
+    read_statistics(recorded, held)
+    assert repr(plain.statistics()) == repr(held.statistics())

@@ -52,7 +52,7 @@ def test_a_run_in_s3_holds_what_a_folder_holds(store: Store, script: list[str], 
     assert remote.returncode == local.returncode == 3, remote.stderr
     assert f"numscope report {store.address('a')}" in remote.stderr
     here = {path.relative_to(tmp_path / "a").as_posix() for path in (tmp_path / "a").rglob("*") if path.is_file()}
-    left_out = {"report.html", ".report-1", "debug_statistics_logs/globalrank-0.log"}
+    left_out = {"report.html", ".report-1", "debug_statistics_logs/globalrank-0.log", "ranks/rank0-1.ended"}
     assert store.names("a") == here - left_out
     assert here >= {"findings-rank0.json", "run.json", "ranks/rank0-1.json", "statistics/rank0-1-000000.parquet"}
     sql = "SELECT * EXCLUDE (time) FROM stats ORDER BY step, ord"

@@ -17,6 +17,7 @@ from numscope.cli.values import whole_number
 from numscope.records.errors import UsageError
 from numscope.records.finding import plain
 from numscope.records.words import escape
+from numscope.runs.compaction import compact as compacted
 from numscope.runs.folder import Run, find_run
 from numscope.runs.grouping import available, group, lacking
 from numscope.runs.query import ask
@@ -35,6 +36,7 @@ DEFAULT_STATS = ("max", "min", "mean", "std", "l2_norm", "kurtosis", "zero_pct",
 @click.option("--stats", "names", metavar="NAME,NAME…", help=f"Statistics to show ({','.join(DEFAULT_STATS)}); all: all available.")
 @click.option("--steps", metavar="A-B", help="Only steps A to B, inclusive; also A-, -B or A.")
 @click.option("--every-steps", type=whole_number(1), metavar="N", help="Merge every N steps separately; 1: each step.")
+@click.option("--compact", is_flag=True, help="Make few sorted parts of the run's many instead, so that questions take less time.")
 @click.option("--json", "as_json", is_flag=True, help="Write JSON: a list of rows.")
 @click.option("--csv", "as_csv", is_flag=True, help="Write CSV.")
 @click.argument("run", metavar="RUN")
@@ -46,6 +48,7 @@ def stats(
     names: str | None,
     steps: str | None,
     every_steps: int | None,
+    compact: bool,
     as_json: bool,
     as_csv: bool,
 ) -> None:
@@ -57,6 +60,11 @@ def stats(
     numscope stats runs/a "SELECT step, l2_norm FROM stats WHERE layer = 'fc1' AND tensor = 'wgrad' ORDER BY step"
     numscope stats runs/a --by '.*(fc1|fc2)' --stats mean,std,kurtosis --steps 100-199
     """
+    if compact:
+        if (sql, by, names, steps, every_steps, as_json, as_csv) != (None, None, None, None, None, False, False):
+            raise UsageError("--compact: given with a question, expected it alone.")
+        say(f"numscope stats: {compacted(run)}")
+        return
     if as_json and as_csv:
         raise UsageError("--csv: given with --json, expected one of them.")
     if sql is not None and by is not None:

@@ -42,6 +42,7 @@ def screen(overview: Overview, age_s: float, width: int, height: int | None = No
         list(_findings(overview)),
         list(_alerts(overview)),
         list(_events(overview)),
+        list(_ranks(overview)),
         problems,
     ]
     blocks.append(list(_sites(overview, width)))
@@ -127,7 +128,16 @@ def _events(overview: Overview) -> Iterator[Text]:
         yield Text("")
         yield Text(f"{count(len(events), 'event')}, the last ones:", TITLE)
         for event in events[: -MOST_EVENTS - 1 : -1]:
-            yield Text(f"◆ step {event.step:,}, rank {event.rank}: {escape(event.text)}")
+            who = f"rank {event.rank}" if event.num_ranks == 1 else f"{event.num_ranks:,} ranks"
+            yield Text(f"◆ step {event.step:,}, {who}: {escape(event.text)}")
+
+
+def _ranks(overview: Overview) -> Iterator[Text]:
+    """The ranks that stand apart from the others."""
+    ranks, matrices = overview.ranks, overview.matrices
+    if ranks is not None and matrices is not None and ranks.apart:
+        yield from (Text(""), Text(f"{ranks.headline()}{':' if ranks.num_apart == len(ranks.apart) else ', the farthest ones:'}", TITLE))
+        yield from (Text(f"↕ {one.line(matrices.sites, escape)}") for one in ranks.apart)
 
 
 def _sites(overview: Overview, width: int) -> Iterator[Text]:

@@ -54,13 +54,13 @@ def _raw(spark: SparkSession, run: str) -> DataFrame:
     """The stored rows, without the steps that a later attempt ran again."""
     from pyspark.sql import functions as F
 
-    found = find_run(run)
+    found = find_run(run, whole=True)
     scheme, _, place = found.path.partition("://") if is_address(run) else ("file", "", found.path)  # its default may be another
     folder = _GLOB.sub(r"\\\g<0>", f"{_SCHEMES.get(scheme, scheme)}://{place}/{STATISTICS}")
     paths = [f"{folder}/{part.name}" for part in found.parts]
     rows = spark.read.option("mergeSchema", "true").parquet(*paths)
     rows = rows.where(" AND ".join(f"{name} IS NOT NULL" for name in NEVER_NULL))
-    if len(paths) > 1:
+    if len(paths) > 1 or found.restarted:
         starts = rows.groupBy("rank", "attempt").agg(F.min("step").alias("step")).alias("l")
         later = F.expr("l.rank = s.rank AND l.attempt > s.attempt AND l.step <= s.step")
         rows = rows.alias("s").join(F.broadcast(starts), later, "left_anti")

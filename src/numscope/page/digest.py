@@ -10,6 +10,7 @@ from typing import Any
 
 from numscope.page.health import BAD, FINE, WARN, judge
 from numscope.page.matrices import MAX_SITES, Matrices
+from numscope.page.rank_cells import RankAmax
 from numscope.page.recorded import AlertOfRanks, Recorded, read_statistics
 from numscope.records.finding import Culprit, Finding, Numbers, Operand, plain
 from numscope.records.markdown import code as _code
@@ -32,15 +33,16 @@ def digests(recorded: Recorded) -> tuple[str, str]:
     """
     statistics, problems = read_statistics(recorded)
     matrices = None if statistics is None else statistics.matrices
+    ranks = None if statistics is None else statistics.ranks
     for most in MOST:
-        digest = _digest(recorded, matrices, problems, most)
+        digest = _digest(recorded, matrices, ranks, problems, most)
         texts = json.dumps(digest, indent=1, allow_nan=False) + "\n", "\n".join(_markdown(digest)) + "\n"
         if all(len(text.encode()) <= MAX_BYTES for text in texts):
             return texts
     raise AssertionError("a digest of one finding and one site is too long")
 
 
-def _digest(recorded: Recorded, matrices: Matrices | None, problems: Sequence[str], most: int) -> Digest:
+def _digest(recorded: Recorded, matrices: Matrices | None, ranks: RankAmax | None, problems: Sequence[str], most: int) -> Digest:
     return {
         "format": 1,
         "run": _text(os.path.basename(recorded.path)),
@@ -55,8 +57,11 @@ def _digest(recorded: Recorded, matrices: Matrices | None, problems: Sequence[st
         "num_alerts": recorded.num_alerts,
         "alerts": [_alert(one) for one in recorded.alerts[:most]],
         "num_events": len(recorded.events),
-        "events": [{"step": event.step, "rank": event.rank, "text": _text(event.text)} for event in recorded.events[:most]],
+        "events": [
+            {"step": one.step, "rank": one.rank, "num_ranks": one.num_ranks, "text": _text(one.text)} for one in recorded.events[:most]
+        ],
         "statistics": _statistics(matrices, most),
+        "ranks": None if ranks is None or matrices is None else _ranks(ranks, matrices),
         "not_watched": [_text(one) for one in _not_watched(recorded, matrices, most)],
         "problems": [_text(one) for one in problems[:most]],
     }
@@ -127,6 +132,11 @@ def _statistics(matrices: Matrices | None, most: int) -> Digest | None:
     }
 
 
+def _ranks(ranks: RankAmax, matrices: Matrices) -> Digest:
+    apart = [one.line(matrices.sites, lambda name: _text(name, 200)) for one in ranks.apart]
+    return {"num_ranks": ranks.num_ranks, "num_apart": ranks.num_apart, "headline": ranks.headline(), "apart": apart}
+
+
 def _not_watched(recorded: Recorded, matrices: Matrices | None, most: int) -> Iterator[str]:
     if not recorded.watched:
         yield "Bad numbers: the folder has no findings file, so detection was off or wrote elsewhere."
@@ -183,7 +193,9 @@ def _markdown(digest: Digest) -> Iterator[str]:
             yield f"- {digest['num_alerts'] - len(digest['alerts'])} more"
     if digest["events"]:
         yield f"\n## {count(digest['num_events'], 'event')}\n"
-        yield from (f"- step {event['step']}, rank {event['rank']}: {_md(event['text'])}" for event in digest["events"])
+        for event in digest["events"]:
+            who = f"rank {event['rank']}" if event["num_ranks"] == 1 else f"{event['num_ranks']:,} ranks"
+            yield f"- step {event['step']}, {who}: {_md(event['text'])}"
     statistics = digest["statistics"]
     if statistics is not None:
         steps = f"steps {statistics['first_step']} to {statistics['last_step']}"
@@ -196,6 +208,9 @@ def _markdown(digest: Digest) -> Iterator[str]:
             trend = " ".join(f"{x:.3g}" for x in site["amax_trend"])
             cells = (_code(site["layer"]), _md(site["tensor"]), _md(site["dtype"]), site["state"], _md(site["why"]), trend)
             yield f"| {' | '.join(cells)} |"
+    if digest["ranks"] is not None:
+        yield f"\n## {digest['ranks']['headline']}\n"
+        yield from (f"- {_md(one)}" for one in digest["ranks"]["apart"])
     yield "\n## Not watched\n"
     yield from (f"- {_md(one)}" for one in digest["not_watched"] or ["Nothing that this digest knows of."])
     if digest["problems"]:

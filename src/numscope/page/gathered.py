@@ -119,7 +119,9 @@ class Gathered:
             chosen = choose(run)
             return chosen
 
-        self._set(reading(run, lambda connection: self._with_rows(connection, chosen, findings), choose_anew))
+        known = set(run.broken)
+        self._set(reading(run, lambda connection: self._with_rows(connection, chosen, findings), choose_anew, held=True))
+        self._damaged |= {name: chosen.listed[name] for name in chosen.broken if name not in known and name in chosen.listed}
 
     def _with_rows(self, connection: DuckDBPyConnection, run: Run, findings: tuple[int, ...]) -> Gathered:
         """These numbers with a connection's rows added. Raises: Misfit."""
@@ -137,7 +139,7 @@ class Gathered:
         sql = f"SELECT file_name, num_rows FROM parquet_file_metadata([{strings(map(glob.escape, paths))}])"
         sizes = dict(connection.execute(sql).fetchall())
         new = {part.name: _Known(part, run.listed[part.name], int(sizes[path])) for path, part in paths.items()}
-        known_parts = {name: one for name, one in self._known.items() if not any(_holds(part, one.part) for part in run.parts)} | new
+        known_parts = {name: one for name, one in self._known.items() if not any(part.holds(one.part) for part in run.parts)} | new
         cells = self._cells.with_rows(connection, findings)
         ranks, histograms = self._ranks.with_rows(connection), self._histograms.with_rows(connection)
         return Gathered(cells, ranks, histograms, known_parts, spans, starts, self._damaged, findings)
@@ -152,7 +154,7 @@ class Gathered:
         for part in run.parts:
             if part.name in self._known or self._damaged.get(part.name) == present[part.name]:
                 continue
-            inside = [known for known in self._known.values() if _holds(part, known.part)]
+            inside = [known for known in self._known.values() if part.holds(known.part)]
             inside.sort(key=lambda known: known.part.first)
             ends = [part.first, *(known.part.last + 1 for known in inside)]
             if any(known.part.first != end for known, end in zip(inside, ends, strict=False)):
@@ -164,8 +166,3 @@ class Gathered:
             raise Misfit
         starts = {key: first for key, (first, _) in self._spans.items()}
         return replace(run, parts=tuple(wanted), known_rows=rows, known_starts=starts)
-
-
-def _holds(part: PartName, other: PartName) -> bool:
-    """Whether a part was made of another one and further ones."""
-    return (part.rank, part.attempt) == (other.rank, other.attempt) and part.first <= other.first and other.last <= part.last

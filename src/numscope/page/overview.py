@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from numscope.page.gathered import Gathered
 from numscope.page.health import Health, judge
 from numscope.page.matrices import Matrices
+from numscope.page.rank_cells import RankAmax
 from numscope.page.recorded import Recorded, read_recorded, read_statistics
 from numscope.runs.sources import Signature, source_of
 
@@ -19,6 +20,7 @@ class Overview:
     matrices: Matrices | None  # its statistics; None if it has none
     health: tuple[Health, ...]  # the health of each site in ``matrices``
     problems: tuple[str, ...]  # what could not be read, a sentence each
+    ranks: RankAmax | None  # its sites on each rank; None if no site was written by several
     written: float  # when its latest record was, in seconds since 1970; 0 without one
 
 
@@ -44,4 +46,5 @@ def overview_of(folder: str, gathered: Gathered | None = None) -> Overview:
     statistics, problems = read_statistics(recorded, gathered)
     matrices = None if statistics is None else statistics.matrices
     health = () if matrices is None else tuple(judge(matrices))
-    return Overview(recorded, matrices, health, problems, max((told[-1] for told in stamp.values()), default=0.0))
+    ranks = None if statistics is None else statistics.ranks
+    return Overview(recorded, matrices, health, problems, ranks, max((told[-1] for told in stamp.values()), default=0.0))

@@ -102,7 +102,8 @@ def _site(site: SiteRow, health: Health) -> Payload:
 
 
 def _fields(shown: Histograms | RankAmax | None) -> Payload | None:
-    return None if shown is None else {one.name: getattr(shown, one.name) for one in fields(shown)}
+    """Without the ranks that stand apart: the page finds them for the step and tensor that it shows."""
+    return None if shown is None else {one.name: getattr(shown, one.name) for one in fields(shown) if one.name != "apart"}
 
 
 def _facts(recorded: Recorded, rows: dict[tuple[str, str], int], problems: Sequence[str]) -> Payload:

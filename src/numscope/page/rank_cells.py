@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -12,6 +12,8 @@ import numpy as np
 from numscope.page.axis import stretches
 from numscope.page.columns import as_float32
 from numscope.page.grid import Grid, Plane
+from numscope.page.matrices import SiteRow
+from numscope.records.words import count
 from numscope.runs.query import RAW, column_of
 
 if TYPE_CHECKING:
@@ -20,8 +22,27 @@ if TYPE_CHECKING:
 MAX_RANKS = 512
 MAX_CELLS = 500_000
 MAX_STRETCHES = 96
+ODD = 2.0  # times the median, or its half
+MOST_APART = 5  # ranks that are named
 
 _AMAX: Plane = ("amax", "max")
+
+
+@dataclass(frozen=True, slots=True)
+class Apart:
+    """A rank whose largest magnitude is not the other ranks'."""
+
+    rank: int
+    site: int  # row of the matrices
+    step: int  # the last of its stretch
+    value: float  # inf where some element was not finite
+    median: float  # over the ranks
+
+    def line(self, sites: Sequence[SiteRow], name: Callable[[str], str]) -> str:
+        """In words; ``name`` makes names of sites fit to be shown."""
+        site = sites[self.site]
+        where = f"{name(site.layer)} {name(site.tensor)}, step {self.step:,}"
+        return f"rank {self.rank}: {self.value:.4g} in {where}; the median is {self.median:.4g}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +56,13 @@ class RankAmax:
     # float32 array, sites × ranks × stretches: the largest of the stretch's steps; inf where some element was not finite, nan where there
     # is nothing
     amax: Any
+    num_ranks: int  # how many wrote; of too many those are here that stand apart most
+    apart: tuple[Apart, ...]  # the ranks that stand apart most, the first most of all
+    num_apart: int  # how many do
+
+    def headline(self) -> str:
+        """How many ranks stand apart."""
+        return f"{self.num_apart:,} of {count(self.num_ranks, 'rank')} apart from the median by a factor of {ODD:g} or more"
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,12 +99,36 @@ class RankCells:
         if not rows:
             return None
         axis, cells = self._grid.axis, self._grid.cells(_AMAX)
-        ranks = sorted({rank for _, rank in self._grid.rows})[:MAX_RANKS]
-        rows = rows[: MAX_CELLS // len(ranks)]
-        amax = np.full((len(rows), len(ranks), len(axis)), np.nan, dtype=np.float32)
-        for i, row in enumerate(rows):
-            for j, rank in enumerate(ranks):
-                place = self._grid.rows.get((shown[row], rank))
-                if place is not None:
-                    amax[i, j] = cells[place]
-        return RankAmax(tuple(ranks), tuple(rows), axis.first, axis.last, amax)
+        every = sorted({rank for _, rank in self._grid.rows})
+        rows = rows[: MAX_CELLS // min(len(every), MAX_RANKS)]
+        row_of = {shown[row]: i for i, row in enumerate(rows)}
+        place_of = {rank: j for j, rank in enumerate(every)}
+        there = [(row_of[site], place_of[rank], place) for (site, rank), place in self._grid.rows.items() if site in row_of]
+        amax = np.full((len(rows), len(every), len(axis)), np.nan, dtype=np.float32)
+        at, of, places = np.asarray(there, dtype=np.int64).T
+        amax[at, of] = cells[places]
+        median, factor = _apart(amax)
+        by_rank = factor.max(axis=(0, 2))
+        order = np.argsort(-by_rank, kind="stable")
+        num_apart = int((by_rank >= np.log(ODD)).sum())
+        apart = []
+        for j in order[: min(num_apart, MOST_APART)].tolist():
+            i, k = np.unravel_index(factor[:, j].argmax(), (len(rows), len(axis)))
+            apart.append(Apart(every[j], rows[i], axis.last[k], float(amax[i, j, k]), float(median[i, 0, k])))
+        kept = np.sort(order[:MAX_RANKS])
+        ranks = tuple(every[j] for j in kept.tolist())
+        return RankAmax(ranks, tuple(rows), axis.first, axis.last, amax[:, kept], len(every), tuple(apart), num_apart)
+
+
+def _apart(amax: Any) -> tuple[Any, Any]:
+    """Of sites × ranks × stretches the medians over the ranks, and of each cell the logarithm of its factor from the median, 0 without one.
+
+    What is not finite, or is zero where the median is not, is farthest, unless most ranks have it.
+    """
+    known = ~np.isnan(amax)
+    filled = np.sort(np.where(known, amax, np.inf), axis=1)
+    middle = np.maximum(known.sum(axis=1, keepdims=True) - 1, 0) // 2
+    median = np.take_along_axis(filled, middle, axis=1)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        factor = np.abs(np.log(amax.astype(np.float64)) - np.log(median.astype(np.float64)))
+    return median, np.where(known & (amax != median), np.nan_to_num(factor, nan=np.inf, posinf=np.inf), 0.0)

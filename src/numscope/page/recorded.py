@@ -7,14 +7,14 @@ import os
 import re
 import shlex
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from numscope.page.gathered import Gathered, RunStatistics
 from numscope.records.alert import Alert, parse_alert
 from numscope.records.attempt import attempts
 from numscope.records.errors import UsageError
-from numscope.records.files import read_json
+from numscope.records.files import parse_json, read_bytes, read_json
 from numscope.records.finding import Finding
 from numscope.runs.folder import Run, find_run
 from numscope.runs.sources import Remote
@@ -41,8 +41,9 @@ class Happening:
     """Something that happened at a step and is not a finding, such as a step that GradScaler skipped."""
 
     step: int
-    rank: int
+    rank: int  # the first one of those that had it at that step
     text: str
+    num_ranks: int = 1  # how many had
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,7 +137,7 @@ def read_recorded(folder: str | os.PathLike[str], where: str = "RUN", copied: st
         num_findings=len(findings),
         alerts=tuple(alerts[:MAX_ALERTS]),
         num_alerts=len(alerts),
-        events=tuple(sorted((event for file in files for event in file.events), key=lambda event: event.step)[:MAX_EVENTS]),
+        events=tuple(_merged_events(files)[:MAX_EVENTS]),
         num_steps=max((file.num_steps for file in files), default=0),
         model=", ".join(dict.fromkeys(file.model for file in files if file.model)),
         attempts=tuple(read_attempts(path)),
@@ -261,13 +262,29 @@ def merged_alerts(files: Iterable[FindingsFile]) -> list[AlertOfRanks]:
     return [AlertOfRanks(next(iter(group.values())), tuple(sorted(group))) for group in groups]
 
 
+def _merged_events(files: Iterable[FindingsFile]) -> list[Happening]:
+    """Events by step; what several ranks had at the same step is one."""
+    groups: dict[tuple[int, int, str], list[Happening]] = {}
+    for file in files:
+        for event in file.events:
+            group = groups.setdefault((file.attempt, event.step, event.text), [])
+            if not group or group[-1].rank != event.rank:  # a rank may have had it several times
+                group.append(event)
+    merged = [replace(min(group, key=lambda one: one.rank), num_ranks=len(group)) for group in groups.values()]
+    return sorted(merged, key=lambda event: event.step)
+
+
 def _layers(path: str, problems: list[str]) -> Iterator[tuple[str, str]]:
+    """Layers of all ranks, each once. *Cost:* most ranks have the same ones: text that was read before is not read once more."""
     seen: dict[tuple[str, str], None] = {}
+    known: set[bytes] = set()
     for by_attempt in attempts(path).values():
         file = by_attempt[max(by_attempt)]
         try:
-            for layer in read_json(file)["layers"]:
+            facts, key, layers = read_bytes(file).partition(b'"layers"')
+            for layer in parse_json(facts + key + (b": []}" if layers in known else layers))["layers"]:
                 seen[str(layer["name"]), str(layer["cls"])] = None
+            known.add(layers)
         except (OSError, ValueError, KeyError, TypeError) as error:
             problems.append(f"ranks/{os.path.basename(file)} could not be read and is left out: {_first_line(error)}")
     yield from seen

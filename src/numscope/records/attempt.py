@@ -20,6 +20,7 @@ from numscope.records.files import read_json, write_atomically
 from numscope.records.words import escape
 
 RANKS = "ranks"
+ENDED = ".ended"  # instead of .json: an empty file of an attempt that writes no more
 
 log = logging.getLogger("numscope")
 

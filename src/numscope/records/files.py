@@ -85,6 +85,11 @@ def read_json(path: str | os.PathLike[str]) -> Any:
         OSError: the file can't be opened, or is a link.
         ValueError: it is not a regular file, larger than 32 MiB, or not JSON of bounded depth.
     """
+    return parse_json(read_bytes(path))
+
+
+def read_bytes(path: str | os.PathLike[str]) -> bytes:
+    """The bytes of a regular file of at most 32 MiB; links are not followed. Raises: see ``read_json``."""
     # Without blocking: nobody may ever write to a pipe.
     file = os.open(path, os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0))
     with open(file, "rb") as stream:
@@ -93,10 +98,17 @@ def read_json(path: str | os.PathLike[str]) -> Any:
         data = stream.read(MAX_JSON_BYTES + 1)
     if len(data) > MAX_JSON_BYTES:
         raise ValueError(f"larger than {MAX_JSON_BYTES >> 20} MiB")
+    return data
+
+
+def parse_json(data: bytes) -> Any:
+    """The values in JSON. Raises: ValueError: see ``read_json``."""
     try:
         values = json.loads(data, parse_int=lambda digits: int(digits) if len(digits) < 19 else float(digits))
     except RecursionError:
         raise ValueError("nested too deeply") from None
+    if data.count(b"[") + data.count(b"{") <= MAX_JSON_DEPTH:
+        return values
     level = [values]
     for _ in range(MAX_JSON_DEPTH):
         inner = (one.values() if isinstance(one, dict) else one for one in level if isinstance(one, dict | list))

@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 from numscope.records.errors import UsageError
 from numscope.records.observation import COUNTS, EXTREMA, SUMS
 from numscope.records.words import nearest, without_passwords
-from numscope.runs.folder import Run, find_run
+from numscope.runs.folder import Run, find_run, found_unsound
+from numscope.runs.sources import Remote
 from numscope.storage.address import PROTOCOL, text_of
 from numscope.summary.formulas import Statistic
 from numscope.summary.statistics import RAW_SUMS, STATISTICS
@@ -30,7 +31,8 @@ RAW = "raw"  # without the derived columns
 EVERY = "every_row"  # as stored, with the steps that a later attempt ran again
 NEVER_NULL = ("step", "layer", "cls", "tensor", "dtype", "rank", "attempt", "ranks")
 NUM_READERS = 16  # threads that read from another storage: they mostly wait
-MAX_ROWS_PER_BYTE = 10  # a real part has at most 3, of rows that are all alike: a row group of 16,384 takes 6 KB of the footer
+MAX_ROWS_PER_BYTE = 40  # a real part has at most 11, of rows that are all alike: a row group of 65,536 takes 6 KB of the footer
+MANY_PARTS, MOST_HELD_BYTES = 512, 256 << 20  # so many parts of so few bytes are read into memory: a GB at most
 _TYPES = dict.fromkeys(("step", "ord", "rank", "attempt", "ranks", "calls", *COUNTS), "BIGINT")
 _TYPES |= dict.fromkeys(("layer", "cls", "tensor", "dtype"), "VARCHAR") | dict.fromkeys((*EXTREMA, *SUMS, "center"), "DOUBLE")
 _TYPES["time"] = "TIMESTAMP"
@@ -45,24 +47,29 @@ class QueryResult:
     rows: list[tuple[Any, ...]]
 
 
-def connect(run: Run) -> DuckDBPyConnection:
+def connect(run: Run, held: bool = False, **config: Any) -> DuckDBPyConnection:
     """A connection to the run's numbers and to nothing else: no other file, no network, no extension, no variable of this program.
 
     It holds ``raw``, the stored columns, and ``stats``, these and every statistic that follows from them. Of a step that a restarted job
     ran twice, both hold the later attempt.
 
+    Args:
+        held: many questions follow, so that many small parts are read into memory first: else each question opens them all.
+        config: DuckDB's settings.
+
     Raises: UsageError where DuckDB is not installed.
     """
-    connection = bare()
+    connection = bare(**config)
     if run.ranges is not None:
         try:
-            run.ranges.begin(part.name for part in run.parts)
+            run.ranges.begin(part.name for part in run.parts if run.ranges.knows(part.name))
         except FileNotFoundError:  # merged just now
             raise
         except Exception as error:  # whatever a storage's package raises
             raise UsageError(f"RUN: {run.path!r} could not be read: {text_of(error)}") from None
         connection.register_filesystem(run.ranges)
-        connection.execute(f"SET threads = {NUM_READERS}")
+        if isinstance(run.source, Remote):
+            connection.execute(f"SET threads = {NUM_READERS}")
     paths = run.paths
     patterns = [glob.escape(path) for path in paths]  # DuckDB asks for both: the pattern first, then what it found
     connection.execute(f"SET allowed_paths = [{strings(dict.fromkeys(paths + patterns))}]")
@@ -71,7 +78,11 @@ def connect(run: Run) -> DuckDBPyConnection:
     _check_types(run, columns_of(connection, source))
     _check_rows(run, connection)
     rows = f"SELECT s.* FROM {source} s"
-    connection.execute(f"CREATE VIEW {EVERY} AS {rows}")
+    if held and len(run.parts) >= MANY_PARTS and run.num_bytes <= MOST_HELD_BYTES:
+        connection.execute(f"CREATE TEMP TABLE {EVERY} AS {rows}")
+        rows = f"SELECT s.* FROM {EVERY} s"
+    else:
+        connection.execute(f"CREATE VIEW {EVERY} AS {rows}")
     if run.restarted:  # without the steps that a later attempt of the same rank ran again
         connection.execute(f"CREATE TEMP TABLE starts AS SELECT rank, attempt, min(step) AS step FROM {EVERY} GROUP BY ALL")
         known = [[rank for rank, _ in run.known_starts], [attempt for _, attempt in run.known_starts], list(run.known_starts.values())]
@@ -124,32 +135,44 @@ def frame_of(run: str | os.PathLike[str], sql: str = f"SELECT * FROM {VIEW} ORDE
     return frame
 
 
-def reading(run: Run, work: Callable[[DuckDBPyConnection], T], choose: Callable[[Run], Run] = lambda run: run) -> T:
+def reading(run: Run, work: Callable[[DuckDBPyConnection], T], choose: Callable[[Run], Run] = lambda run: run, **config: Any) -> T:
     """Runs ``work`` on a connection to the run and returns its result; DuckDB's errors become UsageError.
 
-    A run that still goes on may merge parts between being listed and being read: then it is listed again.
+    A run that still goes on may merge parts between being listed and being read: then it is listed again. So it is where bytes of a
+    compacted part are not those that were written: it is left out then, which is logged.
 
     Args:
         choose: narrows a listed run to the part that is read.
+        config: see ``connect``.
     """
     duckdb = _duckdb()
     while True:
         try:
             chosen = choose(run)
             try:
-                with connect(chosen) as connection:
+                with connect(chosen, **config) as connection:
                     try:
                         return work(connection)
                     except duckdb.Error as error:
-                        if chosen.is_there:
+                        if chosen.is_there and not _damaged(chosen):
                             _explain(error, connection)
             except duckdb.Error as error:
-                if chosen.is_there:
+                if chosen.is_there and not _damaged(chosen):
                     raise UsageError(f"RUN: {run.path!r} could not be read: {_reason(error)}") from None
         except FileNotFoundError as error:  # merged, too
             if run.is_there:
                 raise UsageError(f"RUN: {run.path!r} could not be read: {error}") from None
-        run = find_run(run.path)
+        known, run = run.problems, find_run(run.path)
+        for problem in run.problems:
+            if problem not in known:
+                log.warning("numscope: %s", problem)
+
+
+def _damaged(run: Run) -> set[str]:
+    """Names of parts that were found damaged as they were read. They are remembered."""
+    damaged = run.ranges.damaged if run.ranges is not None else set()
+    found_unsound(run, damaged)
+    return damaged
 
 
 def derivable(columns: set[str]) -> dict[str, str]:

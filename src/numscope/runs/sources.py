@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 FOLDERS = (STATISTICS, RANKS)
 MARKS = (RUN_FILE, *FOLDERS, "debug_logs", "debug_statistics_logs")
 
-_OWN = re.compile(rf"{re.escape(RUN_FILE)}|(findings-)?rank\d+(-\d+){{0,3}}\.(json|parquet)")
+_OWN = re.compile(rf"{re.escape(RUN_FILE)}|(findings-)?rank\d+(-\d+){{0,3}}\.(json|parquet)|compacted-[\da-f-]+\.parquet")
 _FINDINGS = re.compile(r"findings-rank\d+(-\d+)?\.json")
 
 Fingerprint = tuple[int, int, float]  # what changes where a file is written anew: its identity, its size in bytes, its time of the epoch
@@ -88,6 +88,14 @@ class Local(_RunPlace):
                         with contextlib.suppress(FileNotFoundError):  # merged
                             told = entry.stat(follow_symlinks=False)
                             yield os.path.join(folder, entry.name), (told.st_ino, told.st_size, told.st_mtime_ns / 1e9)
+
+    def ranges(self, sizes: Mapping[str, int]) -> RangeFiles:
+        """By which parts of these sizes are read, if they are not read as files: each byte is checked as it comes."""
+        from fsspec.implementations.local import LocalFileSystem
+
+        from numscope.storage.ranges import RangeFiles
+
+        return RangeFiles(LocalFileSystem(), os.path.join(self.path, STATISTICS), sizes)
 
     def fetch(self, signature: Signature) -> str:
         """The folder, where the files are."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 import sys
 from typing import Any
 
@@ -51,6 +52,12 @@ def end_all() -> None:
                 pass
             except ours() as fault:
                 log.error("numscope could not end the watch of %s: %s: %s", class_name(scope.model), type(fault).__name__, fault)
+    if (parquet := sys.modules.get("numscope.sinks.parquet")) is not None:
+        folders = parquet.close_all()
+        if int(os.environ.get("WORLD_SIZE", "1")) > 1:
+            from numscope.runs.compaction import compact_ended
+
+            compact_ended(folders)
 
 
 page.first(end_all)

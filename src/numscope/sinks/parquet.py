@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from itertools import accumulate, repeat
 from typing import Any
 
-from numscope.records.faults import ours
+from numscope.records.faults import ours, suppress
 from numscope.records.observation import COUNTS, EXTREMA, FIELDS, Histogram, Observation
 from numscope.sinks.part_files import Parts, clear_remains
 from numscope.sinks.runfolder import FORMAT, RunFolder
@@ -25,6 +25,15 @@ MOST_HELD = 8  # times as many while the disk is full; then they are dropped
 
 
 _open: weakref.WeakSet[ParquetSink] = weakref.WeakSet()  # this process's
+_ended: set[tuple[str, int, int]] = set()  # places of those that were closed
+
+
+def close_all() -> set[str]:
+    """Close what this process has left open: it ends. Returns: the run folders that it has written to."""
+    for sink in list(_open):
+        with suppress(OSError):
+            sink.close()
+    return {folder for folder, _, owner in _ended if owner == os.getpid()}
 
 
 class ParquetSink:
@@ -116,6 +125,8 @@ class ParquetSink:
         self.write_part()
         if os.getpid() == self._owner and all(sink.place != self.place for sink in _open):
             self._parts.finish()
+            self.folder.end()
+            _ended.add(self.place)
 
     def _clear(self) -> None:
         self._places = array("i")

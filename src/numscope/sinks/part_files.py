@@ -22,24 +22,44 @@ ABANDONED_S = 3600.0  # age from which a temporary file belongs to a killed proc
 # Columns that a dictionary makes small; the other numbers rarely repeat.
 REPEATED = ("layer", "cls", "tensor", "dtype", "step", "ord", "rank", "attempt", "ranks", "calls", "time")
 
+ALL_RANKS = -1
+
 _NAME = re.compile(r"rank(\d+)-(\d+)-(\d+)(?:-(\d+))?\.parquet")
+_COMPACTED = re.compile(r"compacted-([0-9a-f]{16})-(\d+)-(\d+)-(\d+)\.parquet")
 
 
 @dataclass(frozen=True, slots=True)
 class PartName:
-    """The parts of a file name: rank, attempt, and the first and last flush in the file."""
+    """The parts of a file name: rank, attempt, and the first and last flush in the file.
+
+    A compacted part has the rows of many ranks (``ALL_RANKS``): it is one of the ``num`` parts of a set, whose latest attempt is named.
+    """
 
     name: str
     rank: int
     attempt: int
     first: int
     last: int
+    made: str = ""  # the set
+    num: int = 1
 
     @classmethod
     def parse(cls, name: str) -> PartName | None:
         """None if the name is not a part's."""
+        if match := _COMPACTED.fullmatch(name):
+            return cls(name, ALL_RANKS, int(match[2]), int(match[3]), int(match[3]), match[1], int(match[4]))
         match = _NAME.fullmatch(name)
         return None if match is None else cls(name, int(match[1]), int(match[2]), int(match[3]), int(match[4] or match[3]))
+
+    @classmethod
+    def compacted(cls, made: str, attempt: int, place: int, num: int) -> str:
+        """The name of the part at a place, from 1, of a set of so many."""
+        return f"compacted-{made}-{attempt}-{place:05d}-{num:05d}.parquet"
+
+    def holds(self, other: PartName) -> bool:
+        """Whether it was made of another one and further ones, by their names."""
+        same = (self.rank, self.attempt, self.made) == (other.rank, other.attempt, other.made)
+        return same and self.first <= other.first and other.last <= self.last
 
 
 def split_merged(names: Iterable[str]) -> tuple[list[PartName], list[PartName]]:
@@ -48,14 +68,13 @@ def split_merged(names: Iterable[str]) -> tuple[list[PartName], list[PartName]]:
     The latter exist only if a process was killed between writing a merged part and removing its sources.
     """
     found = sorted(
-        (part for name in names if (part := PartName.parse(name))), key=lambda part: (part.rank, part.attempt, part.first, -part.last)
+        (part for name in names if (part := PartName.parse(name))),
+        key=lambda part: (part.rank, part.made, part.attempt, part.first, -part.last),
     )
     kept: list[PartName] = []
     held: list[PartName] = []
     for part in found:
-        before = kept[-1] if kept else None
-        is_held = before is not None and (before.rank, before.attempt) == (part.rank, part.attempt) and part.last <= before.last
-        (held if is_held else kept).append(part)
+        (held if kept and kept[-1].holds(part) else kept).append(part)
     return kept, held
 
 

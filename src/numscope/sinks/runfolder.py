@@ -11,8 +11,8 @@ import sys
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from numscope.records.attempt import Attempt
-from numscope.records.faults import ours
+from numscope.records.attempt import ENDED, Attempt
+from numscope.records.faults import ours, suppress
 from numscope.records.files import read_json, write_atomically
 from numscope.records.words import without_passwords
 from numscope.version import __version__
@@ -59,6 +59,11 @@ class RunFolder:
         """
         self._layers[whose] = [dict(layer) for layer in layers]
         self._attempt.tell({"layers": [layer for told in self._layers.values() for layer in told]})
+
+    def end(self) -> None:
+        """Note that this rank's attempt writes no more parts: by a name, since of ten thousand ranks names are quickly listed."""
+        with suppress(OSError):
+            open(self._attempt.path.removesuffix(".json") + ENDED, "x").close()
 
     def _note_run(self, run: Mapping[str, Any]) -> None:
         """Rank 0 writes ``run.json``, another rank only if there is none (a watch on that rank alone)."""

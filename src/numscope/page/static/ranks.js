@@ -23,7 +23,7 @@ export async function ranksView(run, row, step) {
     const box = canvas.getBoundingClientRect();
     set({ step: given.last[Math.min(width - 1, Math.floor(((event.clientX - box.left) / box.width) * width))] });
   });
-  return el("div", { class: "ranks" }, el("h3", {}, `${lines} ranks`),
+  return el("div", { class: "ranks" }, el("h3", {}, given.num_ranks > lines ? `${lines} of ${given.num_ranks.toLocaleString("en-US")} ranks, those that stand apart most` : `${lines} ranks`),
     el("p", { class: "explain" }, "Largest magnitude (the tensor's unit), light to dark, log scale: a line for each rank, a column for each step or few; ", el("b", { class: "bad" }, "orange"), " is nan or inf."),
     el("p", { id: "odd-rank" }, `${steps(given.first[stretch], given.last[stretch])}: ${oddOneOut(values)}`),
     el("div", { class: "rank-lines" }, el("div", { class: "rank-names" }, namesOf(given.ranks).map((name) => el("span", {}, name))), canvas,

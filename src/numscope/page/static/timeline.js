@@ -42,7 +42,7 @@ export class Timeline {
       title: `step ${finding.step}: ${finding.kind}${finding.contained ? " (contained)" : ""} in ${visible(finding.site.module || finding.site.cls || "loss", 80)}` }));
     const alerts = run.alerts.map((alert, i) => ({ step: alert.step, i, go: goToAlert, mark: "⚑", kind: "warn", isChosen: i === state.alert,
       title: `step ${alert.step}: ${visible(alert.rule, 80)}${alert.layer ? ` in ${visible(alert.layer, 80)}` : ""}` }));
-    const events = run.events.map((event) => ({ step: event.step, mark: "◆", kind: "event", title: `step ${event.step}, rank ${event.rank}: ${visible(event.text)}` }));
+    const events = run.events.map((event) => ({ step: event.step, mark: "◆", kind: "event", title: `step ${event.step}, ${event.num_ranks > 1 ? `${event.num_ranks} ranks` : `rank ${event.rank}`}: ${visible(event.text)}` }));
     const restarts = run.restarts.map((one) => ({ ...one, mark: "⟳", kind: "restart", title: `step ${one.step}: ${one.text}` }));
     keeping(this.lane, () => fill(this.lane, [...restarts, ...events, ...alerts, ...findings].slice(-MOST_MARKS).map((one) => {
       const column = run.columnOf(one.step);
