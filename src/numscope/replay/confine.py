@@ -19,7 +19,7 @@ from typing import Any
 from numscope.records.faults import suppress
 
 _MOST_COPIED = 1 << 30  # bytes of shared memory without a file
-_MOST_OF_A_FILE = 64 << 20  # bytes; a larger one can't be written to
+_MOST_OF_FILES = 256 << 20  # bytes of files that may be written to; others then can't be
 _MEMORY = 1  # major number of /dev/null, /dev/zero, /dev/urandom
 _PROT_READ_WRITE, _MAP_PRIVATE_FIXED, _MAP_ANONYMOUS = 0x3, 0x12, 0x20
 _PR_SET_SECCOMP, _PR_SET_NO_NEW_PRIVS, _FILTER = 22, 38, 2
@@ -68,6 +68,7 @@ def confine(*kept: int) -> None:
 
 def _own_files(kept: set[int], nowhere: int) -> None:
     """A place of its own in each file; nothing at the other end of anything else."""
+    left = _MOST_OF_FILES
     for fd in {*map(int, os.listdir("/proc/self/fd"))} - kept - {nowhere}:
         with suppress(OSError):  # that of the listing itself
             about = os.fstat(fd)
@@ -77,16 +78,18 @@ def _own_files(kept: set[int], nowhere: int) -> None:
             mode = fcntl.fcntl(fd, fcntl.F_GETFL) & os.O_ACCMODE
             if stat.S_ISREG(about.st_mode) and mode != os.O_WRONLY and fd not in (1, 2):
                 with suppress(OSError):  # a file that this user may not read
-                    new = _own_file(fd, about.st_size, mode == os.O_RDWR)
+                    copies = mode == os.O_RDWR and about.st_size <= left
+                    left -= about.st_size if copies else 0
+                    new = _own_file(fd, copies)
             os.dup2(new, fd, inheritable=False)
             if new != nowhere:
                 os.close(new)
 
 
-def _own_file(fd: int, size: int, writes: bool) -> int:
-    """The same file at the same place: to read, and a copy where it could be written to as well."""
+def _own_file(fd: int, copies: bool) -> int:
+    """The same file at the same place, to read; or a copy, which may be written to."""
     new = os.open(f"/proc/self/fd/{fd}", os.O_RDONLY | os.O_CLOEXEC)
-    if writes and size <= _MOST_OF_A_FILE:
+    if copies:
         copy = os.memfd_create("numscope")
         while os.sendfile(copy, new, None, 1 << 20):
             pass
