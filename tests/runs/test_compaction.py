@@ -85,7 +85,7 @@ def plain_rows(folder: Path) -> Counter[str]:
 FULL: Writes = [(0, [[(0, 0), (0, 1)]], True)]  # has all columns
 
 
-@settings(max_examples=examples(20), deadline=None)
+@settings(max_examples=examples(8), deadline=None)
 @given(first=WRITES, second=st.one_of(st.just([]), WRITES))
 def test_any_rows_in_any_parts_are_the_same_once_compacted_and_once_more(first: Writes, second: Writes) -> None:
     with TemporaryDirectory() as name:
@@ -170,7 +170,7 @@ def sealed(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-@settings(max_examples=examples(50), deadline=None)
+@settings(max_examples=examples(20), deadline=None)
 @given(data=st.data())
 def test_no_flipped_bit_is_read_as_a_number(sealed: Path, data: st.DataObject) -> None:
     part = sorted((sealed / "statistics").iterdir())[0]
