@@ -53,7 +53,7 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         ),
         (["advise", "--settings", "no.yaml", "s.py"], "numscope precision advise: no.yaml: no such file, expected a YAML file."),
         (["advise", "--steps", "0", "s.py"], "numscope precision advise: --steps: got '0', expected a whole number of at least 1."),
-        (["bisect", "--runs", "2", "s.py"], "numscope precision bisect: --runs: got '2', expected a whole number of at least 3."),
+        (["bisect", "--steps", "0", "s.py"], "numscope precision bisect: --steps: got '0', expected a whole number of at least 1."),
         (["bisect", "--config", "no.yaml", "s.py"], "numscope precision bisect: no.yaml: no such file, expected a YAML file."),
         (["bissect", "s.py"], "numscope precision: got 'bissect', expected one of "),
     ],
@@ -80,7 +80,7 @@ def test_wrong_usage_is_refused_before_anything_runs(
             "tolerance: -1\nrepeat: 2",
             [
                 "tolerance: got '-1', expected a number from 0, such as 0.01.",
-                "repeat: unknown, expected one of tolerance, repeats, seed. Did you mean 'repeats'?",
+                "repeat: unknown, expected one of runs, tolerance, repeats, seed. Did you mean 'repeats'?",
             ],
         ),
         ("bisect", "tolerance: .inf", ["tolerance: got 'inf', expected a number from 0, such as 0.01."]),

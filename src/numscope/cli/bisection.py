@@ -26,7 +26,7 @@ class BisectionTask:
     base: Mapping[str, Any]  # the configuration of the low-precision run, sections by name; empty without one
     features: tuple[str, ...]
     steps: int  # optimizer steps of each run
-    runs: int  # the most runs to make, including those of an interrupted search
+    runs: int = 40  # the most runs to make, including those of an interrupted search
     tolerance: float = 0.01  # the largest harmless drift of the loss, relative to the reference's loss
     repeats: int = 2  # how often the reference is run; the differences between its runs are noise
     seed: int | None = 0

@@ -32,7 +32,7 @@ REPLACED = {
     "--min-sqnr": "min_sqnr_db in the file of --settings",
     "--max-saturated": "max_saturated_pct in the file of --settings",
     "--max-flushed": "max_flushed_pct in the file of --settings",
-    **{f"--{name}": f"{name} in the file of --settings" for name in ("repeats", "seed", "tolerance")},
+    **{f"--{name}": f"{name} in the file of --settings" for name in ("repeats", "runs", "seed", "tolerance")},
     "--fresh": "rm -r on the folder of the trials",
     "--once": "a pipe, as in numscope top RUN | cat",
     "--open": "the link that is printed",

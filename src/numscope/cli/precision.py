@@ -51,7 +51,12 @@ ADVISE_SETTINGS = {
     "max_flushed_pct": _PCT,
     "seed": whole_number(),
 }
-BISECT_SETTINGS = {"tolerance": real("a number from 0, such as 0.01", 0), "repeats": whole_number(1), "seed": whole_number()}
+BISECT_SETTINGS = {
+    "runs": whole_number(3),
+    "tolerance": real("a number from 0, such as 0.01", 0),
+    "repeats": whole_number(1),
+    "seed": whole_number(),
+}
 
 
 def _settings_option(known: Mapping[str, Value]) -> Callable[[Callable[..., object]], Callable[..., object]]:
@@ -112,7 +117,6 @@ def advise(target: Target, steps: int, recipe: str, output: str, as_json: bool, 
 @click.option("--config", metavar="FILE", help="The low-precision run's own configuration (YAML); its switches are kept.")
 @recipe_option("Recipe of the linear layers (delayed); autocast: the script's own autocast is the low precision.", "delayed")
 @click.option("--steps", type=whole_number(1), default=50, metavar="N", help="Training steps of each run (50).")
-@click.option("--runs", type=whole_number(3), default=40, metavar="N", help="Budget: the most runs to make (40).")
 @click.option(
     "--output",
     type=OUTPUT_FILE,

@@ -133,7 +133,10 @@ def verdict_lines(verdict: BisectionVerdict, task: BisectionTask, output: str) -
             so_far = "No set has cured so far."
             if count := len(verdict.units):
                 so_far = f"The smallest set that has cured so far has {count} of {all_gemms}; a smaller one may do."
-            lines = [f"The {task.runs} runs did not suffice. {so_far}", "The same command with a larger --runs continues from here."]
+            lines = [
+                f"The {task.runs} runs did not suffice. {so_far}",
+                "The same command with larger runs in the file of --settings continues from here.",
+            ]
     if verdict.units:
         features = (word for one in task.features for word in ("--features", one))
         command = _command(task.script, "--recipe", task.recipe, "--config", output, *features)

@@ -38,11 +38,13 @@ def visit(value: Any, slot: str, see: Callable[[str, Any], None], depth: int = M
     if seen is not None and id(value) in seen:
         return
     items: Iterable[tuple[object, Any]] = ()
+    container = value
     if isinstance(value, _SEQUENCES):
-        kind: Any = list if isinstance(value, list) else tuple  # whose methods are not those of a subclass
-        empty = not (kind.__len__(value) and depth)
+        if type(value) not in _SEQUENCES and not torch.compiler.is_compiling():  # without the methods of a subclass
+            value = list.copy(value) if isinstance(value, list) else tuple.__getitem__(value, slice(None))
+        empty = not (value and depth)
         if not empty:
-            items = enumerate(kind.__iter__(value))
+            items = enumerate(value)
     else:
         named = _named_items(value) if depth else []
         items, empty = named, not named
@@ -51,7 +53,7 @@ def visit(value: Any, slot: str, see: Callable[[str, Any], None], depth: int = M
         return
     if not torch.compiler.is_compiling():  # a graph would be guarded by the id of a container that is new in each call
         seen = set() if seen is None else seen
-        seen.add(id(value))
+        seen.add(id(container))
     for key, item in items:
         if isinstance(item, Tensor):  # most are; saves a call
             see(f"{slot}[{key}]", item)
@@ -73,6 +75,8 @@ def _named_items(value: Any) -> list[tuple[str, Any]]:
 
 
 def _held(value: Mapping[Any, Any]) -> Iterable[tuple[Any, Any]]:
+    if torch.compiler.is_compiling():
+        return value.items()
     if isinstance(value, dict):
         return OrderedDict.items(value) if isinstance(value, OrderedDict) else dict.items(value)
     data = object.__getattribute__(value, "__dict__").get("data") if isinstance(value, UserDict) else None
@@ -85,6 +89,8 @@ def _held(value: Mapping[Any, Any]) -> Iterable[tuple[Any, Any]]:
 
 
 def _field(value: Any, name: str) -> Any:
+    if torch.compiler.is_compiling():
+        return getattr(value, name, None)
     static = inspect.getattr_static(type(value), name, None)
     return static.__get__(value) if isinstance(static, MemberDescriptorType) else object.__getattribute__(value, "__dict__").get(name)
 

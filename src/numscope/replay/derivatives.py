@@ -49,9 +49,9 @@ class _Spans:
 
     def add(self, start: int, stop: int, record: OpRecord | None = None) -> None:
         if start < stop:
-            self._starts.append(start)
-            self._stops.append(stop)
             self.records.append(record)
+            self._stops.append(stop)
+            self._starts.append(start)  # last: an exception of the script's may strike in between, and a range has all three
 
     def at(self, number: int) -> int:
         """The place of the range that holds a number; -1 for none."""
