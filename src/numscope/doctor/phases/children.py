@@ -27,6 +27,7 @@ from numscope.doctor.budget import Deadline
 from numscope.doctor.meet.sockets import listen
 from numscope.doctor.phases import Context, PhaseFailed
 from numscope.doctor.records import ExamPhase, Identity, Settings
+from numscope.records.words import spans
 
 LISTEN_FD = "NUMSCOPE_DOCTOR_LISTEN_FD"  # the store's socket, for the child
 OWN_SHARE = 0.85  # of a phase's time, after which the child gives up by itself; so a child that must be killed has hung
@@ -218,7 +219,7 @@ def run_in_child(phase: ExamPhase, context: Context) -> dict[str, Any]:
     Raises: PhaseFailed.
     """
     settings, identity = context.settings, context.identity
-    members = sorted(context.alive or context.roster or (identity.rank,))
+    members = context.alive or (identity.rank,)
     host = context.roster.get(members[0], {})
     listen = host.get("listen", {})  # its address is that of --ifname, if given
     sizes = sorted(settings.sizes)
@@ -226,7 +227,7 @@ def run_in_child(phase: ExamPhase, context: Context) -> dict[str, Any]:
         "rank": identity.rank,
         "local_rank": identity.local_rank,
         "local_world_size": identity.local_world_size,
-        "members": members,
+        "members": spans(members),  # short enough for the pipe's buffer
         "sizes": sizes[:2] if settings.quick else sizes,
         "quick": settings.quick,
         "backend": settings.backend,
