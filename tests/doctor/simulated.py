@@ -41,7 +41,8 @@ class Planted:
     """What is wrong; hosts by their numbers."""
 
     absent: frozenset[int] = frozenset()  # they never come
-    dies: dict[int, ExamPhase] = field(default_factory=dict)  # at the start of this phase
+    dies: dict[int, ExamPhase] = field(default_factory=dict)  # at the start of this phase, so that its connections are closed
+    vanishes: dict[int, ExamPhase] = field(default_factory=dict)  # at the start of this phase, without a word
     cut: tuple[tuple[int, int], ...] = ()  # links that carry nothing
     rack: frozenset[int] = frozenset()  # hosts whose links to all other hosts carry nothing
     slow_links: frozenset[int] = frozenset()
@@ -50,8 +51,9 @@ class Planted:
     old_torch: frozenset[int] = frozenset()
 
     def works(self, one: int, other: int) -> bool:
+        gone = {host for host, phase in (*self.dies.items(), *self.vanishes.items()) if phase <= ExamPhase.LINKS}
         return not (
-            {one, other} & (self.dies.keys() | self.absent)
+            {one, other} & (gone | self.absent)
             or (one, other) in self.cut
             or (other, one) in self.cut
             or (one in self.rack) != (other in self.rack)
@@ -137,6 +139,10 @@ class Fleet:
                 if message["kind"] == "phase":
                     phase = message["phase"]
                     if self.planted.dies.get(rank // self.per_host) == phase:
+                        return
+                    if self.planted.vanishes.get(rank // self.per_host) == phase:
+                        beats.cancel()
+                        await reader.read()  # until the hub closes the connection
                         return
                     doing |= {"phase": phase, "doing": f"start {phase.label}"}
                     send({"kind": "result", "result": self._result(phase, rank, message)})

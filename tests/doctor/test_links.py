@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import socket
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +13,8 @@ import pytest
 
 from numscope.doctor.budget import Deadline
 from numscope.doctor.meet.listener import PeerListener, datagram
-from numscope.doctor.phases import Context
+from numscope.doctor.phases import Context, PhaseFailed
+from numscope.doctor.phases.links import run
 from numscope.doctor.records import Identity, Settings
 from tests.doctor import netns
 
@@ -213,10 +216,27 @@ def test_delay_is_in_the_round_trip(tmp_path: Path) -> None:
         assert cell(results, 0, 1)["rtt_min_s"] >= 0.04  # it is on the way there and on the way back
 
 
-def test_listener_outlives_garbage_and_foreign_datagrams() -> None:
-    import socket
-    import time
+def test_many_partners_that_say_nothing_cost_one_timeout() -> None:
+    silent = [socket.create_server(("127.0.0.1", 0)) for _ in range(16)]  # whose processes never accept
+    listener = PeerListener(Settings(token="mine"), 0, "127.0.0.1")
+    roster = {
+        rank: {"identity": {"node": rank, "hostname": f"node{rank}"}, "listen": {"address": "127.0.0.1", "port": port}}
+        for rank, port in enumerate([listener.port, *(each.getsockname()[1] for each in silent)])
+    }
+    settings, met = Settings(token="mine", timeout_scale=0.2), tuple(enumerate(range(1, 17)))
+    context = Context(Identity(0, 17), settings, roster, Deadline(20.0), lambda what: None, meetings=met, kept={"listener": listener})
+    try:
+        began = time.monotonic()
+        with pytest.raises(PhaseFailed) as failed:
+            run(context)
+        assert {cell["status"] for cell in failed.value.data["cells"]} == {"silent"}
+        assert time.monotonic() - began < 8.0  # one after the other: 16 s
+    finally:
+        for each in (listener, *silent):
+            each.close()
 
+
+def test_listener_outlives_garbage_and_foreign_datagrams() -> None:
     listener = PeerListener(Settings(token="mine"), 0)
     try:
         for greeting in (b"GET / HTTP/1.1\r\n\r\n", b"\x16\x03\x01" + bytes(500), b""):
@@ -238,8 +258,6 @@ def test_listener_outlives_garbage_and_foreign_datagrams() -> None:
             lambda what: None,
             kept={"listener": listener},
         )
-        from numscope.doctor.phases.links import run
-
         assert run(context)["cells"] == []
     finally:
         listener.close()

@@ -67,7 +67,7 @@ class Course:
 
     def release(self) -> None:
         """Lets the ranks end, and closes the hub."""
-        self.hub.send_to_all({"kind": "end"})
+        self.hub.send({"kind": "end"}, self.hub.everybody())
         self.hub.close()
 
     def _conduct(self) -> None:
@@ -84,13 +84,13 @@ class Course:
                 else:
                     self._run(phase)
             examined = self._examined()
-            self.hub.send_to_all({"kind": "judged", "for_s": self._verdict_s})
+            self.hub.send({"kind": "judged", "for_s": self._verdict_s}, self.hub.everybody())
             verdict = judge(examined, self._output.baseline)
             verdict = replace(verdict, seconds=round(time.monotonic() - self.hub.started, 3))
             self._reached = verdict, examined
             self._deliver(for_ranks(verdict, examined))
             self.hub.hurry = ""
-            self.hub.wait(_all(self._everybody(), lambda member: member.said_bye or not member.here), Deadline(_BYES_S))
+            self.hub.wait(_all(self.hub.everybody(), lambda member: member.said_bye or not member.here), Deadline(_BYES_S))
         except BaseException as error:  # the hub's process prints it and exits with 70
             self._error = error
             self._deliver(Verdict(INTERNAL))
@@ -135,17 +135,17 @@ class Course:
             if new or plan:
                 known |= new
                 roster = {str(other): self._roster[other] for other in sorted(new)}
-                self.hub.send({**begin, "roster": roster, "meetings": plan.get(rank, [])}, (rank,))
+                self.hub.send({**begin, "roster": roster, "meetings": plan.get(rank, [])}, [self.hub.members[rank]])
             else:
-                informed.append(rank)
-        self.hub.send(begin, tuple(informed))
+                informed.append(self.hub.members[rank])
+        self.hub.send(begin, informed)
 
     def _deliver(self, verdict: Verdict) -> None:
         """Sends the verdict, and to each rank whether it is healthy instead of a list of those that are."""
         well = set(verdict.ok)
         for ok in (True, False):
-            guests = [member.guest for member in self._everybody() if (member.admitted and member.identity.rank in well) == ok]
-            self.hub.send_to(guests, {"kind": "verdict", "verdict": replace(verdict, ok=()), "ok": ok})
+            members = [member for member in self.hub.everybody() if (member.admitted and member.identity.rank in well) == ok]
+            self.hub.send({"kind": "verdict", "verdict": replace(verdict, ok=()), "ok": ok}, members)
 
     def _collect(self, phase: ExamPhase, ranks: tuple[int, ...], deadline: Deadline, started: float) -> None:
         """Collects the ranks' results, or the reasons why there are none."""
@@ -186,10 +186,6 @@ class Course:
             }
             refused = list(hub.refused)
         return Examined(self._settings, hub.world_size, hub.roster(), [self._results[key] for key in sorted(self._results)], refused, about)
-
-    def _everybody(self) -> list[Member]:
-        with self.hub.changed:
-            return [*self.hub.members.values(), *self.hub.onlookers]
 
     def _time_for(self, phase: ExamPhase) -> float:
         return min(share(self._settings, phase), self._left())

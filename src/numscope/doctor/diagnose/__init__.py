@@ -69,7 +69,7 @@ def diagnose(examined: Examined, baseline: Mapping[str, Any] | None = None) -> V
     victims, unexplained = _sort_failures(examined, blame, found)
     if unexplained and not any(each.severity == "fault" for each in found):
         found.append(_cause_unknown(unexplained, blame))
-    found = sorted(_condensed(found), key=gravity)  # stable: by phase within
+    found = sorted(_condensed(sorted(found, key=gravity)), key=gravity)  # stable: by phase within
     code = exit_code(examined, found)
     if code == 5:
         found.append(_incomplete(examined))
@@ -81,11 +81,9 @@ def _condensed(found: list[DoctorFinding]) -> list[DoctorFinding]:
     groups: dict[tuple[str, str], list[DoctorFinding]] = {}
     for each in found:
         groups.setdefault((each.id, each.severity), []).append(each)
-    few = {
-        key: group if len(group) <= _MOST_ALIKE else [*group[: _MOST_ALIKE - 1], _merged(group[_MOST_ALIKE - 1 :])]
-        for key, group in groups.items()
-    }
-    return [each for group in few.values() for each in group]
+    most = _MOST_ALIKE - 1
+    few = (group if len(group) <= _MOST_ALIKE else [*group[:most], _merged(group[most:])] for group in groups.values())
+    return [each for group in few for each in group]
 
 
 def _merged(found: list[DoctorFinding]) -> DoctorFinding:
@@ -98,6 +96,7 @@ def _merged(found: list[DoctorFinding]) -> DoctorFinding:
         hosts=tuple(sorted(hosts)),
         links=tuple(sorted(links)),
         evidence=tuple(each.summary for each in found[:_MOST_ALIKE]),
+        confidence=found[-1].confidence,
         remedy=(),
     )
 

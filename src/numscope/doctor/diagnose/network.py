@@ -196,13 +196,13 @@ def _blocked_ports(case: ObservedCause) -> DoctorFinding:
 
 
 def _by_kind(case: ObservedCause) -> DoctorFinding:
-    names, sides = case.links.hosts, [listed(case.links.hosts[node] for node in side) for side in case.cause.sides]
+    names, sides = case.links.hosts, ["{" + listed(case.links.hosts[node] for node in side) + "}" for side in case.cause.sides]
     match case.kind:
         case "everything":
             sure = len(case.nodes) > 3 and len({cell.status for cell in case.cells}) == 1
             return case.finding("network-blocked", confidence="likely" if sure else "possible", nodes=listed(names.values()))
         case "split":
-            return case.finding("network-split", sides=" and ".join("{" + side + "}" for side in sides))
+            return case.finding("network-split", sides=" and ".join(sides))
         case "groups":
             links = case.links.names(case.cause.cells)
             return case.finding("links-failing/groups", links=links, one=sides[0], other=sides[1], count=len({frozenset(c) for c in links}))

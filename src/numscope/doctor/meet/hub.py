@@ -26,6 +26,7 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from numscope.doctor.budget import Deadline, silent_s
@@ -104,25 +105,16 @@ class Hub:
         self.hurry = why
         self._call(self._update)
 
-    def send(self, message: Mapping[str, Any], ranks: tuple[int, ...]) -> None:
-        """Sends to these ranks, if they are connected."""
-        self.send_to([self.members[rank].guest for rank in ranks if rank in self.members], message)
-
-    def send_to_all(self, message: Mapping[str, Any]) -> None:
-        """Sends to all ranks and onlookers."""
-        with self.changed:
-            guests = [member.guest for member in (*self.members.values(), *self.onlookers)]
-        self.send_to(guests, message)
-
-    def send_to(self, guests: Iterable[Guest], message: Mapping[str, Any]) -> None:
-        """Sends to these connections."""
+    def send(self, message: Mapping[str, Any], members: Iterable[Member]) -> None:
+        """Sends to these, if they are connected."""
         data = pack(message)
+        for member in members:
+            self._call(partial(member.guest.write, data))
 
-        def write() -> None:
-            for guest in guests:
-                guest.write(data)
-
-        self._call(write)
+    def everybody(self) -> list[Member]:
+        """All ranks and onlookers."""
+        with self.changed:
+            return [*self.members.values(), *self.onlookers]
 
     def roster(self) -> dict[int, dict[str, Any]]:
         """The ranks that joined, as documented at ``Context.roster``."""
@@ -252,9 +244,9 @@ class Hub:
         elif kind == "result":
             result = PhaseResult(**{**message["result"], "phase": ExamPhase(message["result"]["phase"])})
             if result.phase is ExamPhase.LINKS:  # the only one with objects
-                data = dict(result.data)
-                data |= {"cells": [to_json(cell) for cell in data.get("cells", ())]} if "cells" in data else {}
-                result = replace(result, data=data | ({"loopback": to_json(data["loopback"])} if data.get("loopback") else {}))
+                plain: dict[str, Any] = {"cells": [to_json(cell) for cell in result.data.get("cells", ())]}
+                plain |= {"loopback": to_json(one)} if (one := result.data.get("loopback")) else {}
+                result = replace(result, data={**result.data, **plain})
             if result.rank == member.identity.rank and member.admitted:
                 self.results.setdefault((result.phase, result.rank), result)
         elif kind == "leave":

@@ -35,7 +35,7 @@ PAYLOAD_BYTES = 64 << 10
 PINGS = 20
 BURST_BYTES = {True: 1 << 20, False: 4 << 20}  # largest burst, by quick
 BURSTS_S = {True: 0.5, False: 1.0}  # at most, and of the time that is left for a link this share: both directions take turns
-BURSTS_SHARE = 0.3
+BURSTS_SHARE, LEAST_BURSTS_S = 0.3, 0.45  # less could not tell a slow link from a busy host (diagnose/speed.py)
 FEWEST_BURSTS, MOST_BURSTS = 8, 64  # the first ones only open TCP's window
 DATAGRAMS = 3
 _RESERVED_S = 1.0  # kept of the phase's time, to end in order
@@ -108,7 +108,8 @@ class Examiner:
     def measure(self, cells: list[Cell]) -> None:
         """Measures links that were reached, one after the other."""
         for at, cell in enumerate(cells):
-            self._burst_s = min(BURSTS_S[self._context.settings.quick], BURSTS_SHARE * self._deadline.left / (len(cells) - at))
+            share_s = max(LEAST_BURSTS_S, BURSTS_SHARE * self._deadline.left / (len(cells) - at))
+            self._burst_s = min(BURSTS_S[self._context.settings.quick], share_s)
             if self._deadline.left < 0.1:
                 cell.status, cell.error = "skipped", "no time was left for it"
             elif connection := self._open(cell, CONNECT_AGAIN_S):
@@ -120,16 +121,16 @@ class Examiner:
 
     def _reach(self, cell: Cell) -> None:
         self._send_datagrams(cell)
-        connection = self._open(cell, CONNECT_S)
-        if connection is not None:
-            return connection.close()
+        if connection := self._open(cell, CONNECT_S):
+            connection.close()
+        if cell.connect_s:  # or something answered there
+            return
         if self._known_port and cell.status in ("dropped", "refused", "unreachable"):
             cell.known = self._status(cell.address, self._known_port)
         self._send_datagrams(cell)
         if cell.to_host != cell.from_host and is_own(cell.address):
             error = f"{cell.address} was announced as {cell.to_host}'s address, but {cell.from_host} has it too: {cell.error}"
             cell.status, cell.error = "stranger", error
-        return None
 
     def _open(self, cell: Cell, seconds: float) -> socket.socket | None:
         """A connection to the rank that is meant, or None, with the cell's status and error."""
