@@ -91,12 +91,11 @@ class Agent:
         self._start(ExamPhase.FACTS, share(self._settings, ExamPhase.FACTS))
         threading.Thread(target=self._arrive, name="doctor-arrive", daemon=True).start()
         patience, beat = self._deadline, Deadline(0.0)
-        beats_s = beat_s(self._identity.world_size) * min(1.0, self._settings.timeout_scale)
         interrupted = ""
         while not patience.over:
             if beat.over and self._connection is not None:
                 self._send_beat()
-                beat = Deadline(beats_s)
+                beat = Deadline(beat_s(self._identity.world_size) * min(1.0, self._settings.timeout_scale))
             limits = [patience, *self._running.values(), *([beat] if self._connection is not None else [])]
             try:
                 kind, value = self._events.get(timeout=max(min(limit.left for limit in limits), 1e-3))
@@ -122,8 +121,7 @@ class Agent:
                 if value["kind"] == "verdict":
                     return self._outcome(verdict=replace(value["verdict"], ok=(self._identity.rank,) if value["ok"] else ()))
                 if value["kind"] == "judged":  # the hub's process is busy
-                    beats_s = value["for_s"]
-                    beat = Deadline(beats_s)
+                    beat = Deadline(value["for_s"])
                 elif not interrupted:
                     self._obey(value)
         return self._outcome(interrupted=interrupted or "the deadline")

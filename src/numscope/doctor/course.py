@@ -10,7 +10,7 @@ import time
 import traceback
 from collections.abc import Callable, Iterable
 from dataclasses import replace
-from typing import Any, TypeVar
+from typing import Any
 
 from numscope.doctor.budget import VERDICT_S, Deadline, chosen, share
 from numscope.doctor.meet.hub import Hub
@@ -21,7 +21,6 @@ from numscope.doctor.phases.plan import ALL_NODES, meetings
 from numscope.doctor.records import Examined, ExamPhase, PhaseResult, Settings, Status, Verdict
 from numscope.records.words import spans
 
-_T = TypeVar("_T")
 INTERNAL = 70
 _GRACE_S = 1.0  # after a phase's time limit, for the ranks' own reports that they were not done
 _BYES_S = 2.0
@@ -195,7 +194,7 @@ class Course:
         return max(0.0, self._deadline.left - self._verdict_s)
 
 
-def _all(items: Iterable[_T], done: Callable[[_T], bool]) -> Callable[[], bool]:
+def _all(items: Iterable[Any], done: Callable[[Any], bool]) -> Callable[[], bool]:
     """Asks whether all are done, each again only until it is, so that a change costs the same however many there are."""
     left = list(items)
 

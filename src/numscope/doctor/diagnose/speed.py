@@ -152,17 +152,12 @@ def stragglers(examined: Examined, blame: Blame) -> Iterator[DoctorFinding]:
 
 def _compared(seconds: Mapping[int, float]) -> dict[int, tuple[float, bool]]:
     """By rank, if there are others, the ratio to their median, and whether it is clearly longer than the longest of them."""
-    ordered = sorted(seconds.values())
-    others = {rank: bisect_left(ordered, own) for rank, own in seconds.items()} if len(ordered) > 1 else {}  # all but that number
-
-    def other(number: int, leaving_out: int) -> float:
-        return ordered[number + (number >= leaving_out)]
-
-    last = len(ordered) - 2
-    return {
-        rank: (2 * seconds[rank] / (other(last // 2, own) + other((last + 1) // 2, own)), seconds[rank] > 1.2 * other(last, own))
-        for rank, own in others.items()
-    }
+    ordered, found = sorted(seconds.values()), {}
+    for rank, own in seconds.items() if len(seconds) > 1 else ():
+        at, last = bisect_left(ordered, own), len(ordered) - 2
+        lower, upper, most = (ordered[number + (number >= at)] for number in (last // 2, (last + 1) // 2, last))
+        found[rank] = 2 * own / (lower + upper), own > 1.2 * most
+    return found
 
 
 def _unit_s(probe: Mapping[str, Any], key: str) -> float:

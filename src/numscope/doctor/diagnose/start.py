@@ -148,12 +148,8 @@ def _accused(examined: Examined, phase: ExamPhase) -> Counter[int]:
     alike: Counter[tuple[frozenset[tuple[int, int]], frozenset[int]]] = Counter()  # most report the same
     for rank, result in examined.of(phase).items():
         missing = frozenset((first, last) for first, last in result.data.get("missing", ()))
-        groups = dict[str, Any](result.data.get("groups", {})).values()
-        lists = [
-            *(each.get("missing", ()) for each in result.data.get("collectives", ())),
-            *(group.get("not_ready", ()) for group in groups),
-        ]
-        absent = frozenset(each for ranks in lists for each in ranks)
+        each = [*result.data.get("collectives", ()), *dict[str, Any](result.data.get("groups", {})).values()]
+        absent = frozenset(other for one in each for key in ("missing", "not_ready") for other in one.get(key, ()))
         alike[missing, absent] += 1
         counts[rank] -= rank in absent or any(first <= rank <= last for first, last in missing)
     for (missing, absent), times in alike.items():
