@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from numscope.doctor.diagnose.matrix import Cell, attribute
-from numscope.doctor.phases.plan import ALL_NODES, meetings, partners
+from numscope.doctor.phases.plan import ALL_NODES, MOST_TOGETHER, group_of, meetings, partners
 from tests.effort import examples
 
 MANY = st.integers(ALL_NODES[False] + 1, 300) | st.sampled_from([511, 512, 513, 2000])
@@ -61,6 +62,15 @@ def test_single_dead_node_and_single_broken_link_are_named(count: int, data: st.
     assert (cause.kind, cause.nodes, cause.confidence) == ("link", tuple(sorted(link)), "certain")
     (cause,) = attribute({cell: cell != link for cell in cells}).causes
     assert (cause.kind, cause.nodes, cause.confidence) == ("direction", link, "certain")
+
+
+@given(st.integers(1, 40_000))
+def test_groups_are_stretches_of_like_size(num_ranks: int) -> None:
+    groups = [group_of(rank, num_ranks) for rank in range(num_ranks)]
+    assert groups == sorted(groups)
+    sizes = Counter(groups)
+    assert set(sizes) == set(range(-(-num_ranks // MOST_TOGETHER)))
+    assert max(sizes.values()) <= MOST_TOGETHER and max(sizes.values()) - min(sizes.values()) <= 1
 
 
 def test_smallest_living_rank_of_a_node_examines_and_the_others_reach_it() -> None:

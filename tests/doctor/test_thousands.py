@@ -60,6 +60,14 @@ def test_hosts_that_never_come_vanish_or_send_wrong_bits_are_named_and_all_other
     assert set(told.verdict.ok) == set(range(160)) - absent - set(vanished) - {7}
 
 
+def test_ranks_that_are_too_many_for_one_group_are_examined_in_groups() -> None:
+    told = examine(75, 8, Planted(old_torch=frozenset({3})), Settings())
+    assert [each.id for each in told.verdict.findings] == ["version-mismatch"]
+    assert told.verdict.findings[0].ranks == tuple(range(24, 32))
+    assert "Phases 4 to 6 ran in 2 groups of ranks" in told.report
+    assert told.traffic.received < 600 * 5_000  # bytes
+
+
 def test_all_hosts_end_when_the_hubs_process_dies() -> None:
     with started(60, 1, Planted(vanishes={1: ExamPhase.LINKS}), Settings(), 1) as (hub, _, ((_, pipe),)):
         time.sleep(2.0)

@@ -10,6 +10,7 @@ import time
 import traceback
 from collections.abc import Callable, Iterable
 from dataclasses import replace
+from itertools import groupby
 from typing import Any
 
 from numscope.doctor.budget import VERDICT_S, Deadline, chosen, share
@@ -17,7 +18,7 @@ from numscope.doctor.meet.hub import Hub
 from numscope.doctor.meet.meeting import Meeting
 from numscope.doctor.meet.members import Member, NodeNumbers
 from numscope.doctor.output import INCOMPLETE, Output, for_ranks, judge, show, write_lines
-from numscope.doctor.phases.plan import ALL_NODES, meetings
+from numscope.doctor.phases.plan import ALL_NODES, group_of, meetings
 from numscope.doctor.records import Examined, ExamPhase, PhaseResult, Settings, Status, Verdict
 from numscope.records.words import spans
 
@@ -124,20 +125,18 @@ class Course:
 
     def _announce(self, phase: ExamPhase, alive: tuple[int, ...], budget: float) -> None:
         """Has the ranks begin a phase; tells each of the ranks that it asks, if it does not know them."""
-        begin = {"kind": "phase", "phase": phase, "alive": spans(alive), "budget_s": round(budget, 3), "roster": {}, "meetings": []}
+        begin = {"kind": "phase", "phase": phase, "budget_s": round(budget, 3)}
         node_of = {rank: int(self._roster[rank]["identity"]["node"]) for rank in alive}
         plan = meetings(node_of, ALL_NODES[self._settings.quick]) if phase is ExamPhase.LINKS else {}
-        informed = []
-        for rank in alive:
-            known = self._known.setdefault(rank, set())
-            new = {rank, alive[0], *(other for _, other in plan.get(rank, ()))} - known
-            if new or plan:
+        for _, group in groupby(alive, lambda rank: phase.together and group_of(rank, self.hub.world_size)):
+            ranks = tuple(group)
+            begin["alive"] = spans(ranks)
+            for rank in ranks:
+                known, met = self._known.setdefault(rank, set()), plan.get(rank, [])
+                new = {rank, ranks[0], *(other for _, other in met)} - known
                 known |= new
                 roster = {str(other): self._roster[other] for other in sorted(new)}
-                self.hub.send({**begin, "roster": roster, "meetings": plan.get(rank, [])}, [self.hub.members[rank]])
-            else:
-                informed.append(self.hub.members[rank])
-        self.hub.send(begin, informed)
+                self.hub.send({**begin, "roster": roster, "meetings": met}, [self.hub.members[rank]])
 
     def _deliver(self, verdict: Verdict) -> None:
         """Sends the verdict, and to each rank whether it is healthy instead of a list of those that are."""

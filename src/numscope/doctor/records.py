@@ -61,6 +61,11 @@ class ExamPhase(IntEnum):
         return (ExamPhase.BACKEND,) if self in (ExamPhase.PAIRS, ExamPhase.COLLECTIVES) else ()
 
     @property
+    def together(self) -> bool:
+        """Whether torch connects the ranks."""
+        return self in (ExamPhase.BACKEND, ExamPhase.PAIRS, ExamPhase.COLLECTIVES)
+
+    @property
     def in_child(self) -> bool:
         """Whether the phase needs torch, and so runs in the rank's child process."""
         return self >= ExamPhase.BACKEND

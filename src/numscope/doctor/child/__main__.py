@@ -16,7 +16,6 @@ from typing import Any
 
 from numscope.doctor.child.reporting import Report
 from numscope.doctor.records import ExamPhase
-from numscope.records.words import unspanned
 
 _PR_SET_PDEATHSIG = 1
 
@@ -48,7 +47,6 @@ def main(agent: int) -> None:
         from numscope.doctor.child.session import ChildSession, Failed
 
         phase, arguments = ExamPhase(request["phase"]), request["arguments"]
-        arguments["members"] = unspanned(arguments.get("members", ()), sys.maxsize)
         try:
             if session is None:
                 session = ChildSession(report, arguments["rank"], import_s)

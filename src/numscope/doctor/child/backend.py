@@ -44,7 +44,7 @@ def run(session: ChildSession, arguments: Mapping[str, Any]) -> None:
         try:
             store.set(f"device/{session.rank}", wish)
             seconds = max(session.left - (1 - _ROLL_SHARE) * session.limit_s, 0.3 * session.left)
-            present = session.gather("arrived", members, seconds, 0.1 * session.limit_s, lambda here: _lacking(session, here))
+            present = session.gather("arrived", members, seconds, 0.1 * session.limit_s)
         except StoreLost as error:
             raise Failed(f"rank {session.rank} waited for the other ranks at the store: {error}") from error
     report.set(members=spans(present.here), missing=spans(present.missing))
@@ -55,8 +55,9 @@ def run(session: ChildSession, arguments: Mapping[str, Any]) -> None:
     _start_group(session, "gloo", groups, lambda: _first_group(session, store), torch.device("cpu"))
     asked = arguments["backend"]
     if "nccl" in asked or not asked:
-        lacking = present.word
-        if lacking:
+        lacks = {rank: store.get(f"device/{rank}").decode() for rank in members}
+        of = {what: spans(rank for rank in members if lacks[rank] == what) for what in _MEANS}
+        if lacking := {what: ranks for what, ranks in of.items() if ranks}:
             why = "; ".join(f"no {_MEANS[what]}: {named(unspanned(ranks, sys.maxsize))}" for what, ranks in lacking.items())
             groups["nccl"] = {"seconds": 0.0, "error": "", "skipped": why, "not_ready": [], "lacking": lacking}
             report.set(groups=groups)
@@ -66,13 +67,6 @@ def run(session: ChildSession, arguments: Mapping[str, Any]) -> None:
             device = torch.device("cuda", arguments["local_rank"])
             _start_group(session, "nccl", groups, lambda: _nccl_group(session, device), device)
             report.set(device=str(device))
-
-
-def _lacking(session: ChildSession, here: tuple[int, ...]) -> dict[str, list[tuple[int, int]]]:
-    """By what NCCL needs, the ranks that lack it."""
-    lacks = dict(zip(here, session.values([f"device/{rank}" for rank in here]), strict=True))
-    of = {what: spans(rank for rank in here if lacks[rank] == what) for what in _MEANS}
-    return {what: ranks for what, ranks in of.items() if ranks}
 
 
 def _lacks_for_nccl(arguments: Mapping[str, Any], num_gpus: int) -> str:

@@ -36,8 +36,7 @@ def run(session: ChildSession, arguments: Mapping[str, Any]) -> None:
     torch.set_num_threads(1)
     session.need_group()
     report = session.report
-    asked = set(arguments["members"])
-    ranks = tuple(rank for rank in session.members if rank in asked)
+    ranks = tuple(rank for rank in session.members if rank in arguments["members"])
     report.set(members=spans(ranks), missing=[], collectives=[], stopped="")
     bad = [wrong for wire in session.wires[-1:] if (wrong := _allocate(session, wire))]
     try:
@@ -108,8 +107,7 @@ class _Course:
 
     def _new_group(self, wire: Wire, ranks: tuple[int, ...], name: str) -> Any:
         with self._session.report.step(f"start {wire.backend} between {name} of the ranks: {', '.join(map(str, ranks[:16]))}"):
-            number = {rank: index for index, rank in enumerate(self._session.members)}
-            indices = [number[rank] for rank in ranks]
+            indices = [self._session.members.index(rank) for rank in ranks]
             timeout = timedelta(seconds=max(1.0, _LIMIT_SHARE * self._session.left))
             # Only its members create it, since ranks that are gone can't take part.
             return self._session.report.limited(

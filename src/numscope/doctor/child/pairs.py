@@ -37,8 +37,7 @@ def run(session: ChildSession, arguments: Mapping[str, Any]) -> None:
     """Plays the rounds between ``members`` with ``sizes``, fewer of them if ``quick``."""
     torch.set_num_threads(1)
     session.need_group()
-    asked = set(arguments["members"])
-    ranks = tuple(rank for rank in session.members if rank in asked)
+    ranks = tuple(rank for rank in session.members if rank in arguments["members"])
     sizes = arguments["sizes"]
     rounds = partners(ranks.index(session.rank), len(ranks), ALL_RANKS[arguments["quick"]])
     session.report.set(sizes=sizes, members=spans(ranks), missing=[], num_rounds=len(rounds), rounds_done=0, stopped="", pairs=[])
@@ -78,7 +77,7 @@ def _agree(session: ChildSession, name: str, ranks: Sequence[int], seconds: floa
     """Agrees on the end of a round: which ranks are left, whether to go on, and for how long; the lowest rank decides."""
     seconds = min(seconds, 0.4 * session.left)  # the others wait twice as long as the collecting rank
 
-    def word(here: tuple[int, ...]) -> dict[str, Any]:
+    def word(missing: tuple[int, ...]) -> dict[str, Any]:
         return {"go_on": more and session.left > _STOP_SHARE * session.limit_s, "limit_s": max(0.5, _ROUND_SHARE * session.left)}
 
     with session.report.step(f"wait for the other ranks: {name}"):

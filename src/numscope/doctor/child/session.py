@@ -21,9 +21,7 @@ from torch.distributed import ProcessGroup
 
 from numscope.doctor.budget import Overdue
 from numscope.doctor.child.reporting import Report
-from numscope.records.words import spans, unspanned
 
-_LOOKERS = 32
 _T = TypeVar("_T")
 
 
@@ -92,14 +90,14 @@ class ChildSession:
             raise Failed(f"rank {self.rank} has no process group: its backend did not start")
 
     def gather(
-        self, name: str, ranks: Sequence[int], seconds: float, slack: float, word: Callable[[tuple[int, ...]], Any] = lambda here: None
+        self, name: str, ranks: Sequence[int], seconds: float, slack: float, word: Callable[[tuple[int, ...]], Any] = lambda missing: None
     ) -> Present:
         """Waits for all of the ranks.
 
         Args:
             seconds: how long the collecting rank, the lowest, waits for the others.
             slack: how many more seconds the others wait for its list.
-            word: called on the collecting rank with the ranks that are here; returns its message.
+            word: called on the collecting rank with the missing ranks; returns its message.
 
         Raises: StoreLost.
         """
@@ -108,19 +106,14 @@ class ChildSession:
             missing: tuple[int, ...] = ()
             if not self._wait([f"{name}/{rank}" for rank in ranks], seconds):
                 missing = tuple(self._not_shown(name, ranks))
-            here = _without(ranks, missing)
-            announced = word(here)
-            self._call(lambda store: store.set(f"{name}/list", json.dumps([spans(here), announced])))
+            here = tuple(rank for rank in ranks if rank not in missing)
+            announced = word(missing)
+            self._call(lambda store: store.set(f"{name}/list", json.dumps([here, announced])))
             return Present(here, missing, announced)
         if not self._wait([f"{name}/list"], seconds + slack):
             raise StoreLost(f"rank {min(ranks)}, which calls the roll, did not respond within {seconds + slack:.1f} s", min(ranks))
-        stretches, announced = json.loads(self._call(lambda store: store.get(f"{name}/list")))
-        here = unspanned(stretches, max(ranks) + 1)
-        return Present(here, _without(ranks, here), announced)
-
-    def values(self, keys: list[str]) -> list[str]:
-        """The store's values. Raises: StoreLost."""
-        return [value.decode() for value in self._call(lambda store: store.multi_get(keys))]
+        here, announced = json.loads(self._call(lambda store: store.get(f"{name}/list")))
+        return Present(tuple(here), tuple(rank for rank in ranks if rank not in here), announced)
 
     def show(self, name: str) -> None:
         """Registers this rank, without waiting for others. Raises: StoreLost."""
@@ -129,12 +122,10 @@ class ChildSession:
     def absent(self, name: str, ranks: Sequence[int], seconds: float) -> list[int]:
         """Registers this rank and waits for the others, without a collecting rank; returns the ranks that did not register.
 
-        If the store is lost, the store's host counts as absent. Of many ranks only some look for all others, as that loads the store.
+        If the store is lost, the store's host counts as absent.
         """
         try:
             self.show(name)
-            if ranks.index(self.rank) % max(1, len(ranks) // _LOOKERS):
-                return []
             end = time.monotonic() + seconds
             left = list(ranks)
             while True:
@@ -175,11 +166,6 @@ class ChildSession:
             except RuntimeError as error:  # includes torch's DistError
                 raise StoreLost(f"{whose}: {str(error).splitlines()[0]}", self.store_host) from error
         raise StoreLost(f"{whose}, does not answer", self.store_host)
-
-
-def _without(ranks: Sequence[int], others: Sequence[int]) -> tuple[int, ...]:
-    gone = set(others)
-    return tuple(rank for rank in ranks if rank not in gone)
 
 
 def sentence(error: BaseException) -> str:

@@ -23,7 +23,6 @@ _CULPRITS = tuple(
     "name-resolves-to-loopback wrong-interface name-unresolved environment-differs shm-too-small mtu-differs address-translated".split()
 )
 _MOST_ALIKE = 8  # findings with the same id
-_TOGETHER = (ExamPhase.BACKEND, ExamPhase.PAIRS, ExamPhase.COLLECTIVES)  # each rank needs all others
 _ALONE = (
     ExamPhase.FACTS,
     ExamPhase.COMPARE,
@@ -189,7 +188,7 @@ def _sort_failures(examined: Examined, blame: Blame, found: list[DoctorFinding])
     for result in examined.results:
         if result.status not in ("failed", "timeout", "silent") or result.rank in blame.ranks:
             continue
-        explained = bool(blame.faults) if result.phase in _TOGETHER else any_fault and result.phase is ExamPhase.LINKS
+        explained = bool(blame.faults) if result.phase.together else any_fault and result.phase is ExamPhase.LINKS
         if explained:
             victims.add(result.rank)
         else:

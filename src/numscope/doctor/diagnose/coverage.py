@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 
 from numscope.doctor.findings import listed
+from numscope.doctor.phases.plan import group_of
 from numscope.doctor.records import Examined, ExamPhase
 
 
@@ -27,4 +28,7 @@ def not_examined(examined: Examined) -> list[str]:
                 f"{' and '.join(map(str, sorted(pair)))} ({why})" for pair, why in sorted(skipped.items(), key=str) if pair not in done
             ]
             found.append(f"{text}{f'; skipped: {listed(names)}' if names else ''}. A fault between two others stays unseen.")
+    groups = group_of(max(examined.expected - 1, 0), max(examined.expected, 1)) + 1
+    if groups > 1 and examined.of(ExamPhase.BACKEND):
+        found.append(f"Phases 4 to 6 ran in {groups} groups of ranks, so nothing between these groups was examined there.")
     return found

@@ -27,7 +27,6 @@ from numscope.doctor.budget import Deadline
 from numscope.doctor.meet.sockets import listen
 from numscope.doctor.phases import Context, PhaseFailed
 from numscope.doctor.records import ExamPhase, Identity, Settings
-from numscope.records.words import spans
 
 LISTEN_FD = "NUMSCOPE_DOCTOR_LISTEN_FD"  # the store's socket, for the child
 OWN_SHARE = 0.85  # of a phase's time, after which the child gives up by itself; so a child that must be killed has hung
@@ -227,7 +226,7 @@ def run_in_child(phase: ExamPhase, context: Context) -> dict[str, Any]:
         "rank": identity.rank,
         "local_rank": identity.local_rank,
         "local_world_size": identity.local_world_size,
-        "members": spans(members),  # short enough for the pipe's buffer
+        "members": members,
         "sizes": sizes[:2] if settings.quick else sizes,
         "quick": settings.quick,
         "backend": settings.backend,

@@ -1,4 +1,4 @@
-"""Who meets whom in phases 3 and 5, in rounds of disjoint pairs.
+"""Who meets whom in phases 3 and 5, in rounds of disjoint pairs, and with whom a rank runs torch's phases.
 
 Up to a number of parties all meet: a tournament (circle method) of N - 1 rounds. Above it the rounds grow with log2 N. Each party then
 meets those whose numbers differ from its own in one bit, which connects all; those one and two numbers further, which usually share its
@@ -13,6 +13,7 @@ from math import sqrt
 
 ALL_NODES = {True: 8, False: 32}  # by quick: so many nodes or fewer all meet
 ALL_RANKS = {True: 16, False: 64}
+MOST_TOGETHER = 512
 _ANYWHERE = 3  # rounds whose partners lie anywhere
 _GOLDEN = (sqrt(5) - 1) / 2  # its multiples are spread evenly
 
@@ -33,6 +34,11 @@ def partners(index: int, count: int, most: int) -> list[int | None]:
         other if other is not None and 0 <= other < count and other != index and other not in found[:at] else None
         for at, other in enumerate(found)
     ]
+
+
+def group_of(rank: int, world_size: int) -> int:
+    """The group in which a rank runs torch's phases: gloo connects each rank to all others of its group when it starts."""
+    return rank * -(-world_size // MOST_TOGETHER) // world_size
 
 
 def meetings(node_of: Mapping[int, int], most: int) -> dict[int, list[tuple[int, int]]]:
