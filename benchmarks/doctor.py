@@ -13,7 +13,6 @@ import argparse
 import io
 import multiprocessing
 import os
-import resource
 import statistics
 import subprocess
 import sys
@@ -27,7 +26,7 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from numscope.doctor.records import DoctorFinding, ExamPhase, Settings, Verdict
-from tests.doctor.simulated import Planted, Told, examine, started
+from tests.doctor.simulated import Planted, Told, examine, peak_bytes, started
 
 
 def commands(rounds: int) -> dict[str, list[float]]:
@@ -105,12 +104,12 @@ def judge(pipe: Connection, hosts: int, per_host: int) -> None:
     pairs = ((one, other) for one in range(hosts) for other in range(hosts))
     bad = {(one, other): dropped for one, other in pairs if 5 in (one, other) or (one // 32 == 30) != (other // 32 == 30)}
     examined = examination(hosts, per_host, links=bad, heard=lambda one, other: False)
-    before, began, text = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss, time.process_time(), io.StringIO()
+    before, began, text = peak_bytes(), time.process_time(), io.StringIO()
     verdict: Verdict = diagnose(examined)
     judged = time.process_time()
     print_verdict(verdict, examined, text)
-    done, after = time.process_time(), resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    pipe.send((judged - began, done - judged, before * 1024, after * 1024, len(text.getvalue().splitlines()), len(verdict.findings)))
+    done, after = time.process_time(), peak_bytes()
+    pipe.send((judged - began, done - judged, before, after, len(text.getvalue().splitlines()), len(verdict.findings)))
 
 
 def apart(function: Callable[..., None], *arguments: Any) -> Any:
@@ -162,7 +161,8 @@ def main() -> None:
         "|---|---|---|---|---|---|---|---|---|---|",
         *(row(hosts, what, one) for (hosts, what), one in told.items()),
         "",
-        "With a host that never comes, joining takes its whole share of the deadline (45 s). A host is silent after 5 s.",
+        "Whatever else this machine does is in the times. With a host that never comes, joining takes its whole share of the deadline",
+        "(45 s). A host is silent after 5 s.",
         "",
         "| planted among the hosts | named |",
         "|---|---|",

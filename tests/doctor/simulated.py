@@ -7,6 +7,7 @@ the message that begins it, which says whom a rank examines, and from the plante
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import multiprocessing
 import resource
 import socket
@@ -16,6 +17,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, replace
 from multiprocessing.connection import Connection
+from pathlib import Path
 from typing import Any
 
 from numscope.doctor.agent import exchange_clocks
@@ -290,8 +292,16 @@ def _told(verdict: Verdict, examined: Examined, report: str, joined: float) -> T
     usage = resource.getrusage(resource.RUSAGE_SELF)
     begun = {phase.label: max((result.started for result in examined.of(phase).values()), default=0.0) for phase in ExamPhase}
     collected = float(examined.hub["seconds"])
-    peak = usage.ru_maxrss * 1024
-    return Told(verdict, report, verdict.seconds, begun, joined, verdict.seconds - collected, usage.ru_utime + usage.ru_stime, peak)
+    cpu_s = usage.ru_utime + usage.ru_stime
+    return Told(verdict, report, verdict.seconds, begun, joined, verdict.seconds - collected, cpu_s, peak_bytes())
+
+
+def peak_bytes() -> int:
+    """The most memory that this process has had. (On Linux the usual figure includes what its parent had when it was started.)"""
+    with contextlib.suppress(OSError, StopIteration):
+        lines = Path("/proc/self/status").read_text(encoding="ascii").splitlines()
+        return int(next(line for line in lines if line.startswith("VmHWM")).split()[1]) * 1024
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
 
 
 @contextmanager
