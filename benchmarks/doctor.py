@@ -1,38 +1,32 @@
-"""The doctor's own time: a healthy machine, and what its hub takes for thousands of nodes.
+"""The doctor's own time: a healthy machine, and thousands of hosts, with faults and without.
 
     ./dev bench doctor
 
-The command is run as a user runs it, whole processes by the wall clock. Nodes by the thousand are simulated: one process holds all their
-connections over loopback and says what their agents would say; the hub is the real one, with one rank a node.
+The command is run as a user runs it, whole processes by the wall clock. Hosts by the thousand are simulated (tests/doctor/simulated.py):
+a few processes hold all their connections over loopback, speak the protocol through all phases and make up what healthy hosts measure.
+The hub, with one rank a host, the diagnosis and the report are the real ones.
 """
 
 from __future__ import annotations
 
 import argparse
-import json
+import io
 import multiprocessing
 import os
-import socket
 import statistics
 import subprocess
 import sys
 import tempfile
 import time
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
-from _machine import describe, write
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
-from numscope.doctor.budget import Deadline
-from numscope.doctor.meet import wire
-from numscope.doctor.meet.hub import Hub
-from numscope.doctor.meet.meeting import Meeting
-from numscope.doctor.records import Identity, Settings, to_json
-
-TOKEN = "simulated"
-ROUNDS = 2  # of heartbeats
+from numscope.doctor.records import DoctorFinding, ExamPhase, Settings, Verdict
+from tests.doctor.simulated import Planted, Told, examine, peak_bytes, started
 
 
 def commands(rounds: int) -> dict[str, list[float]]:
@@ -51,106 +45,156 @@ def commands(rounds: int) -> dict[str, list[float]]:
     return found
 
 
-def agents(num_nodes: int, pipe: Connection) -> None:
-    """All nodes' agents in one process: they join, beat, and take the roster."""
-    port = pipe.recv()
-    connections: dict[int, tuple[socket.socket, socket.socket, Any]] = {}
-
-    def join(rank: int) -> None:
-        deadline = Deadline(60)
-        control = socket.create_connection(("127.0.0.1", port))
-        wire.authenticate(control, TOKEN, deadline)
-        wire.send(control, {"kind": "time", "t": 0.0}, deadline)
-        wire.receive(control, deadline)
-        identity = Identity(rank, num_nodes, 0, 1, rank, num_nodes, f"node{rank:04d}", "slurm")
-        listen = {"address": "", "port": 4000, "store_port": 1}
-        hello = {"kind": "join", "identity": to_json(identity), "pid": 1, "listen": listen, "offset_s": 0.1, "round_trip_s": 0.001}
-        wire.send(control, hello, deadline)
-        key = wire.receive(control, deadline)["key"]
-        heart = socket.create_connection(("127.0.0.1", port))
-        wire.authenticate(heart, TOKEN, deadline)
-        connections[rank] = control, heart, key
-
-    with ThreadPoolExecutor(16) as pool:
-        list(pool.map(join, range(num_nodes)))
-    began = time.perf_counter()
-    for _ in range(ROUNDS):
-        for _, heart, key in connections.values():
-            beat = {"kind": "beat", "key": key, "t": 1.0, "phase": 2, "doing": "connect to node17:4711", "for_s": 0.1}
-            wire.send(heart, beat, Deadline(60))
-        for _, heart, _ in connections.values():
-            wire.receive(heart, Deadline(60))
-    pipe.send((time.perf_counter() - began) / ROUNDS)
-    pipe.recv()
-    for control, _, _ in connections.values():
-        wire.receive(control, Deadline(100))
-    pipe.send("all have it")
+Fault = tuple[str, str, Callable[[DoctorFinding], bool]]  # what is planted, the finding's id, and whether it names it
 
 
-def simulate(num_nodes: int) -> dict[str, float]:
-    """What the hub takes for so many nodes."""
-    context = multiprocessing.get_context("spawn")
-    ours, theirs = context.Pipe()
-    process = context.Process(target=agents, args=(num_nodes, theirs))
-    process.start()
-    hub = Hub(Meeting("127.0.0.1", (0,), TOKEN, True, "simulated"), Settings(timeout_scale=20), num_nodes)
-    ours.send(hub.port)
-    hub.wait(lambda: len(hub.members) > 0, Deadline(60))
-    began = time.perf_counter()
-    hub.wait(lambda: len(hub.members) == num_nodes, Deadline(120))
-    joined = time.perf_counter() - began
-    beats = ours.recv()
-    roster = {"kind": "roster", "roster": {str(rank): entry for rank, entry in hub.roster().items()}}
-    cpu, began = time.process_time(), time.perf_counter()
-    hub.send_to_all(roster)
-    ours.send("go")
-    ours.recv()
-    sent, cpu = time.perf_counter() - began, time.process_time() - cpu
-    process.join()
+def scenarios(hosts: int) -> dict[str, tuple[Planted, list[Fault]]]:
+    """The faults, several at once, as far as one does not hide the others: nobody reaches the last phases if a rack is cut off."""
+    absent, dead, link, slow, old, corrupt = (hosts * share // 100 for share in (7, 13, 31, 83, 91, 37))
+    rack = frozenset(range(hosts // 2, hosts // 2 + 32))
+    split = f"{{node{hosts // 2:04d}, node{hosts // 2 + 1:04d}, node{hosts // 2 + 2:04d}, "
+
+    def about(host: int) -> Callable[[DoctorFinding], bool]:
+        return lambda each: each.hosts == (f"node{host:04d}",) or each.ranks == (host,)
+
+    always: list[Fault] = [("a host that never comes", "rank-missing", about(absent)), ("another torch", "version-mismatch", about(old))]
+    both = {"absent": frozenset({absent}), "old_torch": frozenset({old})}
     return {
-        "nodes": num_nodes,
-        "join_s": joined,
-        "messages_to_join": 6 * num_nodes,  # two proofs of the token, the clock's two, hello and its answer
-        "beats_round_s": beats,
-        "roster_bytes": len(json.dumps(roster)),
-        "roster_packed_bytes": len(wire.pack(roster)),
-        "roster_sent_s": sent,
-        "roster_sent_cpu_s": cpu,
+        "network": (
+            Planted(**both, dies={dead: ExamPhase.LINKS}, cut=((link, link + 1),), rack=rack, slow_links=frozenset({slow})),  # type: ignore[arg-type]
+            [
+                *always,
+                ("a host that dies in phase 3", "rank-died", about(dead)),
+                ("a broken link", "link-broken", lambda each: set(each.hosts) == {f"node{link:04d}", f"node{link + 1:04d}"}),
+                ("a rack of 32 hosts, cut off", "network-split", lambda each: split in each.summary),
+                ("a host with a slow network", "link-slow", about(slow)),
+            ],
+        ),
+        "torch": (
+            Planted(**both, vanishes={dead: ExamPhase.PAIRS}, corrupts=frozenset({corrupt}), slow=frozenset({slow})),  # type: ignore[arg-type]
+            [
+                *always,
+                ("a host that vanishes in phase 5", "rank-silent", about(dead)),
+                ("a host that sends wrong bits", "payload-corrupted", about(corrupt)),
+                ("a host that computes slowly", "rank-slow", about(slow)),
+            ],
+        ),
     }
 
 
+def hub_dies(hosts: int) -> float:
+    """Seconds from the death of the hub's process to the end of all simulated hosts."""
+    with started(hosts, 1, Planted(vanishes={1: ExamPhase.LINKS}), Settings(), 2) as (hub, _, fleets):
+        time.sleep(10.0)
+        hub.kill()
+        began = time.perf_counter()
+        for _, pipe in fleets:
+            assert pipe.poll(60.0)
+            pipe.recv()
+        return time.perf_counter() - began
+
+
+def judge(pipe: Connection, hosts: int, per_host: int) -> None:
+    """The diagnosis and the report alone, of a job with a dead host and a cut-off rack."""
+    from numscope.doctor.diagnose import diagnose
+    from numscope.doctor.rendering import print_verdict
+    from tests.doctor.examples import examination
+
+    dropped = {"status": "dropped", "error": "no answer within 3.5 s", "known": "dropped"}
+    pairs = ((one, other) for one in range(hosts) for other in range(hosts))
+    bad = {(one, other): dropped for one, other in pairs if 5 in (one, other) or (one // 32 == 30) != (other // 32 == 30)}
+    examined = examination(hosts, per_host, links=bad, heard=lambda one, other: False)
+    before, began, text = peak_bytes(), time.process_time(), io.StringIO()
+    verdict: Verdict = diagnose(examined)
+    judged = time.process_time()
+    print_verdict(verdict, examined, text)
+    done, after = time.process_time(), peak_bytes()
+    pipe.send((judged - began, done - judged, before, after, len(text.getvalue().splitlines()), len(verdict.findings)))
+
+
+def apart(function: Callable[..., None], *arguments: Any) -> Any:
+    """What a function sends from a process of its own."""
+    context = multiprocessing.get_context("spawn")
+    ours, theirs = context.Pipe()
+    process = context.Process(target=function, args=(theirs, *arguments))
+    process.start()
+    found = ours.recv()
+    process.join()
+    return found
+
+
+def row(hosts: int, what: str, told: Told) -> str:
+    traffic = told.traffic
+    return (
+        f"| {hosts:,} | {what} | {told.join_s:.1f} s | {told.seconds:.1f} s | {told.judge_s:.1f} s | {told.cpu_s:.1f} s "
+        f"| {told.peak_bytes / 1e6:.0f} MB | {traffic.messages:,} | {traffic.sent / 1e6:.1f} MB | {traffic.received / 1e6:.1f} MB |"
+    )
+
+
 def main() -> None:
+    from _machine import describe, write  # only here: it imports torch, which the hub's process and the hosts' do without
+
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--nodes", type=int, nargs="*", default=[256, 1024, 4096])
+    parser.add_argument("--hosts", type=int, nargs="*", default=[250, 1000, 2000])
     given = parser.parse_args()
     os.environ.setdefault("PYTHONPATH", str(Path(__file__).resolve().parent.parent / "src"))
     runs = commands(given.rounds)
-    sizes = [simulate(nodes) for nodes in given.nodes]
-    lines = ["| numscope doctor, healthy, this machine alone | median | smallest | largest |", "|---|---|---|---|"]
-    lines += [f"| `{words}` | {statistics.median(s):.1f} s | {min(s):.1f} s | {max(s):.1f} s |" for words, s in runs.items()]
-    lines += [
+    most = max(given.hosts)
+    told = {(hosts, "healthy"): examine(hosts) for hosts in given.hosts}
+    named: dict[str, bool] = {}
+    for what, (planted, faults) in scenarios(most).items():
+        one = told[most, f"faults: {what}"] = examine(most, 1, planted)
+        for fault, id, is_it in faults:
+            named[f"{fault}: `{id}`"] = named.get(f"{fault}: `{id}`", True) and any(
+                each.id == id and is_it(each) for each in one.verdict.findings
+            )
+    ended_s = hub_dies(most)
+    judged_s, printed_s, before, after, lines, findings = apart(judge, 2000, 8)
+    text = ["| numscope doctor, healthy, this machine alone | median | smallest | largest |", "|---|---|---|---|"]
+    text += [f"| `{words}` | {statistics.median(s):.1f} s | {min(s):.1f} s | {max(s):.1f} s |" for words, s in runs.items()]
+    text += [
         "",
-        "The hub, nodes simulated over loopback, one rank each, on the same cores as all their agents:",
+        "Simulated hosts over loopback, one rank each, on the same cores as the hub, through all phases:",
         "",
-        "| nodes | all have joined | messages | heartbeats, a round (one a second) | roster, packed | sent to all | hub's CPU for it |",
-        "|---|---|---|---|---|---|---|",
+        "| hosts | | all have joined | verdict | of it diagnosis | hub's CPU | hub's memory | messages | to the hub | from the hub |",
+        "|---|---|---|---|---|---|---|---|---|---|",
+        *(row(hosts, what, one) for (hosts, what), one in told.items()),
+        "",
+        "Whatever else this machine does is in the times. With a host that never comes, joining takes its whole share of the deadline",
+        "(45 s). A host is silent after 5 s.",
+        "",
+        "| planted among the hosts | named |",
+        "|---|---|",
+        *(f"| {fault} | {'yes' if found else 'NO'} |" for fault, found in named.items()),
+        "",
+        f"After the hub's process is killed all hosts have ended within {ended_s:.1f} s.",
+        "",
+        f"Diagnosis of 2,000 hosts with 8 ranks each, one dead, a rack cut off: {judged_s:.1f} s of CPU, {(after - before) / 1e6:.0f} MB",
+        f"besides the {before / 1e6:.0f} MB of the observations; the report: {printed_s:.1f} s, {lines} lines, {findings} findings.",
     ]
-    for one in sizes:
-        lines.append(
-            f"| {one['nodes']:,} | {one['join_s']:.2f} s | {one['messages_to_join']:,} | {one['beats_round_s']:.2f} s "
-            f"| {one['roster_bytes']:,} B, {one['roster_packed_bytes']:,} B "
-            f"| {one['roster_sent_s']:.2f} s | {one['roster_sent_cpu_s']:.2f} s |"
-        )
-    lines += [
-        "",
-        "Most of the time until all have the roster is that of the one process that plays all nodes and reads as many of them; on a",
-        "cluster each node reads its own (16 ms).",
-        "",
-        "A node's own work does not grow with the number of nodes in phases 1, 2, 4 and 6 (above 1,024 ranks a rank hears of its own node",
-        "and of each node's first rank only where it needs them); phase 3 takes N - 1 rounds, log2 N with --quick above 8 nodes.",
-    ]
-    write("doctor", {"machine": describe(), "seconds": runs, "hub": sizes}, "The doctor's own time", lines)
+    measured = {
+        f"{hosts} {what}": {**vars_of(one), "findings": [each.summary for each in one.verdict.findings]}
+        for (hosts, what), one in told.items()
+    }
+    values = {"machine": describe(), "seconds": runs, "simulated": measured, "named": named, "hub_dies_s": ended_s}
+    write(
+        "doctor", {**values, "judge_2000x8_s": judged_s, "report_2000x8_s": printed_s, "report_lines": lines}, "The doctor's own time", text
+    )
+
+
+def vars_of(told: Told) -> dict[str, Any]:
+    return {
+        "join_s": told.join_s,
+        "verdict_s": told.seconds,
+        "judge_s": told.judge_s,
+        "hub_cpu_s": told.cpu_s,
+        "hub_peak_bytes": told.peak_bytes,
+        "messages": told.traffic.messages,
+        "bytes_to_hub": told.traffic.sent,
+        "bytes_from_hub": told.traffic.received,
+        "phases_begun_s": told.phases_s,
+    }
 
 
 if __name__ == "__main__":

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
+from numscope.doctor.phases.plan import ALL_NODES, ALL_RANKS, partners
 from numscope.doctor.records import Examined, ExamPhase, Identity, PhaseResult, Settings, to_json
 
 ALL = (0, 1, 2, 3, 4, 5, 6, 7)
@@ -64,7 +65,7 @@ def examination(
             "address": f"10.0.0.{rank // per_node + 1}",
             "seen": f"10.0.0.{rank // per_node + 1}",
             "listen": {"address": f"10.0.0.{rank // per_node + 1}", "port": 40000 + rank},
-            "offset_s": 0.001 * rank,
+            "offset_s": 0.001 * (rank % 100),
             "round_trip_s": 0.001,
         }
         for rank in range(size)
@@ -111,11 +112,11 @@ def _compare(*, rank: int, per_node: int, **_: Any) -> dict[str, Any]:
 
 def _links(*, rank: int, num_nodes: int, per_node: int, links: Cells, heard: Callable[[int, int], bool], **_: Any) -> dict[str, Any]:
     node = rank // per_node
-    data: dict[str, Any] = {"node": node, "nodes": num_nodes, "representative": node * per_node, "cells": [], "heard": {}, "loopback": None}
+    data: dict[str, Any] = {"node": node, "representative": node * per_node, "cells": [], "heard": {}, "loopback": None}
     if rank % per_node:
         return data
-    for other in range(num_nodes):
-        if other == node:
+    for number, other in enumerate(partners(node, num_nodes, ALL_NODES[False])):
+        if other is None:
             continue
         if heard(other, node):
             data["heard"][str(other * per_node)] = 3
@@ -123,7 +124,7 @@ def _links(*, rank: int, num_nodes: int, per_node: int, links: Cells, heard: Cal
         cell = {
             "from_node": node, "to_node": other, "from_rank": rank, "to_rank": other * per_node, "from_host": f"node{node}",
             "to_host": f"node{other}", "address": f"10.0.0.{other + 1}", "port": 40000 + other * per_node,
-            "round": 0, "status": "ok", "error": "",
+            "round": number, "status": "ok", "error": "",
         }  # fmt: skip
         if own.get("status", "ok") == "ok":
             cell |= {"connect_s": 1e-4, "rtt_s": 2e-4, "rtt_min_s": 1e-4, "payload_s": 1e-3, "bytes": 1 << 25, "bytes_per_s": 1e8}
@@ -142,8 +143,8 @@ def _backend(**_: Any) -> dict[str, Any]:
 
 def _pairs(*, rank: int, num_nodes: int, per_node: int, pairs: Cells, **_: Any) -> dict[str, Any]:
     told = []
-    for peer in range(num_nodes * per_node):
-        if peer != rank:
+    for peer in partners(rank, num_nodes * per_node, ALL_RANKS[False]):
+        if peer is not None:
             own = dict(pairs.get((peer, rank), {}))
             corrupt = {"first_offset": 17, "num_bytes": 3, "num_bits": 5} if own.get("status") == "corrupt" else None
             received = [{"bytes": 1 << 20, "seconds": 0.01, "bytes_per_s": 1e8, "skipped": "", "corrupt": corrupt}]

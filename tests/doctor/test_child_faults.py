@@ -121,11 +121,11 @@ def test_hang_in_pairs_is_killed_with_its_name_and_the_others_go_on(stories: Sto
     assert told[1].error.startswith("rank 1's torch process hung in pairs: wait for the other ranks: start, for ")
     assert told[1].data["child"]["hung"]
     for rank, other in ((0, 2), (2, 0)):
-        assert told[rank].data["missing"] == [1]
+        assert told[rank].data["missing"] == [[1, 1]]
         assert told[rank].pair(other)["status"] == "ok"
         assert told[rank].pair(1)["status"] == "skipped"
     assert (after[0].error, after[2].error) == ("", "")  # in a group without it
-    assert after[0].data["members"] == [0, 2]
+    assert after[0].data["members"] == [[0, 0], [2, 2]]
 
 
 def test_hang_in_the_middle_of_a_pair_is_given_up_and_named(stories: Stories) -> None:
@@ -139,14 +139,14 @@ def test_hang_in_the_middle_of_a_pair_is_given_up_and_named(stories: Stories) ->
 def test_hang_in_collectives_is_killed_with_its_name_and_named_by_the_others(stories: Stories) -> None:
     _, _, told = stories["hang_in_a_pair"]
     assert told[1].error.startswith("rank 1's torch process hung in collectives: allocate memory on cpu, for ")
-    assert told[0].data["missing"] == [1]
+    assert told[0].data["missing"] == [[1, 1]]
     assert told[0].error == "rank 1 did not join the collectives"
 
 
 def test_stopped_host_of_the_store_is_killed_and_named_by_the_others(stories: Stories) -> None:
     _, told = stories["stop_the_host"]
     assert told[0].error.startswith("rank 0's torch process hung in pairs: ")
-    assert told[1].data["missing"] == [0]
+    assert told[1].data["missing"] == [[0, 0]]
     assert "rank 0" in told[1].error
     assert "child" not in told[1].data  # it gave up by itself
 
@@ -154,7 +154,7 @@ def test_stopped_host_of_the_store_is_killed_and_named_by_the_others(stories: St
 def test_rank_that_does_not_come_to_the_store_is_named(stories: Stories) -> None:
     told, after = stories["stay_away"]
     for rank in (0, 2):
-        assert told[rank].data["missing"] == [1]
+        assert told[rank].data["missing"] == [[1, 1]]
         assert told[rank].error == "rank 1 did not join torch's store at rank 0"
     assert after[0].error == "rank 0 has no process group: its backend did not start"
 

@@ -16,31 +16,8 @@ from numscope.doctor.budget import Overdue
 from numscope.doctor.child.exercises import difference, digest, pattern
 from numscope.doctor.child.reporting import Report
 from numscope.doctor.child.session import sentence
-from numscope.doctor.phases.links import num_rounds, opponent, rounds_to_play
 from numscope.records.words import in_bytes
 from tests.doctor.planted.sitecustomize import Faults
-
-
-@pytest.mark.parametrize("num", [*range(1, 18), 31, 64])
-def test_tournament_each_pair_meets_once_and_rounds_are_disjoint(num: int) -> None:
-    met = set()
-    for round_ in range(num_rounds(num)):
-        opponents = [opponent(index, round_, num) for index in range(num)]
-        assert opponents.count(None) == num % 2
-        for index, other in enumerate(opponents):
-            if other is not None:
-                assert other != index
-                assert opponents[other] == index
-                met.add((index, other, round_))
-    pairs = {(a, b) for a, b, _ in met}
-    assert len(met) == len(pairs) == num * (num - 1)
-
-
-def test_quick_tournament_of_many_plays_few_rounds() -> None:
-    assert rounds_to_play(16, quick=True) == list(range(15))
-    assert rounds_to_play(64, quick=True) == [0, 1, 2, 4, 8, 16, 32]
-    assert rounds_to_play(64, quick=False) == list(range(63))
-    assert len(rounds_to_play(4096, quick=True)) == 13
 
 
 @settings(deadline=None)

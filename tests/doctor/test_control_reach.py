@@ -16,7 +16,6 @@ from dataclasses import replace
 import pytest
 
 from numscope.doctor.budget import Deadline
-from numscope.doctor.course import shares
 from numscope.doctor.meet import wire
 from numscope.doctor.meet.hub import Hub, HubTaken
 from numscope.doctor.meet.meeting import Meeting
@@ -306,16 +305,3 @@ def test_no_rank_is_past_the_deadline_whatever_hangs() -> None:
     assert ended[0].code == 5
     assert "is incomplete: not done at the deadline of 1 s" in ended[0].out
     assert ranks.seconds < settings.deadline_s + OVERHEAD_S
-
-
-@pytest.mark.parametrize(("num_nodes", "size"), [(4, 2), (600, 4)])
-def test_every_rank_is_told_of_whom_its_phases_ask(num_nodes: int, size: int) -> None:
-    roster = {rank: {"identity": {"node": rank // size}} for rank in range(num_nodes * size)}
-    told = {rank: set(known) for ranks, known in shares(roster) for rank in ranks}
-    assert told.keys() == roster.keys()
-    for rank, known in told.items():
-        assert {0, rank // size * size, rank} <= known
-        if rank % size == 0:
-            assert set(range(0, num_nodes * size, size)) <= known
-    if num_nodes > 4:
-        assert sum(map(len, told.values())) < len(roster) ** 2 / 10

@@ -129,7 +129,7 @@ def test_lost_rank_is_the_cause_and_all_others_its_victims() -> None:
     examined = examination(4, links={(other, 2): silent for other in (0, 1, 3)})
     examined = without_rank(examined, 2, 3, doing="ping node3")
     for rank in (0, 1, 3):
-        examined = failed(examined, 4, rank, "gloo: Connection closed by peer", missing=[2])
+        examined = failed(examined, 4, rank, "gloo: Connection closed by peer", missing=[[2, 2]])
     verdict = diagnose(examined)
     found = only(verdict)
     assert (found.id, found.ranks, found.hosts, found.confidence) == ("rank-silent", (2,), ("node2",), "certain")
@@ -203,7 +203,7 @@ def child(hung: bool, how: str = "killed after 8.0 s", stderr: tuple[str, ...] =
 
 def test_child_that_died_is_named_with_its_last_words() -> None:
     examined = failed(examination(3), 4, 1, "its torch process died", child=child(False, "exit status 1", ("No module named 'torch'",)))
-    examined = failed(failed(examined, 4, 0, "gloo timed out", missing=[1]), 4, 2, "gloo timed out", missing=[1])
+    examined = failed(failed(examined, 4, 0, "gloo timed out", missing=[[1, 1]]), 4, 2, "gloo timed out", missing=[[1, 1]])
     verdict = diagnose(examined)
     found = only(verdict)
     assert (found.id, found.ranks, verdict.ok) == ("child-died", (1,), (0, 2))
@@ -214,7 +214,7 @@ def test_child_that_died_is_named_with_its_last_words() -> None:
 def test_child_that_others_waited_for_hung_and_those_that_waited_did_not() -> None:
     examined = examination(4)
     for rank in range(4):
-        examined = failed(examined, 5, rank, "its torch process hung", child=child(True), missing=[] if rank == 2 else [2])
+        examined = failed(examined, 5, rank, "its torch process hung", child=child(True), missing=[] if rank == 2 else [[2, 2]])
     verdict = diagnose(examined)
     assert (only(verdict).id, only(verdict).ranks) == ("child-hung", (2,))
     assert verdict.exit_code == 1
@@ -231,7 +231,7 @@ def test_backend_that_starts_nowhere_is_not_attributed() -> None:
 
 def test_nccl_that_cannot_be_had_is_named_with_the_ranks_that_lack_what_it_needs() -> None:
     """From what the children report, whatever the words of their error."""
-    lacking = {"1": "gpu", "2": "nccl", "3": "nccl"}
+    lacking = {"gpu": [[1, 1]], "nccl": [[2, 3]]}
     examined = examination(4)
     for rank in range(4):
         groups = {"gloo": {"error": ""}, "nccl": {"seconds": 0.0, "error": "", "skipped": "x", "not_ready": [], "lacking": lacking}}
@@ -249,7 +249,7 @@ def test_nccl_that_nobody_asked_for_may_be_impossible() -> None:
     examined = examination(2)
     for result in examined.results:
         if result.phase == 4:
-            result.data["groups"]["nccl"] = {"error": "", "skipped": "x", "lacking": {"0": "gpu", "1": "gpu"}}  # type: ignore[index]
+            result.data["groups"]["nccl"] = {"error": "", "skipped": "x", "lacking": {"gpu": [[0, 1]]}}  # type: ignore[index]
     assert diagnose(examined).findings == ()
 
 

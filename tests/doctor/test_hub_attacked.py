@@ -256,7 +256,7 @@ def test_results_of_healthy_ranks_and_corrupted_numbers_have_their_shape() -> No
         read = wire.unpack(json.dumps(message).encode(), False, ToHub, 1 << 24)
         assert holds(to_jsonable_python(read), to_jsonable_python(message))  # nothing of it is unknown, and so left out
     wrong = {"index": 3, "got": math.nan, "expected": 1.0, "num_wrong": 1, "num_elements": 8}
-    entry = {"name": "all_reduce", "backend": "gloo", "group": "all", "ranks": [0, 1], "bytes": 8, "status": "wrong", "wrong": wrong}
+    entry = {"name": "all_reduce", "backend": "gloo", "group": "all", "ranks": [[0, 1]], "bytes": 8, "status": "wrong", "wrong": wrong}
     result = PhaseResult(ExamPhase.COLLECTIVES, 0, "failed", data={"collectives": [entry]})
     packed = wire.pack({"kind": "result", "result": to_json(result)})
     message = wire.unpack(packed[4:], False, ToHub, 1 << 20)

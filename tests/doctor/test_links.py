@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import socket
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -11,8 +13,8 @@ import pytest
 
 from numscope.doctor.budget import Deadline
 from numscope.doctor.meet.listener import PeerListener, datagram
-from numscope.doctor.phases import Context
-from numscope.doctor.phases.links import QUICK_NODES, partners, representatives
+from numscope.doctor.phases import Context, PhaseFailed
+from numscope.doctor.phases.links import run
 from numscope.doctor.records import Identity, Settings
 from tests.doctor import netns
 
@@ -27,7 +29,7 @@ from numscope.doctor.budget import Deadline
 from numscope.doctor.phases import Context, PhaseFailed
 from numscope.doctor.records import Identity, Settings
 from numscope.doctor.meet.listener import PeerListener
-from numscope.doctor.phases import links
+from numscope.doctor.phases import links, plan
 
 folder, rank, world = Path(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3])
 roster_of, options = json.loads(sys.argv[4]), json.loads(sys.argv[5])
@@ -51,7 +53,8 @@ for other in range(world):
     roster[other] = {"identity": identity, "address": entry["address"], "listen": {"address": entry["address"], "port": port}}
 said = []
 me, kept = Identity(**roster[rank]["identity"]), {"listener": listener}
-context = Context(me, settings, roster, Deadline(30.0), said.append, tuple(range(world)), kept)
+met = plan.meetings({other: entry["node"] for other, entry in enumerate(roster_of)}, 8)[rank]
+context = Context(me, settings, roster, Deadline(30.0), said.append, tuple(range(world)), met, kept)
 began = time.monotonic()
 try:
     data, error = links.run(context), ""
@@ -213,43 +216,27 @@ def test_delay_is_in_the_round_trip(tmp_path: Path) -> None:
         assert cell(results, 0, 1)["rtt_min_s"] >= 0.04  # it is on the way there and on the way back
 
 
-@pytest.mark.parametrize("count", [1, 2, 3, 4, 5, 8, 9, 17, 64])
-@pytest.mark.parametrize("quick", [False, True])
-def test_rounds_are_a_tournament(count: int, quick: bool) -> None:
-    plans = [partners(index, count, quick) for index in range(count)]
-    rounds = len(plans[0])
-    assert {len(plan) for plan in plans} == {rounds}
-    met: list[tuple[int, int]] = []
-    for number in range(rounds):
-        for index, plan in enumerate(plans):
-            other = plan[number]
-            if other is not None:
-                assert other != index
-                assert plans[other][number] == index  # so nobody plays twice in a round
-                met.append((index, other))
-    assert len(met) == len(set(met))
-    if quick and count > QUICK_NODES:
-        assert rounds == (count - 1).bit_length()
-        together = {0}
-        for _ in range(rounds):
-            together |= {other for index, other in met if index in together}
-        assert together == set(range(count))
-    else:
-        assert len(met) == count * (count - 1)
-        assert rounds == (0 if count == 1 else count - 1 + count % 2)
-
-
-def test_smallest_living_rank_of_a_node_examines() -> None:
-    roster = {rank: {"identity": {"node": rank // 2}} for rank in range(6)}
-    me = Identity(rank=5, world_size=6, node=2)
-    context = Context(me, Settings(), roster, Deadline(1.0), lambda what: None, alive=(1, 2, 3, 5))
-    assert representatives(context) == {0: 1, 1: 2, 2: 5}
+def test_many_partners_that_say_nothing_cost_one_timeout() -> None:
+    silent = [socket.create_server(("127.0.0.1", 0)) for _ in range(16)]  # whose processes never accept
+    listener = PeerListener(Settings(token="mine"), 0, "127.0.0.1")
+    roster = {
+        rank: {"identity": {"node": rank, "hostname": f"node{rank}"}, "listen": {"address": "127.0.0.1", "port": port}}
+        for rank, port in enumerate([listener.port, *(each.getsockname()[1] for each in silent)])
+    }
+    settings, met = Settings(token="mine", timeout_scale=0.2), tuple(enumerate(range(1, 17)))
+    context = Context(Identity(0, 17), settings, roster, Deadline(20.0), lambda what: None, meetings=met, kept={"listener": listener})
+    try:
+        began = time.monotonic()
+        with pytest.raises(PhaseFailed) as failed:
+            run(context)
+        assert {cell["status"] for cell in failed.value.data["cells"]} == {"silent"}
+        assert time.monotonic() - began < 8.0  # one after the other: 16 s
+    finally:
+        for each in (listener, *silent):
+            each.close()
 
 
 def test_listener_outlives_garbage_and_foreign_datagrams() -> None:
-    import socket
-    import time
-
     listener = PeerListener(Settings(token="mine"), 0)
     try:
         for greeting in (b"GET / HTTP/1.1\r\n\r\n", b"\x16\x03\x01" + bytes(500), b""):
@@ -271,8 +258,6 @@ def test_listener_outlives_garbage_and_foreign_datagrams() -> None:
             lambda what: None,
             kept={"listener": listener},
         )
-        from numscope.doctor.phases.links import run
-
         assert run(context)["cells"] == []
     finally:
         listener.close()

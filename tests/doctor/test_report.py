@@ -29,7 +29,7 @@ def node_down() -> Examined:
     cells = {pair: DROPPED for other in (0, 1, 2) for pair in ((3, other), (other, 3))}
     examined = examination(4, 2, links=cells, heard=lambda one, other: 3 not in (one, other))
     for rank in range(8):
-        examined = failed(examined, 4, rank, "gloo: Connection timed out", missing=[6, 7])
+        examined = failed(examined, 4, rank, "gloo: Connection timed out", missing=[[6, 7]])
     return examined
 
 

@@ -20,12 +20,12 @@ import socket
 import threading
 import time
 import traceback
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
-from numscope.doctor.budget import BEAT_S, SILENT_S, Deadline, chosen, limited, share
+from numscope.doctor.budget import Deadline, beat_s, chosen, limited, share, silent_s
 from numscope.doctor.meet import wire
 from numscope.doctor.meet.listener import PeerListener
 from numscope.doctor.meet.meeting import Meeting
@@ -35,6 +35,7 @@ from numscope.doctor.meet.sockets import address_of
 from numscope.doctor.phases import Context, PhaseFailed
 from numscope.doctor.phases.children import Child, run_in_child
 from numscope.doctor.records import ExamPhase, Identity, PhaseResult, Settings, Verdict, to_json
+from numscope.records.words import unspanned
 
 _GRACE_S = 0.4  # after a phase's time limit, before the phase is given up
 _AFTER_SIGNAL_S = 2.0  # to wait for a verdict although a signal ends this rank
@@ -66,7 +67,7 @@ class Agent:
         announce = partial(self._announce, ExamPhase.RENDEZVOUS)
         self._road = Road(meeting, elsewhere=elsewhere, scale=settings.timeout_scale, announce=announce)
         self._connection: socket.socket | None = None  # to the hub, once it knows this rank; the main thread sends there
-        self._patience_s = max(SILENT_S * settings.timeout_scale, 0.5)  # for the hub
+        self._patience_s = max(silent_s(identity.world_size) * settings.timeout_scale, 0.5)  # for the hub
         self._clock: dict[str, float] = {}  # as ``exchange_clocks`` returns it
         self._kept: dict[str, Any] = {}
         self._roster: dict[int, Mapping[str, Any]] = {}
@@ -87,14 +88,14 @@ class Agent:
     def run(self) -> Outcome:
         """Runs until the verdict; the connection stays open for ``bye``."""
         self._open_early()
-        self._start(ExamPhase.FACTS, share(self._settings, ExamPhase.FACTS), ())
+        self._start(ExamPhase.FACTS, share(self._settings, ExamPhase.FACTS))
         threading.Thread(target=self._arrive, name="doctor-arrive", daemon=True).start()
         patience, beat = self._deadline, Deadline(0.0)
         interrupted = ""
         while not patience.over:
             if beat.over and self._connection is not None:
                 self._send_beat()
-                beat = Deadline(BEAT_S * min(1.0, self._settings.timeout_scale))
+                beat = Deadline(beat_s(self._identity.world_size) * min(1.0, self._settings.timeout_scale))
             limits = [patience, *self._running.values(), *([beat] if self._connection is not None else [])]
             try:
                 kind, value = self._events.get(timeout=max(min(limit.left for limit in limits), 1e-3))
@@ -118,8 +119,10 @@ class Agent:
                 self._finish_arrival()
             elif kind == "message":
                 if value["kind"] == "verdict":
-                    return self._outcome(verdict=value["verdict"])
-                if not interrupted:
+                    return self._outcome(verdict=replace(value["verdict"], ok=(self._identity.rank,) if value["ok"] else ()))
+                if value["kind"] == "judged":  # the hub's process is busy
+                    beat = Deadline(value["for_s"])
+                elif not interrupted:
                     self._obey(value)
         return self._outcome(interrupted=interrupted or "the deadline")
 
@@ -171,9 +174,12 @@ class Agent:
         # a hub that waits for another rank would count as silent. So the sender has a second socket for the same connection.
         self._connection = found.dup()
         self._events.put(("arrived", refused))
+        patience_s = self._patience_s
         try:
             while True:
-                message = wire.receive(found, Deadline(self._patience_s), ToRank)
+                message = wire.receive(found, Deadline(patience_s), ToRank)
+                if message["kind"] == "judged":
+                    patience_s += message["for_s"]
                 if message["kind"] != "clock":
                     self._events.put(("message", message))
         except wire.WireError as error:
@@ -239,17 +245,15 @@ class Agent:
             self._send({"kind": "result", "result": result})
 
     def _obey(self, message: Mapping[str, Any]) -> None:
-        if message["kind"] == "roster":
+        if message["kind"] == "phase":
             entries = {int(rank): entry for rank, entry in message["roster"].items()}
             if self._identity.rank in entries:  # the hub numbers nodes where the launcher does not
                 self._identity = entries[self._identity.rank]["identity"]
-            self._roster = {rank: {**entry, "identity": to_json(entry["identity"])} for rank, entry in entries.items()}
-        elif message["kind"] == "phase":
+            self._roster = {**self._roster, **{rank: {**entry, "identity": to_json(entry["identity"])} for rank, entry in entries.items()}}
             self._announced = message["phase"]
-            if self._identity.rank in message["alive"]:
-                self._start(self._announced, message["budget_s"], tuple(message["alive"]))
+            self._start(self._announced, message["budget_s"], unspanned(message["alive"], self._identity.world_size), message["meetings"])
 
-    def _start(self, phase: ExamPhase, budget_s: float, alive: tuple[int, ...]) -> None:
+    def _start(self, phase: ExamPhase, budget_s: float, alive: tuple[int, ...] = (), meetings: Sequence[tuple[int, int]] = ()) -> None:
         deadline = self._deadline.within(budget_s)
         context = Context(
             identity=self._identity,
@@ -258,6 +262,7 @@ class Agent:
             deadline=deadline,
             announce=partial(self._announce, phase),
             alive=alive,
+            meetings=meetings,
             kept=self._kept,
         )
         self._announce(phase, f"start {phase.label}")

@@ -22,8 +22,8 @@ _BUDGETS_S = {
 }
 _DEFAULT_DEADLINE_S = 180.0
 VERDICT_S = 5.0  # reserved for delivering the verdict
-BEAT_S = 1.0
-SILENT_S = 5.0  # without a heartbeat a rank counts as silent; times the timeout scale
+_BEAT_S, _SILENT_S = 1.0, 5.0
+_BEATS_PER_S = 4000  # that a hub answers with less than half of its time
 
 
 _T = TypeVar("_T")
@@ -80,6 +80,16 @@ class Deadline:
     def within(self, seconds: float) -> Deadline:
         """A deadline after ``seconds``, but not later than this one."""
         return Deadline(min(seconds, self.left))
+
+
+def beat_s(world_size: int) -> float:
+    """Seconds between a rank's heartbeats."""
+    return max(_BEAT_S, world_size / _BEATS_PER_S)
+
+
+def silent_s(world_size: int) -> float:
+    """Seconds without a heartbeat after which a rank counts as silent; times the timeout scale."""
+    return max(_SILENT_S, 3 * beat_s(world_size))
 
 
 def share(settings: Settings, phase: ExamPhase) -> float:

@@ -8,8 +8,9 @@ from __future__ import annotations
 import threading
 import time
 import traceback
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterable
 from dataclasses import replace
+from itertools import groupby
 from typing import Any
 
 from numscope.doctor.budget import VERDICT_S, Deadline, chosen, share
@@ -17,33 +18,14 @@ from numscope.doctor.meet.hub import Hub
 from numscope.doctor.meet.meeting import Meeting
 from numscope.doctor.meet.members import Member, NodeNumbers
 from numscope.doctor.output import INCOMPLETE, Output, for_ranks, judge, show, write_lines
+from numscope.doctor.phases.plan import ALL_NODES, group_of, meetings
 from numscope.doctor.records import Examined, ExamPhase, PhaseResult, Settings, Status, Verdict
+from numscope.records.words import spans
 
 INTERNAL = 70
 _GRACE_S = 1.0  # after a phase's time limit, for the ranks' own reports that they were not done
 _BYES_S = 2.0
-_ALL_ABOUT_ALL = 1024  # ranks
-
-
-def shares(roster: Mapping[int, Mapping[str, Any]]) -> Iterator[tuple[tuple[int, ...], tuple[int, ...]]]:
-    """Which ranks receive which part of the roster: (receivers, ranks in it).
-
-    Normally everyone receives all of it. In a large job, the first rank of each node receives its own node and the first ranks of all
-    nodes, and the others their own node and the very first rank, which is all that phases use.
-
-    *Cost:* a roster of 32,768 ranks is 400 kB compressed; sent to all of them, that would be 13 GB.
-    """
-    if len(roster) <= _ALL_ABOUT_ALL:
-        yield tuple(roster), tuple(roster)
-        return
-    nodes: dict[int, list[int]] = {}
-    for rank in sorted(roster):
-        nodes.setdefault(int(roster[rank]["identity"]["node"]), []).append(rank)
-    firsts = {ranks[0] for ranks in nodes.values()}
-    for ranks in nodes.values():
-        yield (ranks[0],), tuple(sorted({*ranks, *firsts}))
-        if ranks[1:]:
-            yield tuple(ranks[1:]), tuple(sorted({*ranks, min(firsts)}))
+_JUDGED_PER_S = 2000  # ranks
 
 
 class Course:
@@ -56,7 +38,9 @@ class Course:
         self.departed: dict[int, str] = {}  # set by the launcher: how ranks ended that never joined
         self._settings, self._deadline, self._output = settings, deadline, output
         self._results: dict[tuple[ExamPhase, int], PhaseResult] = {}  # by phase and rank
-        self._told: tuple[int, ...] = ()  # the ranks in the last roster that was sent
+        self._roster: dict[int, dict[str, Any]] = {}  # who joined in time
+        self._known: dict[int, set[int]] = {}  # by rank, those that it was told of
+        self._verdict_s = min(VERDICT_S + world_size / _JUDGED_PER_S, deadline.seconds / 4)
         self._reached: tuple[Verdict, Examined] | None = None
         self._error: BaseException | None = None
         self._thread = threading.Thread(target=self._conduct, name="doctor-course", daemon=True)
@@ -83,7 +67,7 @@ class Course:
 
     def release(self) -> None:
         """Lets the ranks end, and closes the hub."""
-        self.hub.send_to_all({"kind": "end"})
+        self.hub.send({"kind": "end"}, self.hub.everybody())
         self.hub.close()
 
     def _conduct(self) -> None:
@@ -100,22 +84,23 @@ class Course:
                 else:
                     self._run(phase)
             examined = self._examined()
+            self.hub.send({"kind": "judged", "for_s": self._verdict_s}, self.hub.everybody())
             verdict = judge(examined, self._output.baseline)
             verdict = replace(verdict, seconds=round(time.monotonic() - self.hub.started, 3))
             self._reached = verdict, examined
-            self.hub.send_to_all({"kind": "verdict", "verdict": for_ranks(verdict, examined)})
+            self._deliver(for_ranks(verdict, examined))
             self.hub.hurry = ""
-            self.hub.wait(self._all_said_bye, Deadline(_BYES_S))
+            self.hub.wait(_all(self.hub.everybody(), lambda member: member.said_bye or not member.here), Deadline(_BYES_S))
         except BaseException as error:  # the hub's process prints it and exits with 70
             self._error = error
-            self.hub.send_to_all({"kind": "verdict", "verdict": Verdict(INTERNAL)})
+            self._deliver(Verdict(INTERNAL))
 
     def _meet(self) -> None:
         hub, deadline = self.hub, Deadline(min(share(self._settings, ExamPhase.RENDEZVOUS), self._left()))
 
         def all_here() -> bool:
-            gone = set(self.departed) - set(hub.members)
-            return len(hub.members) + len(hub.onlookers) + hub.num_turned_away + len(gone) >= hub.world_size
+            gone = sum(rank not in hub.members for rank in tuple(self.departed))
+            return len(hub.members) + len(hub.onlookers) + hub.num_turned_away + gone >= hub.world_size
 
         hub.wait(all_here, deadline)
         waited = round(time.monotonic() - hub.started, 3)
@@ -123,36 +108,47 @@ class Course:
             if rank not in hub.members:
                 why = self.departed.get(rank) or f"it did not join within {waited:.1f} s"
                 self._add(PhaseResult(ExamPhase.RENDEZVOUS, rank, "silent", seconds=waited, error=why, data={"how": "missing"}))
-        self._collect(ExamPhase.RENDEZVOUS, tuple(hub.members), Deadline(min(2.0, self._left())), 0.0)
+        self._roster = hub.roster()
+        self._collect(ExamPhase.RENDEZVOUS, tuple(self._roster), Deadline(min(2.0, self._left())), 0.0)
 
     def _run(self, phase: ExamPhase) -> None:
         hub = self.hub
-        obstacles = {rank: self._obstacle(phase, rank) or hub.members[rank].detail for rank in hub.members}
+        obstacles = {rank: self._obstacle(phase, rank) or hub.members[rank].detail for rank in tuple(hub.members)}
         alive = tuple(sorted(rank for rank, obstacle in obstacles.items() if not obstacle and hub.members[rank].here))
         for rank in obstacles.keys() - set(alive):
             self._add(PhaseResult(phase, rank, "skipped", error=obstacles[rank]))
         if not alive:
             return
-        self._send_roster()
         budget, started = self._time_for(phase), time.monotonic() - hub.started
-        hub.send({"kind": "phase", "phase": phase, "alive": alive, "budget_s": round(budget, 3)}, alive)
+        self._announce(phase, alive, budget)
         self._collect(phase, alive, Deadline(min(budget + _GRACE_S, self._left())), started)
 
-    def _send_roster(self) -> None:
-        """Sends the roster if it has changed since the last time."""
-        hub = self.hub
-        here = tuple(rank for rank, member in sorted(hub.members.items()) if member.here)
-        if here == self._told:
-            return
-        self._told = here
-        roster = hub.roster()
-        for ranks, known in shares({rank: roster[rank] for rank in here}):
-            hub.send({"kind": "roster", "roster": {str(rank): roster[rank] for rank in known}}, ranks)
+    def _announce(self, phase: ExamPhase, alive: tuple[int, ...], budget: float) -> None:
+        """Has the ranks begin a phase; tells each of the ranks that it asks, if it does not know them."""
+        begin = {"kind": "phase", "phase": phase, "budget_s": round(budget, 3)}
+        node_of = {rank: int(self._roster[rank]["identity"]["node"]) for rank in alive}
+        plan = meetings(node_of, ALL_NODES[self._settings.quick]) if phase is ExamPhase.LINKS else {}
+        for _, group in groupby(alive, lambda rank: phase.together and group_of(rank, self.hub.world_size)):
+            ranks = tuple(group)
+            begin["alive"] = spans(ranks)
+            for rank in ranks:
+                known, met = self._known.setdefault(rank, set()), plan.get(rank, [])
+                new = {rank, ranks[0], *(other for _, other in met)} - known
+                known |= new
+                roster = {str(other): self._roster[other] for other in sorted(new)}
+                self.hub.send({**begin, "roster": roster, "meetings": met}, [self.hub.members[rank]])
+
+    def _deliver(self, verdict: Verdict) -> None:
+        """Sends the verdict, and to each rank whether it is healthy instead of a list of those that are."""
+        well = set(verdict.ok)
+        for ok in (True, False):
+            members = [member for member in self.hub.everybody() if (member.admitted and member.identity.rank in well) == ok]
+            self.hub.send({"kind": "verdict", "verdict": replace(verdict, ok=()), "ok": ok}, members)
 
     def _collect(self, phase: ExamPhase, ranks: tuple[int, ...], deadline: Deadline, started: float) -> None:
         """Collects the ranks' results, or the reasons why there are none."""
         hub = self.hub
-        hub.wait(lambda: all((phase, rank) in hub.results or not hub.members[rank].here for rank in ranks), deadline)
+        hub.wait(_all(ranks, lambda rank: (phase, rank) in hub.results or not hub.members[rank].here), deadline)
         with hub.changed:
             for rank in ranks:
                 seconds = time.monotonic() - hub.started - started
@@ -174,7 +170,7 @@ class Course:
         hub = self.hub
         with hub.changed:
             for rank, member in hub.members.items():  # those lost while no phase waited for them
-                own = [result for result in self._results.values() if result.rank == rank]
+                own = [result for phase in ExamPhase if (result := self._results.get((phase, rank))) is not None]
                 if member.how in ("silent", "died") and not any(result.status == "silent" for result in own):
                     done = {result.phase for result in own}
                     phase = member.phase if member.phase not in done else max(done)
@@ -189,16 +185,24 @@ class Course:
             refused = list(hub.refused)
         return Examined(self._settings, hub.world_size, hub.roster(), [self._results[key] for key in sorted(self._results)], refused, about)
 
-    def _all_said_bye(self) -> bool:
-        everybody = (*self.hub.members.values(), *self.hub.onlookers)
-        return all(member.said_bye or not member.here for member in everybody)
-
     def _time_for(self, phase: ExamPhase) -> float:
         return min(share(self._settings, phase), self._left())
 
     def _left(self) -> float:
         """Seconds until the verdict must be made."""
-        return max(0.0, self._deadline.left - min(VERDICT_S, self._deadline.seconds / 4))
+        return max(0.0, self._deadline.left - self._verdict_s)
+
+
+def _all(items: Iterable[Any], done: Callable[[Any], bool]) -> Callable[[], bool]:
+    """Asks whether all are done, each again only until it is, so that a change costs the same however many there are."""
+    left = list(items)
+
+    def all_done() -> bool:
+        while left and done(left[-1]):
+            left.pop()
+        return not left
+
+    return all_done
 
 
 def _without_word(phase: ExamPhase, rank: int, member: Member, seconds: float, hurry: str) -> PhaseResult:

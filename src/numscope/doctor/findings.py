@@ -14,7 +14,8 @@ from typing import Any, get_args
 import yaml
 
 from numscope.doctor.records import Confidence, DoctorFinding, Severity
-from numscope.records.words import escape, spans
+from numscope.records.words import escape
+from numscope.records.words import named as named  # also for those who make findings
 
 _MOST_EVIDENCE = 12
 _READER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
@@ -71,17 +72,6 @@ def finding(
 def gravity(finding: DoctorFinding) -> tuple[int, int]:
     """The sort key of findings: the gravest first, then the most certain."""
     return get_args(Severity).index(finding.severity), get_args(Confidence).index(finding.confidence)
-
-
-def named(ranks: Iterable[int], most: int = 8) -> str:
-    """``rank 3``, ``ranks 0–3, 7``, ``ranks 0, 2, 4 and 40 more``."""
-    numbers = sorted(set(ranks))
-    if not numbers:
-        return "no rank"
-    runs = spans(numbers)
-    words = [str(first) if first == last else f"{first}{', ' if last == first + 1 else '–'}{last}" for first, last in runs]
-    shown, left = words[:most], sum(last - first + 1 for first, last in runs[most:])
-    return ("rank " if len(numbers) == 1 else "ranks ") + ", ".join(shown) + (f" and {left} more" if left else "")
 
 
 def listed(words: Iterable[Any], most: int = 6) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import threading
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from enum import IntEnum
@@ -29,6 +30,7 @@ Name = Annotated[str, Field(pattern=r"^([^\x00-\x1f\x7f-][^\x00-\x1f\x7f]{0,254}
 Address = Annotated[str, Field(pattern=r"^[0-9A-Za-z.:%_-]{0,100}$")]
 
 _T = TypeVar("_T")
+_MAKING = threading.RLock()  # pydantic can't make the schemas of one type in two threads at once
 
 
 class ExamPhase(IntEnum):
@@ -61,6 +63,11 @@ class ExamPhase(IntEnum):
         return (ExamPhase.BACKEND,) if self in (ExamPhase.PAIRS, ExamPhase.COLLECTIVES) else ()
 
     @property
+    def together(self) -> bool:
+        """Whether torch connects the ranks."""
+        return self in (ExamPhase.BACKEND, ExamPhase.PAIRS, ExamPhase.COLLECTIVES)
+
+    @property
     def in_child(self) -> bool:
         """Whether the phase needs torch, and so runs in the rank's child process."""
         return self >= ExamPhase.BACKEND
@@ -74,7 +81,8 @@ def to_json(record: Any) -> dict[str, Any]:
 @functools.cache
 def adapter(kind: Any) -> TypeAdapter[Any]:
     """Checks values of a type. *Cost:* some milliseconds for a type's first one."""
-    return TypeAdapter(kind)
+    with _MAKING:
+        return TypeAdapter(kind)
 
 
 def from_json(kind: type[_T], values: Mapping[str, Any]) -> _T:

@@ -5,7 +5,8 @@ Names, errors and values come from hosts and other programs: they are never inte
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Mapping, Set
 from typing import Any, TextIO
 
 from rich import box
@@ -15,15 +16,15 @@ from rich.text import Text
 
 from numscope.doctor.diagnose.baseline import measured
 from numscope.doctor.diagnose.blame import hosts_of
+from numscope.doctor.diagnose.coverage import not_examined
 from numscope.doctor.diagnose.transfers import pair_cells
-from numscope.doctor.findings import named
 from numscope.doctor.records import DoctorFinding, Examined, ExamPhase, PhaseResult, Verdict, cells_of
 from numscope.doctor.records import to_json as as_json
 from numscope.doctor.redact import redacted
-from numscope.records.words import count, escape
+from numscope.records.words import count, escape, named
 from numscope.version import __version__
 
-SCHEMA = 2  # version of the JSON; increases when a key changes its meaning or is removed
+SCHEMA = 3  # version of the JSON; increases when a key changes its meaning or is removed
 MOST_ROWS = 32  # with more ranks a row stands for a host, and few healthy ones are shown
 MOST_NODES = 12  # rows of the matrix of links
 _EVIDENCE_LINES = 6
@@ -93,6 +94,7 @@ def to_json(verdict: Verdict, examined: Examined) -> dict[str, Any]:
         "refused": [dict(each) for each in examined.refused],
         "hub": dict(examined.hub),
         "results": [{**as_json(result), "name": result.phase.label} for result in examined.results],
+        "not_examined": not_examined(examined),
         "measured": measured(examined),
     }
 
@@ -106,10 +108,13 @@ def _render(verdict: Verdict, examined: Examined, console: Console) -> Renderabl
             table = _phases(examined, verdict, _BROKEN_HEADERS)
             table.padding = 0
         blocks += [Text(""), table]
-        if any(result.rank in verdict.ok and result.status in ("failed", "timeout", "silent") for result in examined.results):
+        well = set(verdict.ok)
+        if any(result.rank in well and result.status in ("failed", "timeout", "silent") for result in examined.results):
             blocks.append(Text("failed in lower case: caused by another rank or link", "dim"))
     for name, matrix in _matrices(examined):
         blocks += [Text(""), Text(name), matrix]
+    if missed := not_examined(examined):
+        blocks += [Text(""), *(Text(escape(line), "dim") for line in missed)]
     for finding in verdict.findings:
         blocks += [Text(""), *_finding(finding)]
     return Group(*blocks)
@@ -142,20 +147,21 @@ def _phases(examined: Examined, verdict: Verdict, headers: Mapping[ExamPhase, st
     for rank in ranks:
         key = hosts.get(rank, "?") if len(ranks) > MOST_ROWS else str(rank)
         rows.setdefault(key, []).append(rank)
-    left_out = 0
-    for at, members in enumerate(rows.values()):
-        fine = all(rank in verdict.ok for rank in members)
-        if at >= MOST_ROWS or (len(ranks) > MOST_ROWS and fine and at >= 4):
+    left_out, well, shown = 0, set(verdict.ok), {True: 0, False: 0}  # by whether all of a row are healthy
+    for members in rows.values():
+        fine = well.issuperset(members)
+        if shown[fine] >= (4 if fine and len(ranks) > MOST_ROWS else MOST_ROWS):
             left_out += 1
             continue
-        cells = [_cell([of.get((rank, phase)) for rank in members], verdict) for phase in phases]
+        shown[fine] += 1
+        cells = [_cell([of.get((rank, phase)) for rank in members], well) for phase in phases]
         table.add_row(named(members, 3).partition(" ")[2], escape(hosts.get(members[0], "did not join")), *cells)
     if left_out:
         table.add_row("…", f"{left_out} more", *[""] * len(phases))
     return table
 
 
-def _cell(results: list[PhaseResult | None], verdict: Verdict) -> Text:
+def _cell(results: list[PhaseResult | None], well: Set[int]) -> Text:
     worst = ("failed", "timeout", "silent", "skipped", "ok")
     there = [result for result in results if result is not None]
     if not there:
@@ -164,7 +170,7 @@ def _cell(results: list[PhaseResult | None], verdict: Verdict) -> Text:
     alike = [result for result in there if result.status == status]
     style = _STYLES.get(status, "yellow")  # caused by another rank
     word: str = status
-    if status not in _STYLES and any(result.rank not in verdict.ok for result in alike):
+    if status not in _STYLES and any(result.rank not in well for result in alike):
         word, style = status.upper(), "bold red"
     if status == "ok":
         seconds = max(result.seconds for result in there)
@@ -204,9 +210,8 @@ def _matrix(cells: Mapping[tuple[str, str], str]) -> Table:
 
     names = sorted({name for pair in cells for name in pair}, key=key)
     if len(names) > MOST_NODES:  # those with most failures
-        bad = {name for pair, mark in cells.items() if mark not in ". " for name in pair}
-        counts = {name: sum(mark not in ". " for pair, mark in cells.items() if name in pair) for name in bad}
-        names = sorted(sorted(names, key=lambda name: -counts.get(name, 0))[:MOST_NODES], key=key)
+        counts = Counter(name for pair, mark in cells.items() if mark not in ". " for name in pair)
+        names = sorted(sorted(names, key=lambda name: -counts[name])[:MOST_NODES], key=key)
     table = Table(box=None, pad_edge=False, padding=(0, 1))
     table.add_column("")
     for name in names:

@@ -52,6 +52,25 @@ def spans(numbers: Iterable[int]) -> list[tuple[int, int]]:
     return found
 
 
+def named(ranks: Iterable[int], most: int = 8) -> str:
+    """``rank 3``, ``ranks 0–3, 7``, ``ranks 0, 2, 4 and 40 more``."""
+    numbers = sorted(set(ranks))
+    if not numbers:
+        return "no rank"
+    runs = spans(numbers)
+    words = [str(first) if first == last else f"{first}{', ' if last == first + 1 else '–'}{last}" for first, last in runs]
+    shown, left = words[:most], sum(last - first + 1 for first, last in runs[most:])
+    return ("rank " if len(numbers) == 1 else "ranks ") + ", ".join(shown) + (f" and {left} more" if left else "")
+
+
+def unspanned(stretches: Iterable[tuple[int, int]], below: int) -> tuple[int, ...]:
+    """The numbers of which these are the first and last of each stretch, ascending; none that is not below a limit, none twice."""
+    found: list[int] = []
+    for first, last in sorted(stretches):
+        found += range(max(first, found[-1] + 1 if found else 0), min(last + 1, below))
+    return tuple(found)
+
+
 def ranks_of(ranks: Sequence[int], num_ranks: int) -> str:
     """``all 8 ranks``, ``rank 5 of 8``, ``ranks 0-3, 5 and 7 of 8``; of many, the first ones and how many more."""
     if len(ranks) == num_ranks > 1:

@@ -22,7 +22,7 @@ def census():
         "kinds": dict(sorted(kinds.items())),
         "nice": me.nice(),
         "affinity": len(me.cpu_affinity()) == len(os.sched_getaffinity(0)),
-        "mapped data": sorted({os.path.basename(x.path) for x in me.memory_maps() if x.path.startswith(("/tmp/tmp", "/dev/shm", os.getcwd()))}),
+        "mapped data": sorted({os.path.basename(x.path) for x in me.memory_maps() if x.path.startswith((os.path.join(tempfile.gettempdir(), "tmp"), "/dev/shm", os.getcwd()))}),
         "cwd": me.cwd() == os.getcwd(),
         "status": me.status(),
         "tmp": sorted(n for n in set(os.listdir(tempfile.gettempdir())) - tmp if "numscope" in n),

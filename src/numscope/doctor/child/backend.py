@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import socket
+import sys
 import time
 from collections.abc import Callable, Mapping
 from datetime import timedelta
@@ -22,6 +23,7 @@ from torch.distributed import ProcessGroup
 from numscope.doctor.budget import Overdue
 from numscope.doctor.child.session import ChildSession, Failed, StoreLost, Wire, sentence, text_of
 from numscope.doctor.phases.children import LISTEN_FD
+from numscope.records.words import named, spans, unspanned
 
 _STORE_SHARE = 0.45  # share of the phase, to reach a store whose host may still be importing torch
 _ROLL_SHARE = 0.5  # until all have registered
@@ -45,23 +47,22 @@ def run(session: ChildSession, arguments: Mapping[str, Any]) -> None:
             present = session.gather("arrived", members, seconds, 0.1 * session.limit_s)
         except StoreLost as error:
             raise Failed(f"rank {session.rank} waited for the other ranks at the store: {error}") from error
-    report.set(members=list(present.here), missing=list(present.missing))
+    report.set(members=spans(present.here), missing=spans(present.missing))
     if present.missing:
-        raise Failed(f"rank {', '.join(map(str, present.missing))} did not join torch's store at rank {where['rank']}")
+        raise Failed(f"{named(present.missing)} did not join torch's store at rank {where['rank']}")
     session.members = present.here
     groups: dict[str, dict[str, Any]] = {}
     _start_group(session, "gloo", groups, lambda: _first_group(session, store), torch.device("cpu"))
     asked = arguments["backend"]
     if "nccl" in asked or not asked:
         lacks = {rank: store.get(f"device/{rank}").decode() for rank in members}
-        lacking = {str(rank): what for rank, what in lacks.items() if what != _NOTHING}
-        if lacking:
-            of = {what: [rank for rank in lacking if lacking[rank] == what] for what in _MEANS}
-            why = "; ".join(f"rank {', '.join(ranks)} has no {_MEANS[what]}" for what, ranks in of.items() if ranks)
+        of = {what: spans(rank for rank in members if lacks[rank] == what) for what in _MEANS}
+        if lacking := {what: ranks for what, ranks in of.items() if ranks}:
+            why = "; ".join(f"no {_MEANS[what]}: {named(unspanned(ranks, sys.maxsize))}" for what, ranks in lacking.items())
             groups["nccl"] = {"seconds": 0.0, "error": "", "skipped": why, "not_ready": [], "lacking": lacking}
             report.set(groups=groups)
             if "nccl" in asked:
-                raise Failed(f"nccl was requested, but {why}")
+                raise Failed(f"nccl was requested, but there is {why}")
         else:
             device = torch.device("cuda", arguments["local_rank"])
             _start_group(session, "nccl", groups, lambda: _nccl_group(session, device), device)

@@ -20,7 +20,7 @@ import torch.distributed as dist
 from numscope.doctor.budget import Overdue
 from numscope.doctor.child.exercises import EXERCISES, Exercise, Party, digest
 from numscope.doctor.child.session import ChildSession, Failed, StoreLost, Wire, sentence, text_of
-from numscope.records.words import few, in_bytes
+from numscope.records.words import few, in_bytes, named, spans
 
 _LIMIT_SHARE = 0.3  # share of the time that is left, for one collective with its repetitions
 _SIZE_SHARE = 0.04  # share of the phase: a size that would take longer, as extrapolated from the previous one, is skipped
@@ -37,20 +37,20 @@ def run(session: ChildSession, arguments: Mapping[str, Any]) -> None:
     session.need_group()
     report = session.report
     ranks = tuple(rank for rank in session.members if rank in arguments["members"])
-    report.set(members=list(ranks), missing=[], collectives=[], stopped="")
+    report.set(members=spans(ranks), missing=[], collectives=[], stopped="")
     bad = [wrong for wire in session.wires[-1:] if (wrong := _allocate(session, wire))]
     try:
         with report.step("wait for the other ranks: collectives"):
             present = session.gather("collectives/start", ranks, session.limit_s * 0.3, session.limit_s * 0.2)
-        report.set(missing=list(present.missing))
+        report.set(missing=spans(present.missing))
         if session.rank not in present.here:
             raise Failed(f"rank {session.rank} joined too late for the collectives")
         bad += _Course(session, present.here, arguments["sizes"]).run()
     except StoreLost as error:
-        report.set(stopped=str(error), missing=[error.rank])
+        report.set(stopped=str(error), missing=spans([error.rank]))
         raise Failed("; ".join([*bad, str(error)])) from error
     if present.missing:
-        bad.append(f"rank {', '.join(map(str, present.missing))} did not join the collectives")
+        bad.append(f"{named(present.missing)} did not join the collectives")
     if bad:
         raise Failed(few(bad, 3, "; "))
 
@@ -120,7 +120,7 @@ class _Course:
         before_s, before_bytes = 0.0, 0
         for size in exercise.sizes(sizes):
             expected_s = before_s * size / before_bytes if before_bytes >= 1 << 16 else 0.0
-            entry: dict[str, Any] = {"name": exercise.name, "backend": party.wire.backend, "group": group, "ranks": list(party.ranks)}
+            entry: dict[str, Any] = {"name": exercise.name, "backend": party.wire.backend, "group": group, "ranks": spans(party.ranks)}
             entry |= {"bytes": size, "status": "ok", "repeats": 0, "seconds_min": None, "seconds_max": None}
             entry |= {"bytes_per_s_min": None, "bytes_per_s_max": None, "wrong": None, "digests": [], "error": "", "missing": []}
             if expected_s > _SIZE_SHARE * self._session.limit_s:
@@ -171,7 +171,7 @@ class _Course:
             entry["error"] = text_of(error)
             with session.report.step(f"check which ranks are left after {what} failed"):
                 entry["missing"] = session.absent(call, party.ranks, _ABSENT_SHARE * session.left)
-            lost = f"; rank {', '.join(map(str, entry['missing']))} is gone" if entry["missing"] else ""
+            lost = f"; {named(entry['missing'])} {'is' if len(entry['missing']) == 1 else 'are'} gone" if entry["missing"] else ""
             self._bad.append(f"{what}: {sentence(error)}{lost}")
         if seconds:
             entry |= {"repeats": len(seconds), "seconds_min": min(seconds), "seconds_max": max(seconds)}

@@ -1,8 +1,7 @@
-"""Phase 5: every pair of ranks exchanges random patterns, compared bit by bit, in the rounds of a tournament.
+"""Phase 5: every pair of up to 64 ranks (16 with ``quick``) exchanges random patterns, compared bit by bit; of more ranks some (plan.py).
 
-The pairs of a round are disjoint. Both sides of a pair generate the pattern from the same seed, so the receiver knows every bit. With
-``quick`` and more than 16 ranks only rounds 0, 1, 2, 4, 8, … are played. A size that would take too long, as extrapolated from the previous
-one, is skipped and reported as such.
+The pairs of a round are disjoint. Both sides of a pair generate the pattern from the same seed, so the receiver knows every bit. A size
+that would take too long, as extrapolated from the previous one, is skipped and reported as such.
 
 A pair that hangs is abandoned with its thread (a timeout of gloo itself would close the connections to all other ranks too). The ranks
 agree on the end of a round in the store; a rank that hangs does not register there and is left out of the following rounds.
@@ -23,8 +22,8 @@ import torch.distributed as dist
 from numscope.doctor.budget import Overdue
 from numscope.doctor.child.exercises import difference, pattern
 from numscope.doctor.child.session import ChildSession, Failed, Present, StoreLost, Wire, sentence
-from numscope.doctor.phases.links import opponent, rounds_to_play
-from numscope.records.words import few, in_bytes
+from numscope.doctor.phases.plan import ALL_RANKS, partners
+from numscope.records.words import few, in_bytes, named, spans
 
 _FOREVER = timedelta(hours=1)  # the time limit is ours: when gloo's own wait times out, it closes the connections to all ranks
 _NUM_PINGS = 5
@@ -40,15 +39,15 @@ def run(session: ChildSession, arguments: Mapping[str, Any]) -> None:
     session.need_group()
     ranks = tuple(rank for rank in session.members if rank in arguments["members"])
     sizes = arguments["sizes"]
-    rounds = rounds_to_play(len(ranks), arguments["quick"])
-    session.report.set(sizes=sizes, members=list(ranks), missing=[], num_rounds=len(rounds), rounds_done=0, stopped="", pairs=[])
+    rounds = partners(ranks.index(session.rank), len(ranks), ALL_RANKS[arguments["quick"]])
+    session.report.set(sizes=sizes, members=spans(ranks), missing=[], num_rounds=len(rounds), rounds_done=0, stopped="", pairs=[])
     bad: list[str] = []
     missing: set[int] = set()
     done = 0
     stopped = ""
     try:
         present = _agree(session, "start", ranks, session.limit_s * 0.3, len(rounds) > 0)
-        for round_ in rounds:
+        for round_, index in enumerate(rounds):
             missing |= set(present.missing)
             if session.rank not in present.here:
                 stopped = f"the others went on without rank {session.rank}, which was too late"
@@ -56,21 +55,20 @@ def run(session: ChildSession, arguments: Mapping[str, Any]) -> None:
                 stopped = "the time of the phase was over" if done < len(rounds) else ""
             if stopped:
                 break
-            index = opponent(ranks.index(session.rank), round_, len(ranks))
             if index is not None:
                 bad += _meet(session, ranks[index], round_, sizes, present.word["limit_s"], ranks[index] in present.missing)
             done += 1
-            session.report.set(rounds_done=done, missing=sorted(missing))
+            session.report.set(rounds_done=done, missing=spans(missing))
             present = _agree(session, f"round{round_}", present.here, present.word["limit_s"] * 1.3, done < len(rounds), present.missing)
         missing |= set(present.missing)
     except StoreLost as error:
         stopped = str(error)
         missing.add(error.rank)
-    session.report.set(stopped=stopped, missing=sorted(missing))
+    session.report.set(stopped=stopped, missing=spans(missing))
     if bad:
         raise Failed(few(bad, 3, "; "))
     if missing:
-        raise Failed(stopped or f"rank {', '.join(map(str, sorted(missing)))} did not take part to the end")
+        raise Failed(stopped or f"{named(missing)} did not take part to the end")
     if stopped and session.rank not in present.here:
         raise Failed(stopped)
 

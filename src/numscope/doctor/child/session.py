@@ -137,7 +137,11 @@ class ChildSession:
             return [self.store_host]
 
     def _not_shown(self, name: str, ranks: Sequence[int]) -> list[int]:
-        return self._call(lambda store: [rank for rank in ranks if not store.check([f"{name}/{rank}"])])
+        """Asks for all at once, and where some are missing for each half. *Cost:* log2 N questions for each missing rank."""
+        if not ranks or self._call(lambda store: store.check([f"{name}/{rank}" for rank in ranks])):
+            return []
+        middle = len(ranks) // 2
+        return [*self._not_shown(name, ranks[:middle]), *self._not_shown(name, ranks[middle:])] if middle else [ranks[0]]
 
     def _wait(self, keys: list[str], seconds: float) -> bool:
         began = time.monotonic()

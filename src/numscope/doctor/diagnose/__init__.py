@@ -22,7 +22,7 @@ from numscope.doctor.records import Confidence, DoctorFinding, Examined, ExamPha
 _CULPRITS = tuple(
     "name-resolves-to-loopback wrong-interface name-unresolved environment-differs shm-too-small mtu-differs address-translated".split()
 )
-_TOGETHER = (ExamPhase.BACKEND, ExamPhase.PAIRS, ExamPhase.COLLECTIVES)  # each rank needs all others
+_MOST_ALIKE = 8  # findings with the same id
 _ALONE = (
     ExamPhase.FACTS,
     ExamPhase.COMPARE,
@@ -68,11 +68,36 @@ def diagnose(examined: Examined, baseline: Mapping[str, Any] | None = None) -> V
     victims, unexplained = _sort_failures(examined, blame, found)
     if unexplained and not any(each.severity == "fault" for each in found):
         found.append(_cause_unknown(unexplained, blame))
-    found = sorted(found, key=gravity)  # stable: by phase within
+    found = sorted(_condensed(sorted(found, key=gravity)), key=gravity)  # stable: by phase within
     code = exit_code(examined, found)
     if code == 5:
         found.append(_incomplete(examined))
     return Verdict(code, _for_launcher(found, examined), _ok(examined, found, victims, blame), seconds)
+
+
+def _condensed(found: list[DoctorFinding]) -> list[DoctorFinding]:
+    """The findings; of many with one id the first ones, and one that stands for the others."""
+    groups: dict[tuple[str, str], list[DoctorFinding]] = {}
+    for each in found:
+        groups.setdefault((each.id, each.severity), []).append(each)
+    most = _MOST_ALIKE - 1
+    few = (group if len(group) <= _MOST_ALIKE else [*group[:most], _merged(group[most:])] for group in groups.values())
+    return [each for group in few for each in group]
+
+
+def _merged(found: list[DoctorFinding]) -> DoctorFinding:
+    ranks, hosts, links = ({one for each in found for one in getattr(each, about)} for about in ("ranks", "hosts", "links"))
+    who = f"; {named(ranks)}" if ranks else ""
+    return replace(
+        found[0],
+        summary=f"{len(found)} more findings like these, about {listed(sorted(hosts)) or 'no known host'}{who}.",
+        ranks=tuple(sorted(ranks)),
+        hosts=tuple(sorted(hosts)),
+        links=tuple(sorted(links)),
+        evidence=tuple(each.summary for each in found[:_MOST_ALIKE]),
+        confidence=found[-1].confidence,
+        remedy=(),
+    )
 
 
 def _for_launcher(found: list[DoctorFinding], examined: Examined) -> tuple[DoctorFinding, ...]:
@@ -118,7 +143,7 @@ def _silenced_by_links(
         line = f"therefore the hub lost {named(each.ranks)}: {listed(each.evidence, 2)}"
         links[by] = replace(links[by], evidence=(*links[by].evidence, line))
         blame.ranks -= set(each.ranks)
-        blame.faults.remove(each)
+        del blame.faults[each]
     return kept, links
 
 
@@ -163,7 +188,7 @@ def _sort_failures(examined: Examined, blame: Blame, found: list[DoctorFinding])
     for result in examined.results:
         if result.status not in ("failed", "timeout", "silent") or result.rank in blame.ranks:
             continue
-        explained = bool(blame.faults) if result.phase in _TOGETHER else any_fault and result.phase is ExamPhase.LINKS
+        explained = bool(blame.faults) if result.phase.together else any_fault and result.phase is ExamPhase.LINKS
         if explained:
             victims.add(result.rank)
         else:

@@ -167,7 +167,7 @@ def _nodes_of(examined: Examined, ranks: list[int]) -> list[int]:
 
 def _numbered(nodes: list[int]) -> str:
     """``node number 1, counted from 0``: a host may be called node1 and be number 0."""
-    return f"node{'s' if len(nodes) > 1 else ''} number {', '.join(map(str, nodes))}, counted from 0"
+    return f"node{'s' if len(nodes) > 1 else ''} number {named(nodes).partition(' ')[2]}, counted from 0"
 
 
 def _names_in_slurm(examined: Examined, nodes: list[int]) -> str:

@@ -20,13 +20,13 @@ class Blame:
     hosts: Mapping[int, str]  # by rank
     ranks: set[int] = field(default_factory=set)  # lost or at fault
     links: set[frozenset[str]] = field(default_factory=set)  # broken ones between hosts, in either direction, since TCP needs both
-    faults: list[DoctorFinding] = field(default_factory=list)  # findings that are faults and at least likely
+    faults: dict[DoctorFinding, None] = field(default_factory=dict)  # findings that are faults and at least likely
 
     def take(self, findings: Iterable[DoctorFinding]) -> None:
         """Remembers the faults among the findings."""
         for each in findings:
             if each.severity == "fault" and each.confidence != "possible" and each not in self.faults:
-                self.faults.append(each)
+                self.faults[each] = None
                 self.ranks |= set(each.ranks)
                 self.links |= {frozenset(link) for link in each.links}
 

@@ -7,6 +7,7 @@ import statistics
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from itertools import groupby
 from typing import Any
 
 from numscope.doctor.diagnose.blame import Blame
@@ -94,7 +95,9 @@ def differences(examined: Examined) -> list[Difference]:
 
 def split(values: Mapping[int, str], id: str, subject: str) -> Difference | None:
     """The difference in a value by rank; None if all ranks have the same."""
-    ranks = {value: tuple(sorted(rank for rank in values if values[rank] == value)) for value in sorted(set(values.values()))}
+    ranks: dict[str, tuple[int, ...]] = {}
+    for value, own in groupby(sorted(values, key=lambda rank: (values[rank], rank)), key=values.__getitem__):
+        ranks[value] = tuple(own)
     if len(ranks) < 2:
         return None
     majority = next((value for value, own in ranks.items() if len(own) * 2 > len(values)), "")

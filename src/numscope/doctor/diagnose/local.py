@@ -54,7 +54,9 @@ def _ifname(ranks: Sequence[int], examined: Examined) -> str:
 
 
 def _several_hosts(examined: Examined) -> bool:
-    return len({(entry["identity"].get("hostname"), entry["identity"].get("node")) for entry in examined.roster.values()}) > 1
+    hosts = ((entry["identity"].get("hostname"), entry["identity"].get("node")) for entry in examined.roster.values())
+    first = next(hosts, None)
+    return any(host != first for host in hosts)
 
 
 def _ranks_on_host(examined: Examined, rank: int) -> int:
@@ -63,9 +65,11 @@ def _ranks_on_host(examined: Examined, rank: int) -> int:
 
 def _loopback_name(data: Facts, examined: Examined, rank: int) -> str:
     name = data["name"]
+    if not name["loopback"] or not _several_hosts(examined):
+        return ""
     if all(is_loopback(str(entry.get("address", ""))) for entry in examined.roster.values()):
         return ""  # "nodes" on one machine reach each other that way
-    return f"{name['name']} resolves to {listed(name['addresses'])}" if _several_hosts(examined) and name["loopback"] else ""
+    return f"{name['name']} resolves to {listed(name['addresses'])}"
 
 
 def _shm(data: Facts, examined: Examined, rank: int) -> str:

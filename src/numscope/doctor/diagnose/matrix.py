@@ -4,24 +4,29 @@ A cause is a row or a column of the matrix, or both (a node), or a link or one d
 of it failed. The cause that explains most of the failed cells comes first, then the one that explains most of the rest, and so on. Where
 two explain equally many, some of them the same, neither is named, and these cells stay unexplained.
 
-A cause is certain if what it alone explains takes at least two more causes otherwise.
-*Cost:* causes times possible causes; linear in the cells for a single fault.
+A cause is certain if what it alone explains takes at least two more causes otherwise. Before that, parts of a network that work internally
+and do not reach each other are a split; after it, many broken links between two stretches of neighbors are one cause.
+*Cost:* nearly linear in the cells: 1.5 s for 32,000 of them with 500 dead nodes.
 """
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from heapq import heapify, heappop, heapreplace
+from itertools import pairwise
 from typing import Any, Literal, get_args
 
 from numscope.doctor.records import Confidence
 
 # Of two causes that span the same cells, the first in this order is reported.
-Kind = Literal["everything", "split", "node", "inbound", "outbound", "link", "direction"]
+Kind = Literal["everything", "split", "groups", "node", "inbound", "outbound", "link", "direction"]
 Cell = tuple[Any, Any]  # from and to: all of them numbers, or all names
 
 _KINDS = get_args(Kind)
+_FEWEST_BETWEEN = 4  # broken links between two groups
+_GAP = 4  # nodes without a broken link between two of a group
 
 
 @dataclass(frozen=True)
@@ -29,10 +34,10 @@ class Cause:
     """Something that makes all of its cells fail."""
 
     kind: Kind
-    nodes: tuple[Any, ...]  # the node; both ends of a link, sorted; from and to of a direction; none for a split
+    nodes: tuple[Any, ...]  # the node; both ends of a link, sorted; from and to of a direction; none for a split and for groups
     cells: frozenset[Cell]  # (from, to) that were examined; all of them failed
     confidence: Confidence = "likely"
-    sides: tuple[tuple[Any, ...], ...] = ()  # for a split, the groups that reach only themselves
+    sides: tuple[tuple[Any, ...], ...] = ()  # of a split, those that reach only themselves, the smallest first; the two groups
 
     @property
     def one_node(self) -> bool:
@@ -75,22 +80,31 @@ def attribute(cells: Mapping[Cell, bool]) -> Attribution:
     if len(failed) == len(cells) and len(nodes) > 2:
         return Attribution((Cause("everything", tuple(nodes), failed, "possible"),))
     sides = _sides(cells, nodes)
-    if sides:
-        return Attribution((Cause("split", (), failed, "certain" if min(map(len, sides)) > 1 else "likely", sides),))
-    return _explain(cells, failed)
+    side = {node: number for number, members in enumerate(sides) for node in members}
+    between = frozenset(cell for cell in failed if -1 < side.get(cell[0], -1) != side.get(cell[1], -1) > -1)
+    rest = _explain({cell: works for cell, works in cells.items() if cell not in between}, failed - between)
+    split = [Cause("split", (), between, "certain", sides)] if between else []
+    return Attribution((*split, *_grouped(rest.causes, cells, nodes)), rest.unexplained)
 
 
 def _explain(cells: Mapping[Cell, bool], failed: frozenset[Cell]) -> Attribution:
     possible = sorted(_possible(cells, failed), key=_place)
     found = sorted(_cover(failed, possible), key=_place)
     as_few = {cause.cells for cause in _cover(failed, possible[::-1])}
+    causes_of: dict[Cell, list[Cause]] = defaultdict(list)
+    for cause in possible:
+        for cell in cause.cells:
+            causes_of[cell].append(cause)
+    chosen, times = set(found), Counter(cell for cause in found for cell in cause.cells)
 
     def alone(cause: Cause) -> frozenset[Cell]:
-        return cause.cells.difference(*(other.cells for other in found if other is not cause))
+        return frozenset(cell for cell in cause.cells if times[cell] == 1)
+
+    def with_all_of(own: frozenset[Cell]) -> list[Cause]:
+        return [other for other in (causes_of[next(iter(own))] if own else possible) if own <= other.cells]
 
     def rivaled(cause: Cause) -> bool:
-        own = alone(cause)
-        return any(own <= other.cells and not other.cells <= cause.cells for other in possible if other not in found)
+        return any(not other.cells <= cause.cells for other in with_all_of(alone(cause)) if other not in chosen)
 
     common = [cause for cause in found if not rivaled(cause) and (cause.cells in as_few or len(as_few) > len(found))]
     if len(common) < len(found):
@@ -100,19 +114,36 @@ def _explain(cells: Mapping[Cell, bool], failed: frozenset[Cell]) -> Attribution
         # The rest is explained as if the cells of the common causes had not been examined.
         rest = _explain({cell: works for cell, works in cells.items() if cell not in covered}, failed - covered)
         return Attribution((*common, *(replace(cause, confidence="likely") for cause in rest.causes)), rest.unexplained)
+    working: dict[tuple[int, Any], set[Any]] = defaultdict(set)  # by end (0: from) and node, the nodes at the other end
+    for cell, works in cells.items():
+        if works:
+            working[0, cell[0]].add(cell[1])
+            working[1, cell[1]].add(cell[0])
     for at, cause in enumerate(found):
         # Reduced to what it must explain: of a node whose cells others explain too, only its own cells. Widest first.
         own = alone(cause)
-        least = min((other for other in possible if own <= other.cells), key=lambda other: (len(other.cells), _KINDS.index(other.kind)))
-        found[at] = replace(least, confidence=_confidence(least, own, cells, possible) if least == cause else "likely")
+        least = min(with_all_of(own), key=lambda other: (len(other.cells), _KINDS.index(other.kind)))
+        sure = least == cause and _certain(least, own, working, causes_of)
+        found[at] = replace(least, confidence="certain" if sure else "likely")
+        times.subtract(cause.cells - least.cells)
     return Attribution(tuple(found))
 
 
 def _cover(failed: frozenset[Cell], possible: list[Cause]) -> list[Cause]:
     """Causes of all failed cells, each time the first of those that explain most of what is left."""
     found: list[Cause] = []
-    while left := failed.difference(*(cause.cells for cause in found)):
-        found.append(max(possible, key=lambda cause: (len(cause.cells & left), len(cause.cells))))
+    left = set(failed)
+    waiting = [(-len(cause.cells), -len(cause.cells), at) for at, cause in enumerate(possible)]  # what a cause explains only becomes less
+    heapify(waiting)
+    while left:
+        _, size, at = waiting[0]
+        now = (-len(possible[at].cells & left), size, at)
+        if now > waiting[0]:
+            heapreplace(waiting, now)
+            continue
+        found.append(possible[at])
+        left -= possible[at].cells
+        heappop(waiting)
     return found
 
 
@@ -143,17 +174,16 @@ def _possible(cells: Mapping[Cell, bool], failed: Iterable[Cell]) -> list[Cause]
     return [cause for cause in found if not (cause.kind == "link" and len(cause.cells) < 2)]
 
 
-def _confidence(cause: Cause, own: frozenset[Cell], cells: Mapping[Cell, bool], possible: list[Cause]) -> Confidence:
+def _certain(
+    cause: Cause, own: frozenset[Cell], working: Mapping[tuple[int, Any], set[Any]], causes_of: Mapping[Cell, list[Cause]]
+) -> bool:
     if cause.one_node:
-        return "certain" if len({frozenset(cell) for cell in own}) > 2 else "likely"
+        return len({frozenset(cell) for cell in own}) > 2
     # Each end must be known to work with another node; otherwise the node may be at fault.
-    working = [cell for cell, works in cells.items() if works and set(cell) != set(cause.nodes)]
-    ends = {node for cell in working for node in cell}
-    if cause.kind == "direction":
-        ends = {cell[0] for cell in working} & {cause.nodes[0]} | {cell[1] for cell in working} & {cause.nodes[1]}
-    others = (other for other in possible if not _same_place(cause, other))
-    sure = own == cause.cells and set(cause.nodes) <= ends and not any(own & other.cells for other in others)
-    return "certain" if sure else "likely"
+    ways = ((0,), (1,)) if cause.kind == "direction" else ((0, 1), (0, 1))
+    ends = zip(cause.nodes, cause.nodes[::-1], ways, strict=True)
+    ends_work = all(any(working[way, node] - {end} for way in either) for node, end, either in ends)
+    return own == cause.cells and ends_work and all(_same_place(cause, rival) for cell in own for rival in causes_of[cell])
 
 
 def _same_place(cause: Cause, other: Cause) -> bool:
@@ -167,14 +197,40 @@ def _place(cause: Cause) -> tuple[int, str]:
     return _KINDS.index(cause.kind), str(cause.nodes)
 
 
+def _grouped(causes: Sequence[Cause], cells: Mapping[Cell, bool], nodes: list[Any]) -> list[Cause]:
+    """The causes, of which many broken links between two groups of neighbors, and none that works, are one: what connects the groups.
+
+    Neighbors are those with the next numbers or names: launchers number the hosts of a rack one after the other.
+    """
+    links = [cause for cause in causes if cause.kind in ("link", "direction")]
+    if len(links) < _FEWEST_BETWEEN:
+        return list(causes)
+    place, ends = {node: at for at, node in enumerate(nodes)}, sorted({node for cause in links for node in cause.nodes})
+    group = {ends[0]: 0}
+    for before, node in pairwise(ends):
+        group[node] = group[before] + (place[node] - place[before] > _GAP)
+    between: dict[frozenset[int], list[Cause]] = defaultdict(list)
+    for cause in links:
+        between[frozenset(group[node] for node in cause.nodes)].append(cause)
+    work = {frozenset(group.get(node, -1) for node in cell) for cell, works in cells.items() if works}
+    found = list(causes)
+    for both, own in between.items():
+        sides = tuple(tuple(node for node in ends if group[node] == number) for number in sorted(both))
+        if len(sides) == 2 and min(map(len, sides)) > 1 and len(own) >= _FEWEST_BETWEEN and both not in work:
+            span = frozenset(cell for cause in own for cell in cause.cells)
+            found = [Cause("groups", (), span, "likely", sides), *(cause for cause in found if cause not in own)]
+    return found
+
+
 def _sides(cells: Mapping[Cell, bool], nodes: list[Any]) -> tuple[tuple[Any, ...], ...]:
-    """The parts of a split network: everything works within each, nothing between them, and each has two nodes or more."""
-    side = {node: {node} for node in nodes}
+    """The parts of a split network: nothing works between them, and each has two nodes or more."""
+    side = {node: [node] for node in nodes}
     for (one, other), works in cells.items():
         if works and side[one] is not side[other]:
-            side[one] |= side[other]
-            side.update(dict.fromkeys(side[other], side[one]))
-    groups = {id(group): group for group in side.values()}.values()
-    if len(groups) < 2 or min(map(len, groups)) < 2 or any(works != (side[one] is side[other]) for (one, other), works in cells.items()):
-        return ()
-    return tuple(tuple(sorted(group)) for group in groups)
+            less, more = sorted((side[one], side[other]), key=len)
+            more += less
+            side.update(dict.fromkeys(less, more))
+    groups = sorted(
+        {id(group): tuple(sorted(group)) for group in side.values() if len(group) > 1}.values(), key=lambda group: (len(group), group)
+    )
+    return tuple(groups) if len(groups) > 1 else ()

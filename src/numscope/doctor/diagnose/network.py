@@ -18,6 +18,7 @@ Kind = CauseKind | Literal["packets"]  # packets: of a link, only one direction 
 _WHERE: dict[Kind, str] = {
     "everything": "between all nodes",
     "split": "between the parts of the network",
+    "groups": "between two groups of hosts",
     "node": "{}",
     "inbound": "into {}",
     "outbound": "out of {}",
@@ -45,7 +46,7 @@ def broken_links(examined: Examined, blame: Blame) -> tuple[list[DoctorFinding],
             if cause.kind == "everything":
                 continue
             is_gone = not _reached_by_others(cause, lost, links) or _reset_by_death(cause, died, links) or _lost_by_all(cause, died, hub)
-            if cause.kind != "split" and is_gone:
+            if cause.nodes and is_gone:
                 # The rank is gone, so nobody reaches it, which is not news.
                 for node in lost & set(cause.nodes):
                     about_lost.setdefault(node, []).extend(links.lines(cause.cells)[:4])
@@ -169,7 +170,7 @@ def _refined(case: ObservedCause) -> ObservedCause:
             line = f"datagrams from {links.hosts[sender]} arrive at {links.hosts[receiver]}, none arrive in the other direction"
         elif not heard:
             line = "no datagrams arrive either"
-    elif kind == "direction" and nodes[::-1] not in links.examined:
+    elif kind == "direction" and ((back := links.cells.get((nodes[1], nodes[0]))) is None or back.status == "skipped"):
         kind = "link"
     case = replace(_case(case.cause, links, kind, nodes), evidence=case.evidence)
     return replace(case, evidence=(*case.evidence, line)) if line else case
@@ -195,15 +196,16 @@ def _blocked_ports(case: ObservedCause) -> DoctorFinding:
 
 
 def _by_kind(case: ObservedCause) -> DoctorFinding:
-    names = case.links.hosts
+    names, sides = case.links.hosts, ["{" + listed(case.links.hosts[node] for node in side) + "}" for side in case.cause.sides]
     match case.kind:
         case "everything":
             sure = len(case.nodes) > 3 and len({cell.status for cell in case.cells}) == 1
             return case.finding("network-blocked", confidence="likely" if sure else "possible", nodes=listed(names.values()))
         case "split":
-            return case.finding(
-                "network-split", sides=" and ".join("{" + listed(names[node] for node in side) + "}" for side in case.cause.sides)
-            )
+            return case.finding("network-split", sides=" and ".join(sides))
+        case "groups":
+            links = case.links.names(case.cause.cells)
+            return case.finding("links-failing/groups", links=links, one=sides[0], other=sides[1], count=len({frozenset(c) for c in links}))
         case "node":
             return case.finding("node-unreachable")
         case "inbound" | "outbound":

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 import statistics
+from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
@@ -88,7 +89,7 @@ def slow_links(examined: Examined, blame: Blame) -> Iterator[DoctorFinding]:
 
 def slow_pairs(examined: Examined, blame: Blame) -> Iterator[DoctorFinding]:
     """Pairs of ranks whose transfers are slower than others; those within a host and those between hosts are compared separately."""
-    named_slow = {rank for rank in blame.hosts for each in blame.faults if rank in each.ranks}
+    named_slow = {rank for each in blame.faults for rank in each.ranks}
     for backend, cells in sorted(pair_cells(examined).items()):
         groups: dict[bool, dict[Pair, float]] = defaultdict(dict)
         for pair, cell in cells.items():
@@ -151,8 +152,12 @@ def stragglers(examined: Examined, blame: Blame) -> Iterator[DoctorFinding]:
 
 def _compared(seconds: Mapping[int, float]) -> dict[int, tuple[float, bool]]:
     """By rank, if there are others, the ratio to their median, and whether it is clearly longer than the longest of them."""
-    others = {rank: [each for other, each in seconds.items() if other != rank] for rank in seconds}
-    return {rank: (seconds[rank] / statistics.median(own), seconds[rank] > 1.2 * max(own)) for rank, own in others.items() if own}
+    ordered, found = sorted(seconds.values()), {}
+    for rank, own in seconds.items() if len(seconds) > 1 else ():
+        at, last = bisect_left(ordered, own), len(ordered) - 2
+        lower, upper, most = (ordered[number + (number >= at)] for number in (last // 2, (last + 1) // 2, last))
+        found[rank] = 2 * own / (lower + upper), own > 1.2 * most
+    return found
 
 
 def _unit_s(probe: Mapping[str, Any], key: str) -> float:

@@ -7,8 +7,9 @@ from collections.abc import Iterator
 from typing import Any
 
 from numscope.doctor.diagnose.blame import MOST_TEXT, Blame, most_accused
-from numscope.doctor.findings import capital, finding, named, pasted
+from numscope.doctor.findings import capital, finding, pasted
 from numscope.doctor.records import DoctorFinding, Examined, ExamPhase, PhaseResult
+from numscope.records.words import named, unspanned
 
 _MEMORY_WORDS = ("out of memory", "Cannot allocate memory", "MemoryError", "bad_alloc")
 
@@ -53,7 +54,7 @@ def backend(examined: Examined, blame: Blame) -> Iterator[DoctorFinding]:
     failed = {rank: result for rank, result in results.items() if result.status in ("failed", "timeout")}
     if not failed or blame.faults:
         return
-    if unavailable := _unavailable(failed, blame):
+    if unavailable := _unavailable(failed, examined.expected, blame):
         yield unavailable
         return
     missing = _accused(examined, ExamPhase.BACKEND)
@@ -104,14 +105,13 @@ def backend(examined: Examined, blame: Blame) -> Iterator[DoctorFinding]:
         )
 
 
-def _unavailable(failed: dict[int, PhaseResult], blame: Blame) -> DoctorFinding | None:
+def _unavailable(failed: dict[int, PhaseResult], num_ranks: int, blame: Blame) -> DoctorFinding | None:
     """NCCL was requested but can't start: each rank reports which ranks prevent that, and what they lack."""
-    lacking: dict[int, str] = {}
-    for result in failed.values():
-        lacking |= {int(rank): str(what) for rank, what in result.data.get("groups", {}).get("nccl", {}).get("lacking", {}).items()}
+    each = [result.data.get("groups", {}).get("nccl", {}).get("lacking") or {} for result in failed.values()]
+    bare, lacks_nccl = (unspanned({tuple(span) for lacks in each for span in lacks.get(what, ())}, num_ranks) for what in ("gpu", "nccl"))
+    lacking = {*bare, *lacks_nccl}
     if not lacking:
         return None
-    bare, lacks_nccl = ([rank for rank, lack in lacking.items() if lack == what] for what in ("gpu", "nccl"))
     own = f"{named(bare)} {'has no GPU of its' if len(bare) == 1 else 'have no GPU of their'} own" if bare else ""
     built = f"torch on {named(lacks_nccl)} was built without NCCL" if lacks_nccl else ""
     return blame.finding(
@@ -145,14 +145,17 @@ def _died(rank: int, result: PhaseResult, blame: Blame) -> DoctorFinding:
 def _accused(examined: Examined, phase: ExamPhase) -> Counter[int]:
     """Counts, for each rank, how many other ranks report that it did not join."""
     counts: Counter[int] = Counter()
+    alike: Counter[tuple[frozenset[tuple[int, int]], frozenset[int]]] = Counter()  # most report the same
     for rank, result in examined.of(phase).items():
-        missing: set[int] = set(result.data.get("missing", ()))
-        for each in result.data.get("collectives", ()):
-            missing |= set(each.get("missing", ()))
-        for group in dict[str, Any](result.data.get("groups", {})).values():
-            missing |= set(group.get("not_ready", ()))
-        counts.update(missing - {rank})
-    return counts
+        missing = frozenset((first, last) for first, last in result.data.get("missing", ()))
+        each = [*result.data.get("collectives", ()), *dict[str, Any](result.data.get("groups", {})).values()]
+        absent = frozenset(other for one in each for key in ("missing", "not_ready") for other in one.get(key, ()))
+        alike[missing, absent] += 1
+        counts[rank] -= rank in absent or any(first <= rank <= last for first, last in missing)
+    for (missing, absent), times in alike.items():
+        for rank in {*unspanned(missing, examined.expected), *absent}:
+            counts[rank] += times
+    return +counts
 
 
 def _line(result: PhaseResult) -> str:

@@ -168,14 +168,14 @@ def _memory(examined: Examined, blame: Blame) -> Iterator[DoctorFinding]:
 def _nondeterministic(examined: Examined) -> Iterator[DoctorFinding]:
     """Sums of the same numbers that differ in their bits, between repetitions or ranks."""
     within: dict[str, list[int]] = defaultdict(list)
-    digests: dict[str, dict[int, tuple[str, ...]]] = defaultdict(dict)
+    digests: dict[tuple[str, str], dict[int, tuple[str, ...]]] = defaultdict(dict)
     for rank, each in examined.each(ExamPhase.COLLECTIVES, "collectives"):
         if each["status"] == "unstable":
             within[f"{each['backend']} {each['name']}"].append(rank)
         if each["name"] == "float_sum" and each.get("group", "all") == "all" and each["status"] == "ok":
-            digests[f"{each['backend']}, {each['bytes']:,} bytes"][rank] = tuple(each.get("digests", ()))
+            digests[f"{each['backend']}, {each['bytes']:,} bytes", str(each.get("ranks"))][rank] = tuple(each.get("digests", ()))
     lines = [f"{name}: repetitions differ in their bits on {named(ranks)}" for name, ranks in within.items()]
-    for name, by_rank in digests.items():
+    for (name, _), by_rank in digests.items():
         values = sorted(set(by_rank.values()))
         if len(values) > 1:
             values_of = (f"{named([rank for rank, own in by_rank.items() if own == value])}: {listed(value)}" for value in values)

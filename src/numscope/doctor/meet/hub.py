@@ -12,7 +12,8 @@ One thread with one event loop serves all connections, so neither a thousand ran
 each. Connections that do not prove to hold the token within seconds are closed. Only the hub's process imports this: asyncio takes 60 ms to
 import.
 
-*Cost:* a rank's heartbeat is 100 bytes a second each way.
+A message costs the same however many ranks there are.
+*Cost:* a rank's heartbeat is 100 bytes a second each way, less often above 4,000 ranks.
 """
 
 from __future__ import annotations
@@ -25,23 +26,23 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
-from pydantic_core import to_jsonable_python
-
-from numscope.doctor.budget import SILENT_S, Deadline
+from numscope.doctor.budget import Deadline, silent_s
 from numscope.doctor.meet.meeting import Meeting
 from numscope.doctor.meet.members import Guest, Member, NodeNumbers, refusal
 from numscope.doctor.meet.messages import Join
 from numscope.doctor.meet.sockets import is_loopback, listen
 from numscope.doctor.meet.wire import WireError, accept, pack
-from numscope.doctor.records import ExamPhase, Identity, PhaseResult, Settings, from_json, to_json
+from numscope.doctor.records import ExamPhase, Identity, PhaseResult, Settings, to_json
 
 HANDSHAKE_S = 5.0
 _CLOSE_S = 1.0  # to send what is queued
-_MAX_UNAUTHENTICATED = 256  # beyond that the oldest is closed
+_MAX_UNAUTHENTICATED = 256  # more than ranks that may still come; beyond that the oldest is closed
+_GATHER_S = 0.005  # changes of so long wake waiting threads once
 _MAX_REFUSED = 100  # the reasons of more are not kept
-_SPARE_FILES = 512  # besides the ranks' connections
+_SPARE_FILES = 1024  # besides the ranks' connections
 
 
 class HubTaken(Exception):
@@ -75,9 +76,11 @@ class Hub:
         self._numbers = numbers
         self._token = meeting.token
         self._scale = settings.timeout_scale
+        self._silent_s = silent_s(world_size) * settings.timeout_scale
         self._own_address = ""  # ranks of other hosts reach this one there
-        self._guests: list[Guest] = []  # authenticated connections
-        self._strangers: list[Guest] = []  # in the handshake, the oldest first
+        self._guests: dict[Guest, None] = {}  # authenticated connections
+        self._strangers: dict[Guest, None] = {}  # in the handshake, the oldest first
+        self._notifies = False  # waiting threads will be woken
         _allow_files(world_size + _SPARE_FILES)
         listening = _listen(meeting)
         self.port: int = listening.getsockname()[1]
@@ -89,7 +92,7 @@ class Hub:
         self._started.wait()
 
     def wait(self, done: Callable[[], bool], deadline: Deadline) -> bool:
-        """Waits until ``done()`` (evaluated after each change), the deadline, or a hurry; returns whether it was done."""
+        """Waits until ``done()`` (evaluated after changes), the deadline, or a hurry; returns whether it was done."""
         with self.changed:
             while not done():
                 if deadline.over or self.hurry:
@@ -102,15 +105,16 @@ class Hub:
         self.hurry = why
         self._call(self._update)
 
-    def send(self, message: Mapping[str, Any], ranks: tuple[int, ...]) -> None:
-        """Sends to these ranks, if they are connected."""
-        self._send_to([self.members[rank].guest for rank in ranks if rank in self.members], message)
+    def send(self, message: Mapping[str, Any], members: Iterable[Member]) -> None:
+        """Sends to these, if they are connected."""
+        data = pack(message)
+        for member in members:
+            self._call(partial(member.guest.write, data))
 
-    def send_to_all(self, message: Mapping[str, Any]) -> None:
-        """Sends to all ranks and onlookers."""
+    def everybody(self) -> list[Member]:
+        """All ranks and onlookers."""
         with self.changed:
-            guests = [member.guest for member in (*self.members.values(), *self.onlookers)]
-        self._send_to(guests, message)
+            return [*self.members.values(), *self.onlookers]
 
     def roster(self) -> dict[int, dict[str, Any]]:
         """The ranks that joined, as documented at ``Context.roster``."""
@@ -145,21 +149,19 @@ class Hub:
         with contextlib.suppress(RuntimeError):  # it has ended
             self._loop.call_soon_threadsafe(function)
 
-    def _send_to(self, guests: Iterable[Guest], message: Mapping[str, Any]) -> None:
-        data = pack(message)
-
-        def write() -> None:
-            for guest in guests:
-                guest.write(data)
-
-        self._call(write)
-
     # ---- in the hub's thread -------------------------------------------------------------------------------------------------
 
     def _update(self, change: Callable[..., None] = lambda: None, *what: Any) -> None:
-        """Changes something, and has waiting threads look at it."""
+        """Changes something, and has waiting threads look at it soon."""
         with self.changed:
             change(*what)
+        if not self._notifies and self._loop is not None:
+            self._notifies = True
+            self._loop.call_later(_GATHER_S, self._notify)
+
+    def _notify(self) -> None:
+        self._notifies = False
+        with self.changed:
             self.changed.notify_all()
 
     async def _serve(self, listening: socket.socket) -> None:
@@ -174,7 +176,7 @@ class Hub:
             now = time.monotonic()
             paused_s = now - last - tick_s  # a pause of this process must not count as the ranks' silence
             last = now
-            self._update(self._tick, now, paused_s if paused_s > SILENT_S * self._scale / 4 else 0.0)
+            self._update(self._tick, now, paused_s if paused_s > self._silent_s / 4 else 0.0)
         server.close()
         with contextlib.suppress(asyncio.TimeoutError):
             await asyncio.wait_for(asyncio.gather(*map(Guest.sent, self._guests)), _CLOSE_S)
@@ -202,23 +204,23 @@ class Hub:
             self._update(self._reject, guest, "garbage", f"its message could not be used: {type(error).__name__}: {error}")
         finally:
             for kind in (self._strangers, self._guests):
-                if guest in kind:
-                    kind.remove(guest)
+                kind.pop(guest, None)
             guest.close()
 
     async def _admit(self, guest: Guest) -> None:
         """Has a connection prove that it holds the token. Raises: WireError."""
-        if len(self._strangers) >= _MAX_UNAUTHENTICATED:
-            oldest = self._strangers.pop(0)
+        if len(self._strangers) >= _MAX_UNAUTHENTICATED + self.world_size - len(self.members):
+            oldest = next(iter(self._strangers))
+            del self._strangers[oldest]
             self._update(self._reject, oldest, "silent", "too many connections without a handshake")
             oldest.close()
-        self._strangers.append(guest)
+        self._strangers[guest] = None
         try:
             await asyncio.wait_for(accept(guest.read, guest.write, self._token), HANDSHAKE_S * self._scale)
         except asyncio.TimeoutError:
             raise WireError("silent", f"no handshake within {HANDSHAKE_S * self._scale:.1f} s") from None
-        self._strangers.remove(guest)
-        self._guests.append(guest)
+        del self._strangers[guest]
+        self._guests[guest] = None
 
     def _receive(self, guest: Guest, message: Any) -> None:
         """Takes in a message of an authenticated connection. Raises: WireError for one that does not fit."""
@@ -240,7 +242,11 @@ class Hub:
             member.beat(message["phase"], message["doing"][:300], message["for_s"])
             guest.answer({"kind": "clock", "t": message["t"], "hub": time.time()})
         elif kind == "result":
-            result = from_json(PhaseResult, to_jsonable_python(message["result"]))
+            result = PhaseResult(**{**message["result"], "phase": ExamPhase(message["result"]["phase"])})
+            if result.phase is ExamPhase.LINKS:  # the only one with objects
+                plain: dict[str, Any] = {"cells": [to_json(cell) for cell in result.data.get("cells", ())]}
+                plain |= {"loopback": to_json(one)} if (one := result.data.get("loopback")) else {}
+                result = replace(result, data={**result.data, **plain})
             if result.rank == member.identity.rank and member.admitted:
                 self.results.setdefault((result.phase, result.rank), result)
         elif kind == "leave":
@@ -289,8 +295,8 @@ class Hub:
         """Looks for ranks without a heartbeat; ``paused_s`` is how long this process itself was stopped or starved."""
         for member in (*self.members.values(), *self.onlookers):
             member.last_beat += paused_s
-            if now - member.last_beat > SILENT_S * self._scale:
-                member.lose("silent", f"no heartbeat for {SILENT_S * self._scale:.1f} s")
+            if now - member.last_beat > self._silent_s:
+                member.lose("silent", f"no heartbeat for {self._silent_s:.1f} s")
 
 
 def identities(members: Mapping[int, Member]) -> dict[int, Identity]:

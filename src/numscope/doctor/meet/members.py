@@ -114,6 +114,7 @@ class NodeNumbers:
         self._num_nodes = num_nodes
         self._nproc = nproc
         self._taken: dict[int, str] = {0: hostname}
+        self._free = 1  # none below it is free
 
     def assign(self, request: Mapping[str, Any], address: str) -> dict[str, Any]:
         """The answer to a node's request: its number, or why it gets none. With ``node_rank`` -1 it gets any."""
@@ -126,10 +127,11 @@ class NodeNumbers:
             return refusal("rank", f"{who} was started with node_rank {wish}, expected 0 to {nodes - 1}")
         if wish in self._taken:
             return refusal("duplicate", f"{who} and {self._taken[wish]} both claim node number {wish}")
-        free = [node for node in range(nodes) if node not in self._taken]
-        if not free:
+        while self._free in self._taken:
+            self._free += 1
+        node = wish if wish >= 0 else self._free
+        if node >= nodes:
             return refusal("duplicate", f"{who} is one node more than --nnodes {nodes}")
-        node = wish if wish >= 0 else free[0]
         self._taken[node] = who
         return {"kind": "place", "node": node}
 

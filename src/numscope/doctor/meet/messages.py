@@ -14,6 +14,7 @@ from typing_extensions import NotRequired, Required, TypedDict
 from numscope.doctor.records import Address, Cell, Count, ExamPhase, Identity, Int, Name, Number, Port, Rank, Status, Text, Verdict
 
 Key = Annotated[str, Field(pattern=r"^\d{1,8}$")]  # a rank as a key
+Spans = list[tuple[Rank, Rank]]  # ranks, as the first and last of each stretch of them
 
 # ---- The measurements of each phase until it ended: the ``data`` of a result. ------------------------------------------------------
 
@@ -101,8 +102,6 @@ class Links(Measured, total=False):
     """Phase 3."""
 
     node: Int  # this node's number
-    nodes: Int  # how many there are
-    rounds: Int
     representative: Int  # the rank that examines this node's links
     # By rank the datagrams received from it. It sends three before it connects: if they arrive although no connection works, this
     # direction of the link works.
@@ -124,8 +123,8 @@ class LostChild(TypedDict):
 class GroupMeasured(Measured, total=False):
     """Data of the phases with a process group."""
 
-    members: list[Rank]  # ranks of the process group, ascending
-    missing: list[Rank]  # ranks that did not join the phase, or did not report at the end of a round: the child hangs, died or is cut off
+    members: Spans  # ranks of the process group
+    missing: Spans  # ranks that did not join the phase, or did not report at the end of a round: the child hangs, died or is cut off
     stopped: Text  # why not all was run
     child: LostChild
 
@@ -137,7 +136,7 @@ class GroupStart(TypedDict, total=False):
     error: Text  # torch's own text
     skipped: Text  # why it was not started
     not_ready: list[Rank]  # ranks whose group did not start, known only where ours did not start either
-    lacking: dict[Text, Text]  # by rank: what prevents NCCL from starting: "gpu" (none of its own), "nccl" (its torch has none)
+    lacking: dict[Text, Spans]  # by what prevents NCCL from starting, "gpu" (none of its own) or "nccl" (its torch has none): ranks
 
 
 class Store(TypedDict):
@@ -209,7 +208,7 @@ class Collective(TypedDict):
     name: Text  # all_reduce, broadcast, all_gather, reduce_scatter, all_to_all, barrier, float_sum
     backend: Text  # gloo, nccl
     group: Text  # all, half
-    ranks: list[Rank]  # the group's
+    ranks: Spans  # the group's
     bytes: Int  # a rank's whole payload, as asked for (at least one float32 per rank is sent)
     status: Text  # ok, wrong, unstable, timeout, error, skipped
     repeats: NotRequired[Int]
@@ -339,9 +338,21 @@ Clock = TypedDict("Clock", {"kind": Literal["clock"], "t": Number, "hub": Number
 Welcome = TypedDict("Welcome", {"kind": Literal["welcome"]})
 Refused = TypedDict("Refused", {"kind": Literal["refused"], "why": Text, "reason": Text, "stay": bool})
 Place = TypedDict("Place", {"kind": Literal["place"], "node": Rank})
-Roster = TypedDict("Roster", {"kind": Literal["roster"], "roster": dict[Key, Joined]})
-Begin = TypedDict("Begin", {"kind": Literal["phase"], "phase": ExamPhase, "alive": list[Rank], "budget_s": Number})
-Decided = TypedDict("Decided", {"kind": Literal["verdict"], "verdict": Verdict})
+
+
+class Begin(TypedDict):
+    """A phase begins."""
+
+    kind: Literal["phase"]
+    phase: ExamPhase
+    alive: Spans
+    budget_s: Number
+    roster: dict[Key, Joined]  # the ranks that this one asks, without those that it knows already
+    meetings: list[tuple[Int, Rank]]  # see plan.py
+
+
+Judged = TypedDict("Judged", {"kind": Literal["judged"], "for_s": Number})  # the verdict is made, for so long at most: no more heartbeats
+Decided = TypedDict("Decided", {"kind": Literal["verdict"], "verdict": Verdict, "ok": bool})  # ok: the receiving rank is healthy
 End = TypedDict("End", {"kind": Literal["end"]})
 # To and from the port of a rank.
 Here = TypedDict("Here", {"kind": Literal["rank"], "rank": _NodeRank})
@@ -354,5 +365,5 @@ Opened = TypedDict("Opened", {"kind": Literal["port"], "port": Port})
 Go = TypedDict("Go", {"kind": Literal["go"], "go": bool})
 _by_kind = Field(discriminator="kind")
 ToHub = Annotated[Union[Join, Time, Beat, Node, Outcome, Leave, Bye], _by_kind]  # noqa: UP007
-ToRank = Annotated[Union[Roster, Begin, Decided, End, Clock], _by_kind]  # noqa: UP007
+ToRank = Annotated[Union[Begin, Judged, Decided, End, Clock], _by_kind]  # noqa: UP007
 ToListener = Annotated[Union[Echo, Payload, Ephemeral, Bulk], _by_kind]  # noqa: UP007

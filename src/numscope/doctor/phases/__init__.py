@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -25,12 +25,14 @@ class Context:
 
     identity: Identity  # this rank's
     settings: Settings  # ``settings.token`` is always the job's token
-    # by rank: ``identity`` (JSON values), ``address`` (at which others reach it), ``seen`` (its address as the hub saw it), ``listen``
-    # (``address`` and ``port`` of its listener for phase 3), ``offset_s`` (its clock minus the hub's), ``round_trip_s``. Empty in phase 0.
+    # by rank, of those that this rank asks: ``identity`` (JSON values), ``address`` (at which others reach it), ``seen`` (its address as
+    # the hub saw it), ``listen`` (``address`` and ``port`` of its listener for phase 3), ``offset_s`` (its clock minus the hub's),
+    # ``round_trip_s``. Empty in phase 0.
     roster: Mapping[int, Mapping[str, Any]]
     deadline: Deadline  # for this phase, which is given up then
     # announces the step that this rank is about to take, so that silence has a name: ``announce("connect to node3:4711")``
     announce: Callable[[str], None]
-    alive: tuple[int, ...] = ()  # the ranks that take part in this phase, including this one, ascending
+    alive: tuple[int, ...] = ()  # the ranks that take part in this phase, in torch's phases those of this one's group, ascending
+    meetings: Sequence[tuple[int, int]] = ()  # for phase 3, as ``plan.meetings`` returns them
     # objects that outlive a phase (phase 3's listener, the child of phases 4 to 7); everything with ``close()`` is closed at the end
     kept: dict[str, Any] = field(default_factory=dict)

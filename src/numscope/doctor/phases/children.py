@@ -218,7 +218,7 @@ def run_in_child(phase: ExamPhase, context: Context) -> dict[str, Any]:
     Raises: PhaseFailed.
     """
     settings, identity = context.settings, context.identity
-    members = sorted(context.alive or context.roster or (identity.rank,))
+    members = context.alive or (identity.rank,)
     host = context.roster.get(members[0], {})
     listen = host.get("listen", {})  # its address is that of --ifname, if given
     sizes = sorted(settings.sizes)

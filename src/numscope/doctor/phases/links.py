@@ -1,9 +1,10 @@
-"""Phase 3: every link between two nodes, each direction separately, with plain sockets.
+"""Phase 3: links between two nodes, each direction separately, with plain sockets.
 
-On each node one rank, the lowest that is alive, examines the node's outgoing links; the others check that they reach that rank. Nodes meet
-in the rounds of a tournament, in which each pair meets once (circle method): N - 1 rounds, or log2 N with ``quick`` and more than 8 nodes
-(then nodes meet whose numbers differ in one bit). Rounds only spread the work: no node waits for another, so a dead node costs each other
-node one timeout. A lock per node, taken in the order of the nodes, keeps two transfers from loading a node at the same time.
+On each node one rank, the lowest that is alive, examines the node's outgoing links; the others check that they reach that rank. Up to 32
+nodes (8 with ``quick``) examine all links; more nodes examine some, in log2 N rounds (plan.py). First each rank connects to all its
+partners at once, so that dead ones cost one timeout together. Then it measures those that it reached, one after the other, in a share of
+the time that is left. Rounds only spread the work: no node waits for another. A lock per node, taken in the order of the nodes, keeps two
+transfers from loading a node at the same time.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ import socket
 import statistics
 import struct
 import sys
+import threading
 import time
 from collections.abc import Iterator
 from typing import Any
@@ -26,14 +28,14 @@ from numscope.doctor.phases import Context, PhaseFailed
 from numscope.doctor.records import Cell, Word, to_json
 from numscope.records.words import few
 
-QUICK_NODES = 8  # with so many or fewer, all pairs meet even with ``quick``: a link that was not examined can't be named
 CONNECT_S = 3.5  # the kernel needs 3 s to notice that no host has an address, and sends a lost SYN again after 1 and 3 s
-CONNECT_AGAIN_S = 1.5  # after two dropped connections, which would otherwise use up the time for the rest
+CONNECT_AGAIN_S = 1.5  # to one that was reached a moment ago
 PAYLOAD_S = 2.5  # a lost segment is sent again after 0.2, 0.6 and 1.4 s
 PAYLOAD_BYTES = 64 << 10
 PINGS = 20
 BURST_BYTES = {True: 1 << 20, False: 4 << 20}  # largest burst, by quick
-BURSTS_S = {True: 0.5, False: 1.0}
+BURSTS_S = {True: 0.5, False: 1.0}  # at most, and of the time that is left for a link this share: both directions take turns
+BURSTS_SHARE, LEAST_BURSTS_S = 0.3, 0.45  # less could not tell a slow link from a busy host (diagnose/speed.py)
 FEWEST_BURSTS, MOST_BURSTS = 8, 64  # the first ones only open TCP's window
 DATAGRAMS = 3
 _RESERVED_S = 1.0  # kept of the phase's time, to end in order
@@ -46,24 +48,14 @@ def run(context: Context) -> dict[str, Any]:
     if not isinstance(listener, PeerListener):
         raise PhaseFailed("this rank has no listener, so nobody can examine its links", {"cells": []})
     listener.rank = context.identity.rank
-    chosen = representatives(context)
-    nodes, mine = sorted(chosen), context.identity.node
-    plan = partners(nodes.index(mine), len(nodes), context.settings.quick)
-    examiner = Examiner(context, listener)
-    data: dict[str, Any] = {
-        "node": mine,
-        "nodes": len(nodes),
-        "representative": chosen[mine],
-        "rounds": len(plan),
-        "cells": [],
-        "loopback": None,
-    }
-    if context.identity.rank != chosen[mine]:
-        cells = [examiner.cell(mine, chosen[mine], 0, only_reach=True)]
-        data["loopback"] = to_json(cells[0])
+    mine, examiner = context.identity.node, Examiner(context, listener)
+    cells = [examiner.cell(number, rank) for number, rank in context.meetings]
+    examiner.reach(cells)
+    data: dict[str, Any] = {"node": mine, "representative": context.identity.rank, "cells": [], "loopback": None}
+    if any(cell.to_node == mine for cell in cells):
+        data |= {"representative": cells[0].to_rank, "loopback": to_json(cells[0])}
     else:
-        meetings = [(number, nodes[partner]) for number, partner in enumerate(plan) if partner is not None]
-        cells = [examiner.cell(node, chosen[node], number) for number, node in meetings]
+        examiner.measure([cell for cell in cells if cell.status == "ok"])
         data["cells"] = list(map(to_json, cells))
         _wait_for_datagrams(context, listener, cells)
     data["heard"] = {str(rank): count for rank, count in sorted(listener.heard.items())}
@@ -71,49 +63,6 @@ def run(context: Context) -> dict[str, Any]:
     if broken:
         raise PhaseFailed(few([f"{c.from_host} to {c.to_host} ({c.address}:{c.port}): {c.error}" for c in broken], 1), data)
     return data
-
-
-def representatives(context: Context) -> dict[int, int]:
-    """Chooses, for each node, the rank that examines its links: the lowest that is alive."""
-    chosen: dict[int, int] = {}
-    for rank in sorted(set(context.alive or context.roster) & set(context.roster) | {context.identity.rank}):
-        node = context.identity.node if rank == context.identity.rank else int(context.roster[rank]["identity"]["node"])
-        chosen.setdefault(node, rank)
-    return chosen
-
-
-def partners(index: int, count: int, quick: bool) -> list[int | None]:
-    """The partner of a node, by its index, in each round; None if it pauses. Two nodes that meet do so in the same round.
-
-    If ``quick``, only those of many nodes meet whose numbers differ in one bit; so all are connected through others.
-    """
-    if quick and count > QUICK_NODES:
-        bits = (count - 1).bit_length()
-        return [index ^ (1 << bit) if index ^ (1 << bit) < count else None for bit in range(bits)]
-    return [opponent(index, number, count) for number in range(num_rounds(count))]
-
-
-def num_rounds(num: int) -> int:
-    """Rounds until all of ``num`` have met each other."""
-    return num - 1 + num % 2 if num > 1 else 0
-
-
-def opponent(index: int, round_: int, num: int) -> int | None:
-    """The opponent of number ``index`` of ``num`` in a round; None if it pauses, as one does in each round of an odd number."""
-    circle = num - 1 + num % 2  # all but the one in the center, which is absent for an odd number
-    center = circle if num % 2 == 0 else None
-    if index == center:
-        return round_ % circle
-    other = (2 * round_ - index) % circle
-    return center if other == index else other
-
-
-def rounds_to_play(num: int, quick: bool) -> list[int]:
-    """All rounds; with ``quick`` and more than 16, only 0, 1, 2, 4, 8, …"""
-    rounds = num_rounds(num)
-    if quick and num > 16:
-        return [0, *(1 << power for power in range(rounds.bit_length()) if 1 << power < rounds)]
-    return list(range(rounds))
 
 
 def _wait_for_datagrams(context: Context, listener: PeerListener, cells: list[Cell]) -> None:
@@ -132,64 +81,88 @@ class Examiner:
         self._listener = listener
         self._scale = context.settings.timeout_scale
         self._deadline = context.deadline.within(max(context.deadline.left - _RESERVED_S, context.deadline.left / 2))
-        self._dropped = 0
+        self._burst_s = 0.0
         port = context.settings.endpoint.rpartition(":")[2]
         self._known_port = int(port) if port.isdecimal() else 0
 
-    def cell(self, node: int, rank: int, number: int, only_reach: bool = False) -> Cell:
-        """Examines the link to a rank on a node, in round ``number``; with ``only_reach`` just connects and pings."""
+    def cell(self, number: int, rank: int) -> Cell:
+        """The link to a rank, which is met in round ``number``."""
         identity, entry = self._context.identity, self._context.roster[rank]
-        listen = entry.get("listen") or {}
+        listen, other = entry.get("listen") or {}, entry["identity"]
         address, port = str(listen.get("address") or entry.get("address", "")), int(listen.get("port") or 0)
-        host = str(entry["identity"].get("hostname", ""))
-        cell = Cell(identity.node, node, identity.rank, rank, identity.hostname, host, address, port, number)
-        if self._deadline.left < 0.1:
-            cell.status, cell.error = "skipped", "no time was left for it"
-        elif not port:
+        host = str(other.get("hostname", ""))
+        cell = Cell(identity.node, int(other["node"]), identity.rank, rank, identity.hostname, host, address, port, number)
+        if not port:
             cell.status, cell.error = "skipped", "that rank has no listener"
-        else:
-            self._examine(cell, only_reach)
         return cell
 
-    def _examine(self, cell: Cell, only_reach: bool) -> None:
-        name = f"{cell.to_host} ({cell.address}:{cell.port})"
-        self._context.announce(f"connect to {name}")
-        self._send_datagrams(cell)
-        started = time.monotonic()
-        connection, cell.status, cell.error = self._connect(cell.address, cell.port)
-        if connection is None:
-            if self._known_port and cell.status in ("dropped", "refused", "unreachable"):
-                self._context.announce(f"connect to {cell.to_host} ({cell.address}:{self._known_port})")
-                cell.known = self._status(cell.address, self._known_port)
-            self._send_datagrams(cell)
-            if cell.to_host != cell.from_host and is_own(cell.address):
-                error = f"{cell.address} was announced as {cell.to_host}'s address, but {cell.from_host} has it too: {cell.error}"
-                cell.status, cell.error = "stranger", error
-            return
-        cell.connect_s = time.monotonic() - started
-        with connection:
-            try:
-                self._measure(cell, connection, name, only_reach)
-            except wire.WireError as error:
-                words: dict[str, Word] = {"silent": "silent", "closed": "reset", "token": "denied"}
-                cell.status, cell.error = words.get(error.kind, "stranger"), str(error)
-            except OSError as error:
-                cell.status, cell.error = _classified(error, self._deadline.seconds)
-            cell.segments, cell.retransmitted, cell.mss, cell.pmtu = tcp_info(connection)
-            cell.loss = cell.retransmitted / max(cell.segments, 1)
+    def reach(self, cells: list[Cell]) -> None:
+        """Connects to all at once; a link that fails here has its status."""
+        self._context.announce(f"connect to {few([_name(cell) for cell in cells], 3) or 'nobody, as there is one node'}")
+        threads = [threading.Thread(target=self._reach, args=(cell,), daemon=True) for cell in cells if cell.status == "ok"]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()  # each wait in it has a limit
 
-    def _measure(self, cell: Cell, connection: socket.socket, name: str, only_reach: bool) -> None:
-        announce = self._context.announce
-        wire.authenticate(connection, self._context.settings.token, self._within(PATIENCE_S))
-        hello = wire.receive(connection, self._within(PATIENCE_S), Here, _MESSAGE_BYTES)
-        if hello["rank"] not in (cell.to_rank, -1):
-            cell.status = "stranger"
-            cell.error = f"rank {hello['rank']} answers at {name} instead of rank {cell.to_rank}: several nodes have this address"
+    def measure(self, cells: list[Cell]) -> None:
+        """Measures links that were reached, one after the other."""
+        for at, cell in enumerate(cells):
+            share_s = max(LEAST_BURSTS_S, BURSTS_SHARE * self._deadline.left / (len(cells) - at))
+            self._burst_s = min(BURSTS_S[self._context.settings.quick], share_s)
+            if self._deadline.left < 0.1:
+                cell.status, cell.error = "skipped", "no time was left for it"
+            elif connection := self._open(cell, CONNECT_AGAIN_S):
+                with connection:
+                    with self._noting_failure(cell):
+                        self._measure(cell, connection)
+                    cell.segments, cell.retransmitted, cell.mss, cell.pmtu = tcp_info(connection)
+                cell.loss = cell.retransmitted / max(cell.segments, 1)
+
+    def _reach(self, cell: Cell) -> None:
+        self._send_datagrams(cell)
+        if connection := self._open(cell, CONNECT_S):
+            connection.close()
+        if cell.connect_s:  # or something answered there
             return
+        if self._known_port and cell.status in ("dropped", "refused", "unreachable"):
+            cell.known = self._status(cell.address, self._known_port)
+        self._send_datagrams(cell)
+        if cell.to_host != cell.from_host and is_own(cell.address):
+            error = f"{cell.address} was announced as {cell.to_host}'s address, but {cell.from_host} has it too: {cell.error}"
+            cell.status, cell.error = "stranger", error
+
+    def _open(self, cell: Cell, seconds: float) -> socket.socket | None:
+        """A connection to the rank that is meant, or None, with the cell's status and error."""
+        started = time.monotonic()
+        connection, cell.status, cell.error = self._connect(cell.address, cell.port, seconds)
+        if connection is None:
+            return None
+        cell.connect_s = time.monotonic() - started
+        with self._noting_failure(cell):
+            wire.authenticate(connection, self._context.settings.token, self._within(PATIENCE_S))
+            hello = wire.receive(connection, self._within(PATIENCE_S), Here, _MESSAGE_BYTES)
+            if hello["rank"] in (cell.to_rank, -1):
+                return connection
+            cell.status = "stranger"
+            cell.error = f"rank {hello['rank']} answers at {_name(cell)} instead of rank {cell.to_rank}: several nodes have this address"
+        connection.close()
+        return None
+
+    @contextlib.contextmanager
+    def _noting_failure(self, cell: Cell) -> Iterator[None]:
+        try:
+            yield
+        except wire.WireError as error:
+            words: dict[str, Word] = {"silent": "silent", "closed": "reset", "token": "denied"}
+            cell.status, cell.error = words.get(error.kind, "stranger"), str(error)
+        except OSError as error:
+            cell.status, cell.error = _classified(error, self._deadline.seconds)
+
+    def _measure(self, cell: Cell, connection: socket.socket) -> None:
+        announce, name = self._context.announce, _name(cell)
         announce(f"ping {name}")
         self._ping(cell, connection)
-        if only_reach:
-            return
         announce(f"send {PAYLOAD_BYTES:,} bytes to {name}")
         with self._noticing_stalls(cell):
             started = time.monotonic()
@@ -247,18 +220,17 @@ class Examiner:
         A host that is busy for a moment makes a burst slow, never fast. So the fastest burst represents the link, and more are sent until
         the two fastest agree.
         """
-        quick = self._context.settings.quick
         speeds: list[float] = []
         losses: list[tuple[int, int]] = []
         before = tcp_info(connection)
-        piece, rate = bytes(BURST_BYTES[quick]), PAYLOAD_BYTES / cell.payload_s
-        ends = time.monotonic() + BURSTS_S[quick]
+        piece, rate = bytes(BURST_BYTES[self._context.settings.quick]), PAYLOAD_BYTES / cell.payload_s
+        ends = time.monotonic() + self._burst_s
         while time.monotonic() < ends and len(speeds) < MOST_BURSTS:
             if len(speeds) >= FEWEST_BURSTS:
                 second, best = sorted(speeds)[-2:]
                 if second > 0.8 * best:
                     break
-            size = int(min(len(piece), max(PAYLOAD_BYTES, rate * BURSTS_S[quick] / 4)))
+            size = int(min(len(piece), max(PAYLOAD_BYTES, rate * self._burst_s / 4)))
             deadline = self._within(PATIENCE_S)
             connection.settimeout(max(deadline.left, 1e-3))
             started = time.perf_counter()
@@ -287,16 +259,14 @@ class Examiner:
     def _within(self, seconds: float) -> Deadline:
         return self._deadline.within(seconds * self._scale)
 
-    def _connect(self, address: str, port: int) -> tuple[socket.socket | None, Word, str]:
+    def _connect(self, address: str, port: int, seconds: float = CONNECT_S) -> tuple[socket.socket | None, Word, str]:
         """A connection, or its status and error."""
-        timeout_s = max(self._within(CONNECT_S if self._dropped < 2 else CONNECT_AGAIN_S).left, 0.05)
+        timeout_s = max(self._within(seconds).left, 0.05)
         try:
             connection = socket.create_connection((address, port), timeout_s)
             connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         except OSError as error:
-            status, text = _classified(error, timeout_s)
-            self._dropped += status == "dropped"
-            return None, status, text
+            return None, *_classified(error, timeout_s)
         return connection, "ok", ""
 
     def _status(self, address: str, port: int) -> Word:
@@ -310,6 +280,10 @@ class Examiner:
             sender.setblocking(False)
             for _ in range(DATAGRAMS):
                 sender.sendto(datagram(self._context.settings.token, self._context.identity.rank), (cell.address, cell.port))
+
+
+def _name(cell: Cell) -> str:
+    return f"{cell.to_host} ({cell.address}:{cell.port})"
 
 
 def _classified(error: OSError, seconds: float) -> tuple[Word, str]:
