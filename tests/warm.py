@@ -510,7 +510,8 @@ def _become(
     import importlib
 
     os.setsid()
-    os.getppid = lambda: parent
+    own, real = os.getpid(), os.getppid
+    os.getppid = lambda: parent if os.getpid() == own else real()
     _enter(namespaces)
     high = [fcntl.fcntl(fd, fcntl.F_DUPFD, _HIGH) for fd in fds]
     for fd in fds:

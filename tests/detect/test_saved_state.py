@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import copy
 import ctypes
+import weakref
 from collections.abc import Callable
 from typing import Any
 
@@ -16,8 +17,11 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 import numscope
+from numscope.detect import copies
 from numscope.records.errors import NonFiniteError
 from numscope.records.finding import Finding
+from numscope.replay.glance import Region
+from numscope.replay.tape import StorageRecord
 from tests.faults.planting import marked_line, quiet
 
 BAD_STEP = 3
@@ -586,3 +590,14 @@ def test_memory_that_is_filled_after_its_tensor_was_made_is_judged_as_it_is(fill
         trained(model, optimizer, torch.randn(8, 4))
 
     assert (finding_of(model, step) is None) is filled
+
+
+def test_memory_that_was_freed_is_not_taken_again() -> None:
+    """As sharded models and saved activations free theirs."""
+    memory = torch.UntypedStorage(16)
+    record = StorageRecord(weakref.ref(memory))
+    region: Region = (0, torch.float32, ((1, 4),))
+    ctypes.memset(memory.data_ptr(), 0xFF, 16)
+    assert copies._is_bad_still(record, region)
+    memory.resize_(0)
+    assert not copies._is_bad_still(record, region) and memory.nbytes() == 0

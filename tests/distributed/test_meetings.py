@@ -275,13 +275,23 @@ def test_file_goes_with_the_last_slot_and_what_a_killed_job_left_is_swept(tmp_pa
     left.write_bytes(b"")
     os.utime(left, (1.0, 1.0))
     made = Board("job")
-    assert [path.name for path in tmp_path.iterdir()] == [f"numscope-{boards._user()}-job"]
+    assert [path.name for path in tmp_path.iterdir()] == [f"numscope-{boards._user()}-job-{boards._namespace()}"]
     assert oct(next(tmp_path.iterdir()).stat().st_mode & 0o777) == "0o600"
     slot, _ = made.take(1)
     assert slot is not None
     slot.clear()
     made.close()
     assert [*tmp_path.iterdir()] == []
+
+
+def test_full_memory_is_found_before_it_is_written_to(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*_: Any) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(boards.os, "posix_fallocate", full)
+    made = Board(f"full-{time.monotonic_ns()}")
+    assert made._file == -1 and made.take(1)[0] is not None and made.lead()
+    made.close()
 
 
 def test_forked_child_writes_nothing(ranks: RankPool) -> None:

@@ -107,3 +107,29 @@ def test_no_method_of_a_users_container_runs(value: Any, slots: list[str]) -> No
     Counted.used.clear()
     assert [slot for slot, _ in walk.tensors(value, "")] == slots
     assert Counted.used == []
+
+
+@dataclasses.dataclass(slots=True)
+class Unset:
+    x: Tensor
+    cache: Any = dataclasses.field(init=False)
+
+
+@dataclasses.dataclass(init=False)
+class Virtual:
+    x: Tensor
+    y: Tensor
+
+    def __init__(self) -> None:
+        self.y = torch.ones(1)
+
+    def __getattr__(self, name: str) -> Any:
+        Counted.used.append(name)
+        return torch.ones(1)
+
+
+def test_field_that_is_not_there_hides_no_other_and_is_said(caplog: pytest.LogCaptureFixture) -> None:
+    Counted.used.clear()
+    assert [slot for slot, _ in walk.tensors(Unset(torch.ones(1)), "")] == ["[x]"]
+    assert [slot for slot, _ in walk.tensors(Virtual(), "")] == ["[y]"]
+    assert Counted.used == [] and "does not watch x of Virtual" in caplog.text

@@ -11,6 +11,7 @@ import socket
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Callable
 from multiprocessing import shared_memory
 from pathlib import Path
@@ -21,6 +22,7 @@ import torch
 from torch import Tensor, nn
 
 import numscope
+from numscope.replay import confine
 from numscope.replay.fork import can_fork, in_child
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="needs fork")
@@ -200,3 +202,44 @@ def test_evaluation_with_a_harmless_nan_reaches_outside_once(tmp_path: Path, act
         states.append((world.state(), model.failed, torch.get_rng_state().sum().item()))
         world.close()
     assert states[0] == states[1]
+
+
+def test_folder_that_a_child_reads_is_read_to_its_end_here(world: World) -> None:
+    for i in range(3000):  # more than one reading of the folder gives
+        (world.folder / "many" / str(i)).mkdir(parents=True)
+    with os.scandir(world.folder / "many") as entries:
+        next(entries)
+        in_child(lambda: [*entries] and None, lambda why: None)
+        assert len([*entries]) == 2999
+
+
+ORPHAN = """
+import os, sys, time
+from numscope.replay import fork
+def work():
+    os.write(1, b"")
+    time.sleep(60)
+real = os.fork
+def forked():
+    child = real()
+    if child:
+        print(child, flush=True)
+        os.kill(os.getpid(), 9)
+    return child
+os.fork = forked
+fork.in_child(work, str)
+"""
+
+
+def test_child_ends_with_the_process_that_made_it() -> None:
+    done = subprocess.run([sys.executable, "-c", ORPHAN], capture_output=True, text=True, timeout=60)
+    child = int(done.stdout)
+    end = time.monotonic() + 10
+    while os.path.exists(f"/proc/{child}") and "\nState:\tZ" not in Path(f"/proc/{child}/status").read_text() and time.monotonic() < end:
+        time.sleep(0.05)
+    assert time.monotonic() < end
+
+
+def test_reason_why_a_process_can_not_be_confined_is_told(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(confine, "_MOST_COPIED", 10)
+    assert "MemoryError: it shares more than" in in_child(lambda: "", str)  # type: ignore[operator]

@@ -230,7 +230,7 @@ class Children:
                 asker is None
                 or is_installed(asker.f_code.co_filename)
                 or not _PYTHON.fullmatch(name)
-                or any("numscope" in word for word in words)
+                or any(os.path.basename(word) == "numscope" for word in words[1:])
             ):
                 return
             shown = " ".join([name, *words[1 : 3 if words[1:2] == ["-m"] else 2]])  # no more: what follows may be secret

@@ -117,6 +117,9 @@ def _is_bad_still(storage: StorageRecord, region: Region) -> bool:
     memory, (offset, dtype, dims) = storage.reference(), region
     if memory is None:
         return False
+    last = offset + sum((length - 1) * stride for stride, length in dims)
+    if (last + 1) * dtype.itemsize > memory.nbytes():  # freed meanwhile
+        return False
     with unseen(), suppress(NotImplementedError, RuntimeError):  # no such test for its dtype, or on its device
         tensor = torch.empty(0, dtype=dtype, device=memory.device)
         return not tensor.set_(memory, offset, [length for _, length in dims], [stride for stride, _ in dims]).isfinite().all()

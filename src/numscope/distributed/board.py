@@ -56,7 +56,7 @@ class Board:
 
     def __init__(self, job: str) -> None:
         self._pid = os.getpid()
-        self._path, self._file = _opened(f"numscope-{_user()}-{job}")
+        self._path, self._file = _opened(f"numscope-{_user()}-{job}-{_namespace()}")
         self._memory = mmap.mmap(self._file, _SIZE)
         self._cells = memoryview(self._memory).cast("q")
         self._threads = threading.Lock()
@@ -235,6 +235,14 @@ class Slot:
         return int(place_at[0]) + (place_at[1] == At.PASSED or not place_at[0])
 
 
+def _namespace() -> int:
+    """Of this process's number: those of another container mean nothing here."""
+    try:
+        return os.stat("/proc/self/ns/pid").st_ino
+    except ours(OSError):
+        return 0
+
+
 def _user() -> int:
     return os.getuid() if hasattr(os, "getuid") else 0
 
@@ -251,10 +259,15 @@ def _opened(name: str) -> tuple[str, int]:
         if os.fstat(file).st_uid != _user():
             os.close(file)
             return "", -1
-        os.ftruncate(file, _SIZE)
+    except ours(OSError):
+        return "", -1
+    try:
+        if os.fstat(file).st_size < _SIZE:
+            os.posix_fallocate(file, 0, _SIZE)  # now, as where there is no room the first write would kill the process
         _open.add(path)
         return path, file
     except ours(OSError):
+        os.close(file)
         return "", -1
 
 

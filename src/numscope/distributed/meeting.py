@@ -271,7 +271,8 @@ class Meeting:
         if shared.add(f"{at}/done", 1) == self._num:
             self._choose(at, choose)
         found = note_of(shared, f"{at}/chosen", DIAGNOSIS_S)
-        if found is None:  # a rank has died meanwhile
+        if found is None:  # a rank has died meanwhile: the next question does without it
+            self._num = int(shared.add(f"{at}/done", 0))
             self._choose(at, choose)
             found = note_of(shared, f"{at}/chosen", NOTE_S)
         return found["it"]

@@ -131,7 +131,7 @@ _warn._torchdynamo_disable = True  # type: ignore[attr-defined]
 
 def _level(frame: FrameType, wanted: int) -> int:
     """The level, counted from a frame of ours, of the frame that has this level where we are not there."""
-    level, left, is_ours, skips = 1, wanted, True, 0
+    level, left, is_ours, skips = 1, max(wanted, 1), True, 0
     while left > 0 and (outer := frame.f_back) is not None:
         name = outer.f_globals.get("__name__")
         if name == "numscope.cli.script":  # runs the script: bare, nothing is below

@@ -89,10 +89,21 @@ def _held(value: Mapping[Any, Any]) -> Iterable[tuple[Any, Any]]:
 
 
 def _field(value: Any, name: str) -> Any:
-    if torch.compiler.is_compiling():
+    if torch.compiler.is_compiling() or type(value).__module__.partition(".")[0] in _KNOWN:
         return getattr(value, name, None)
-    static = inspect.getattr_static(type(value), name, None)
-    return static.__get__(value) if isinstance(static, MemberDescriptorType) else object.__getattribute__(value, "__dict__").get(name)
+    static = inspect.getattr_static(type(value), name, _field)
+    try:
+        if isinstance(static, MemberDescriptorType):
+            return static.__get__(value)
+        held = object.__getattribute__(value, "__dict__")
+    except ours(AttributeError):  # not set; no such
+        return None
+    if name in held:
+        return held[name]
+    if static is _field or isinstance(static, property):
+        say_unread(f"{name} of {type(value).__name__}", "it may be computed when asked for")
+        return None
+    return static
 
 
 def tensors(value: Any, slot: str) -> list[tuple[str, Tensor]]:

@@ -20,7 +20,7 @@ from numscope.records.faults import suppress
 
 _MOST_COPIED = 1 << 30  # bytes of shared memory without a file
 _MOST_OF_FILES = 256 << 20  # bytes of files that may be written to; others then can't be
-_MEMORY = 1  # major number of /dev/null, /dev/zero, /dev/urandom
+_HARMLESS = {(1, minor) for minor in (3, 5, 7, 8, 9)}  # /dev/null, zero, full, random, urandom
 _PROT_READ_WRITE, _MAP_PRIVATE_FIXED, _MAP_ANONYMOUS = 0x3, 0x12, 0x20
 _PR_SET_SECCOMP, _PR_SET_NO_NEW_PRIVS, _FILTER = 22, 38, 2
 _LOAD, _EQUAL, _ANY_BIT, _RETURN = 0x20, 0x15, 0x45, 0x06  # of the kernel's packet filters
@@ -72,11 +72,11 @@ def _own_files(kept: set[int], nowhere: int) -> None:
     for fd in {*map(int, os.listdir("/proc/self/fd"))} - kept - {nowhere}:
         with suppress(OSError):  # that of the listing itself
             about = os.fstat(fd)
-            if stat.S_ISDIR(about.st_mode) or (stat.S_ISCHR(about.st_mode) and os.major(about.st_rdev) == _MEMORY):
+            if stat.S_ISCHR(about.st_mode) and (os.major(about.st_rdev), os.minor(about.st_rdev)) in _HARMLESS:
                 continue
             new = nowhere
             mode = fcntl.fcntl(fd, fcntl.F_GETFL) & os.O_ACCMODE
-            if stat.S_ISREG(about.st_mode) and mode != os.O_WRONLY and fd not in (1, 2):
+            if (stat.S_ISREG(about.st_mode) or stat.S_ISDIR(about.st_mode)) and mode != os.O_WRONLY and fd not in (1, 2):
                 with suppress(OSError):  # a file that this user may not read
                     copies = mode == os.O_RDWR and about.st_size <= left
                     left -= about.st_size if copies else 0
@@ -87,7 +87,7 @@ def _own_files(kept: set[int], nowhere: int) -> None:
 
 
 def _own_file(fd: int, copies: bool) -> int:
-    """The same file at the same place, to read; or a copy, which may be written to."""
+    """The same file or folder at the same place, to read; or a copy, which may be written to."""
     new = os.open(f"/proc/self/fd/{fd}", os.O_RDONLY | os.O_CLOEXEC)
     if copies:
         copy = os.memfd_create("numscope")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gc
-import math
 import os
 import pickle
 import select
@@ -17,14 +16,18 @@ from typing import Any, TypeVar
 
 import torch
 
+from numscope.records.parent import die_with
+
 T = TypeVar("T")
 
 IDLE_SECONDS = 30  # a process that has used next to no CPU for so long waits for something that a fork does not have
 LIMIT_SECONDS = 5  # for work for which the run waits, and goes on
+MOST_SECONDS = 600  # for any
 
 # Where a thread does nothing but wait, by module and function: for another one, for work, for bytes.
 _RESTS = {
     *(("threading", name) for name in ("wait", "join", "_wait_for_tstate_lock")),
+    ("numscope.distributed.bell", "_listen"),
     ("wandb.sdk.lib.service.service_finalizer", "_publish_queue"),
     *(("selectors", "select"), ("queue", "get"), ("concurrent.futures.thread", "_worker"), ("socket", "accept"), ("socket", "readinto")),
 }
@@ -82,6 +85,7 @@ def in_child(work: Callable[[], T], failed: Callable[[str], T], *, goes_on: bool
     global is_forking
     if not can_fork():
         return None
+    parent = os.getpid()
     reading, writing = os.pipe()
     is_forking = True
     try:
@@ -95,10 +99,10 @@ def in_child(work: Callable[[], T], failed: Callable[[str], T], *, goes_on: bool
     finally:
         is_forking = False
     if not child:
-        _work(work, writing)
+        _work(work, writing, parent)
     os.close(writing)
     try:
-        told = _hear(reading, child, LIMIT_SECONDS if goes_on else math.inf)
+        told = _hear(reading, child, LIMIT_SECONDS if goes_on else MOST_SECONDS)
     finally:
         os.close(reading)
         try:
@@ -111,16 +115,17 @@ def in_child(work: Callable[[], T], failed: Callable[[str], T], *, goes_on: bool
     return failed(why) if why else result
 
 
-def _work(work: Callable[[], object], writing: int) -> None:
+def _work(work: Callable[[], object], writing: int, parent: int) -> None:
     """In the child: do it, send the result, and exit without the run's own exit handlers."""
     try:
         gc.freeze()  # garbage of the run is the parent's to collect: a process group's end would wait for threads that a fork does not have
-        from numscope.replay.confine import confine  # POSIX's alone
-
-        confine(writing)
-        gc.freeze()  # what that has left
-        torch.set_num_threads(1)  # the pool's threads are the parent's
+        die_with(parent)
         try:
+            from numscope.replay.confine import confine  # POSIX's alone
+
+            confine(writing)
+            gc.freeze()  # what that has left
+            torch.set_num_threads(1)  # the pool's threads are the parent's
             told = pickle.dumps((work(), ""))
         except BaseException as error:  # also SystemExit of the user's code
             told = pickle.dumps((None, f"it raised {type(error).__name__}: {error}"))

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING
 from numscope.records.attempt import ENDED, attempts
 from numscope.records.errors import UsageError
 from numscope.records.faults import suppress
+from numscope.records.parent import die_with
 from numscope.records.words import count
 from numscope.report.page import python_of_ours
 from numscope.runs.folder import HOLDS, Run, find_run
@@ -40,6 +41,7 @@ MEMORY = "4GB"  # that DuckDB takes; beyond it spills to a folder in the run's
 ORDER = "layer, tensor, step, rank, attempt, ord"
 FEWEST_PARTS, MOST_PARTS, MOST_BYTES = 64, 20_000, 256 << 20  # of a run that is compacted as it ends: fewer open in no time
 WAIT_S = 10.0  # for which its last rank waits; what is not done by then is left
+_END_S = 2.0  # to put the run back as it was
 _LOCK, _ASIDE = ".compacting", ".compacted-"
 
 
@@ -49,11 +51,14 @@ def compact_ended(folders: Iterable[str]) -> None:
         with suppress(Exception):  # the run is over, and whole as it is
             if _is_due(folder):
                 words, quiet = python_of_ours("numscope.runs.compaction", folder), subprocess.DEVNULL
-                with subprocess.Popen(words, stdin=quiet, stdout=quiet, stderr=quiet, start_new_session=True) as process:
-                    try:
-                        process.wait(WAIT_S)
-                    finally:
-                        process.terminate()  # nothing of ours outlives the run
+                process = subprocess.Popen(words, stdin=quiet, stdout=quiet, stderr=quiet, start_new_session=True)
+                try:
+                    process.wait(WAIT_S)
+                finally:
+                    process.terminate()  # nothing of ours outlives the run
+                    with contextlib.suppress(subprocess.TimeoutExpired):
+                        process.wait(_END_S)
+                    process.kill()
 
 
 def _is_due(folder: str) -> bool:
@@ -72,6 +77,7 @@ def _has_ended(attempt: str) -> bool:
 def main(folder: str) -> None:
     """Compact a run's folder in a process of its own. Where it is told to end before, the run is as it was."""
     signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(number))
+    die_with(os.getppid(), signal.SIGTERM)
     compact(folder)
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ctypes
 import gc
 import importlib
 import json
@@ -16,13 +15,12 @@ from typing import Any
 
 from numscope.doctor.child.reporting import Report
 from numscope.doctor.records import ExamPhase
-
-_PR_SET_PDEATHSIG = 1
+from numscope.records.parent import die_with
 
 
 def main(agent: int) -> None:
     """Reads requests from standard input until it ends, or the process with this id, our agent, does."""
-    _die_with(agent)
+    die_with(agent)
     report = Report(os.dup(1))
     os.dup2(2, 1)  # what torch and NCCL print is evidence, and must not mix with our lines
     requests: queue.SimpleQueue[dict[str, Any]] = queue.SimpleQueue()
@@ -64,14 +62,6 @@ def _read(requests: queue.SimpleQueue[dict[str, Any]]) -> None:
     for line in sys.stdin.buffer:
         requests.put(json.loads(line))
     os.killpg(0, signal.SIGKILL)  # our agent has closed the pipe or died; the group contains only us and our children
-
-
-def _die_with(agent: int) -> None:
-    """Has the kernel end this process when its agent dies, even while it hangs where no Python thread runs."""
-    if sys.platform == "linux":
-        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
-    if os.getppid() != agent:
-        os._exit(1)  # it has died already
 
 
 if __name__ == "__main__":
