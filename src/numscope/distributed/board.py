@@ -263,7 +263,8 @@ def _opened(name: str) -> tuple[str, int]:
         return "", -1
     try:
         if os.fstat(file).st_size < _SIZE:
-            os.posix_fallocate(file, 0, _SIZE)  # now, as where there is no room the first write would kill the process
+            reserve = getattr(os, "posix_fallocate", lambda number, start, size: os.ftruncate(number, size))  # macOS has none
+            reserve(file, 0, _SIZE)  # now, as where there is no room the first write would kill the process
         _open.add(path)
         return path, file
     except ours(OSError):

@@ -57,7 +57,8 @@ def confine(*kept: int) -> None:
     _own_memory()
     nowhere = os.open(os.devnull, os.O_RDWR)
     _own_files({*kept}, nowhere)
-    _refuse()
+    if not _refuse():
+        resource.setrlimit(resource.RLIMIT_FSIZE, (0, resource.getrlimit(resource.RLIMIT_FSIZE)[1]))
     original = builtins.open
 
     def opened(file: Any, mode: str = "r", *args: Any, **kwargs: Any) -> Any:
@@ -136,11 +137,10 @@ def _opened(path: str, inode: int) -> int:
     return -1
 
 
-def _refuse() -> None:
-    """Have the kernel refuse what would change something outside of this process. It can't be taken back."""
+def _refuse() -> bool:
+    """Have the kernel refuse what would change something outside of this process. It can't be taken back. False: it has no such filters."""
     if platform.machine() not in _MACHINES:
-        resource.setrlimit(resource.RLIMIT_FSIZE, (0, resource.getrlimit(resource.RLIMIT_FSIZE)[1]))
-        return
+        return False
     architecture, column = _MACHINES[platform.machine()]
     rules = [(_LOAD, 0, 0, 4), (_EQUAL, 1, 0, architecture), (_RETURN, 0, 0, _REFUSED), (_LOAD, 0, 0, 0)]
     for numbers in _REFUSED_CALLS.values():
@@ -159,10 +159,9 @@ def _refuse() -> None:
     rules += [(_RETURN, 0, 0, _ALLOWED)]
     program = (_Rule * len(rules))(*(_Rule(*rule) for rule in rules))
     libc = ctypes.CDLL(None, use_errno=True)
-    if libc.prctl(_PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) or libc.prctl(
-        _PR_SET_SECCOMP, _FILTER, ctypes.byref(_Program(len(rules), program)), 0, 0
-    ):
-        raise OSError(ctypes.get_errno(), "the kernel does not confine this process")
+    if libc.prctl(_PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0):
+        return False
+    return bool(libc.prctl(_PR_SET_SECCOMP, _FILTER, ctypes.byref(_Program(len(rules), program)), 0, 0) == 0)
 
 
 class _Rule(ctypes.Structure):
