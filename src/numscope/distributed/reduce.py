@@ -76,8 +76,8 @@ class Reducer:
     Attributes:
         places: determines over which ranks a tensor merges.
 
-    *Cost:* ``reduce`` is three exchanges per group, whatever the number of rows. The first call
-    waits up to ``agree.PATIENCE_S`` for ranks that do not observe.
+    *Cost:* ``reduce`` is three exchanges per group, whatever the number of rows. The first call waits up to ``agree.PATIENCE_S`` for ranks
+    that do not observe.
     """
 
     def __init__(self, model: nn.Module, wrapper: nn.Module, key: str = "") -> None:
