@@ -17,7 +17,7 @@ struct Noting {
     bool is_on;
 };
 constexpr int NUM_REFERENCES = 5;
-constexpr int VIEW = 1, BLANK = 2, WRITTEN = 1, UNREAD = 2;  // as in Python
+constexpr int VIEW = 1, BLANK = 2, COUNTS = 4, WRITTEN = 1, UNREAD = 2;  // as in Python
 constexpr size_t MOST_CODES = 4096;
 
 Noting* as_noting(PyObject* self) { return reinterpret_cast<Noting*>(self); }
@@ -235,6 +235,13 @@ PyObject* at_once(PyObject* self, PyObject* function, PyObject* types, PyObject*
     return PyObject_CallMethod(self, "_at_once", "OOOO", function, types, args, kwargs ? kwargs : Py_None);
 }
 
+// The operation's result. Those whose versions nobody counts up within a mode go the way through Python.
+PyObject* call(PyObject* self, PyObject* function, PyObject* args, PyObject* kwargs, int flags) {
+    if (!(flags & COUNTS)) return PyObject_Call(function, args, kwargs);
+    const Ref none(kwargs ? nullptr : PyDict_New());
+    return kwargs || none ? PyObject_CallMethod(self, "_call", "OOO", function, args, kwargs ? kwargs : none.get()) : nullptr;
+}
+
 // Whether the operation's arguments are of no class with rules of its own.
 bool are_plain(PyObject* types) {
     for (Py_ssize_t i = 0; PyTuple_Check(types) && i < PyTuple_Size(types); i++)
@@ -262,10 +269,12 @@ PyObject* py_dispatch(PyObject* self, PyObject* const* given, Py_ssize_t num_giv
         return PyErr_Format(PyExc_TypeError, "__torch_dispatch__(function, types, args, kwargs=None): got %zd arguments", num_given);
     PyObject *function = given[0], *types = given[1], *args = given[2], *kwargs = num_given == 4 && given[3] != Py_None ? given[3] : nullptr;
     const Noting* noting = as_noting(self);
-    if (!noting->is_on || !noting->log || is_traced()) return PyObject_Call(function, args, kwargs);
+    if (!noting->log || is_traced()) return PyObject_Call(function, args, kwargs);
     Ref plan = Ref::borrowed(PyDict_GetItemWithError(noting->plans, function));
     if (!plan && !PyErr_Occurred()) plan = Ref(PyObject_CallMethod(self, "_plan", "O", function));
     if (!plan) return nullptr;
+    const char flags = plan.get() == Py_None ? 0 : *PyBytes_AsString(PyTuple_GetItem(plan.get(), 0));
+    if (!noting->is_on) return call(self, function, args, kwargs, flags);
     if (plan.get() == Py_None || !are_plain(types) || is_left_to_python() || is_in_backward()) return at_once(self, function, types, args, kwargs);
     const Ref rows(PyObject_GetAttr(maker_of(self), names.rows)), seq(PyObject_CallNoArgs(torch.sequence_nr));
     Log* const log = log_of(noting->log);
@@ -274,10 +283,9 @@ PyObject* py_dispatch(PyObject* self, PyObject* const* given, Py_ssize_t num_giv
     const Taken taken = writer.take(plan.get(), args, kwargs);
     if (taken == Taken::NO) return at_once(self, function, types, args, kwargs);
     if (taken == Taken::FAILED && !caught(self)) return nullptr;
-    Ref result(PyObject_Call(function, args, kwargs));
+    Ref result(call(self, function, args, kwargs, flags));
     if (!result || taken == Taken::FAILED || !noting->is_on) return result.release();
     sign(writer.note, self, function, number_of(seq.get()) - 1, number_of(seq.get()));  // its node took its number just before
-    const char flags = *PyBytes_AsString(PyTuple_GetItem(plan.get(), 0));
     const Taken made = writer.made(result.get(), !(flags & (VIEW | BLANK)));
     if (made == Taken::FAILED) return caught(self) ? result.release() : nullptr;
     if (made == Taken::NO) writer.forget_made();

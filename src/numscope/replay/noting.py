@@ -21,13 +21,14 @@ from numscope.replay import stack as stacks
 from numscope.replay.glance import Glance, glances, unpacked
 from numscope.replay.log import Log
 from numscope.replay.named import Named
-from numscope.replay.op import COLLECTIVES, UNINITIALIZED, OpProbe, flat, named_arguments, op_of, tensors_in
+from numscope.replay.op import COLLECTIVES, UNINITIALIZED, OpProbe, call, flat, named_arguments, op_of, tensors_in
 from numscope.replay.tape import NumberStore, OpRecord, OpTape
 from numscope.summary import native
 
 Given = list[tuple[str, Any]]  # arguments by name
 
-_IS_VIEW, _IS_BLANK = 1, 2  # of an operator: its result is no new memory; nobody has written its result
+# Of an operator: its result is no new memory; nobody has written its result; it is called as ``call`` does.
+_IS_VIEW, _IS_BLANK, _COUNTS = 1, 2, 4
 _IS_WRITTEN, _IS_UNREAD = 1, 2  # of its arguments
 _plans: dict[Any, tuple[bytes, tuple[str, ...]] | None] = {}  # by operator
 
@@ -63,6 +64,8 @@ class NotingProbe(OpProbe):  # type: ignore[no-untyped-call]
     def _share(self, *parts: object) -> None:
         """Tell C what it notes with."""
 
+    _call = staticmethod(call)  # for C
+
     def _count(self) -> None:
         self.num += 1
         if self.num == self._most:
@@ -74,7 +77,7 @@ class NotingProbe(OpProbe):  # type: ignore[no-untyped-call]
         plan = None
         if getattr(func, "_schema", None) is not None and not (op.waits or op.collective or op.part or func.namespace in COLLECTIVES):
             flags = [_IS_WRITTEN * (name in op.written) + _IS_UNREAD * (name in op.unread) for name in op.arguments]
-            plan = bytes([_IS_VIEW * op.view + _IS_BLANK * op.uninitialized, *flags]), op.arguments
+            plan = bytes([_IS_VIEW * op.view + _IS_BLANK * op.uninitialized + _COUNTS * bool(op.counts), *flags]), op.arguments
         _plans[func] = plan
         return plan
 

@@ -13,6 +13,7 @@ from typing import Any
 
 import torch
 from torch import Tensor, UntypedStorage
+from torch.autograd.graph import increment_version
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from numscope.probe.calls import is_traced
@@ -47,8 +48,8 @@ class Communicates(BaseException):
 class _Op:
     """The fixed properties of an operator."""
 
-    __slots__ = ("arguments", "collective", "corresponds", "elementwise_lists", "fresh", "name", "part", "uninitialized", "unread", "view",
-                 "waits",
+    __slots__ = ("arguments", "collective", "corresponds", "counts", "elementwise_lists", "fresh", "name", "part", "uninitialized", "unread",
+                 "view", "waits",
                  "written")  # fmt: skip
 
     def __init__(self, func: Any) -> None:
@@ -58,6 +59,9 @@ class _Op:
         arguments = [] if schema is None else schema.arguments
         self.arguments = tuple(a.name for a in arguments)
         self.written = frozenset(a.name for a in arguments if a.alias_info is not None and a.alias_info.is_write)
+        # Lists whose versions torch's loops on CPUs count up, which they don't do within a mode of Python's; fused optimizers never do.
+        lists = [a.name for a in arguments if a.name in self.written and str(a.type) == "List[Tensor]"]
+        self.counts = () if not self.name.startswith("aten.") or self.name.startswith(("aten._fused_", "aten._amp_")) else tuple(lists)
         if self.name.endswith("_batch_norm"):  # native_, cudnn_, miopen_: their schemas leave out what they write
             self.written |= _RUNNING.intersection(self.arguments)
         overwrites = self.name.rpartition(".")[2] in _OVERWRITES
@@ -84,6 +88,20 @@ class _Op:
 
 
 op_of = lru_cache(maxsize=4096)(_Op)
+
+
+def call(func: Any, args: Any, kwargs: Any) -> Any:
+    """An operation's result, with what it wrote counted as outside of modes: autograd finds a view's history by its version, and tells by
+    versions that what it needs is overwritten."""
+    counts = op_of(func).counts
+    if not counts:
+        return func(*args, **kwargs)
+    lists = [value for name, value in named_arguments(op_of(func), args, kwargs) if name in counts]
+    written = [t for t in tensors_in(lists) if not t.is_inference()]
+    before = [t._version for t in written]
+    result = func(*args, **kwargs)
+    increment_version([t for t, version in zip(written, before, strict=True) if t._version == version])
+    return result
 
 
 class OpProbe(TorchDispatchMode):  # type: ignore[no-untyped-call]
@@ -138,7 +156,7 @@ class OpProbe(TorchDispatchMode):  # type: ignore[no-untyped-call]
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
         if not self.is_on or is_traced():
-            return func(*args, **kwargs)
+            return call(func, args, kwargs)
         if self.lone and getattr(func, "namespace", "") in COLLECTIVES:
             raise Communicates(str(func))
         record: OpRecord | None = None
@@ -148,7 +166,7 @@ class OpProbe(TorchDispatchMode):  # type: ignore[no-untyped-call]
             try:
                 wrapped = _wrapper(types)
                 if wrapped == _SHAPES_ONLY:
-                    return func(*args, **kwargs)
+                    return call(func, args, kwargs)
                 op = op_of(func)
                 given = [(name, glances(value, self.names)) for name, value in named_arguments(op, args, kwargs)]
                 with self.tape.lock:
@@ -159,12 +177,12 @@ class OpProbe(TorchDispatchMode):  # type: ignore[no-untyped-call]
             except ours() as error:
                 self.error = None if had_no_room(error) else error
             if record is None and self.error is None:
-                return NotImplemented if wrapped == _UNWRAPS else func(*args, **kwargs)
+                return NotImplemented if wrapped == _UNWRAPS else call(func, args, kwargs)
         if self.stop is not None and record is not None and self.tape.num_records == self.stop[0]:
             frame = stacks.user_frame(sys._getframe(1))
             if frame is not None:
                 self.stop[1](frame)
-        result = func(*args, **kwargs)
+        result = call(func, args, kwargs)
         if record is not None and op is not None and self.error is None:
             try:
                 if bad:
