@@ -17,7 +17,7 @@ struct Noting {
     bool is_on;
 };
 constexpr int NUM_REFERENCES = 5;
-constexpr int VIEW = 1, BLANK = 2, COUNTS = 4, WRITTEN = 1, UNREAD = 2;  // as in Python
+constexpr int VIEW = 1, BLANK = 2, NEEDS_CARE = 4, WRITTEN = 1, UNREAD = 2;  // as in Python
 constexpr size_t MOST_CODES = 4096;
 
 Noting* as_noting(PyObject* self) { return reinterpret_cast<Noting*>(self); }
@@ -235,9 +235,9 @@ PyObject* at_once(PyObject* self, PyObject* function, PyObject* types, PyObject*
     return PyObject_CallMethod(self, "_at_once", "OOOO", function, types, args, kwargs ? kwargs : Py_None);
 }
 
-// The operation's result. Those whose versions nobody counts up within a mode go the way through Python.
+// The operation's result, in Python where that takes care to be the same within a mode.
 PyObject* call(PyObject* self, PyObject* function, PyObject* args, PyObject* kwargs, int flags) {
-    if (!(flags & COUNTS)) return PyObject_Call(function, args, kwargs);
+    if (!(flags & NEEDS_CARE)) return PyObject_Call(function, args, kwargs);
     const Ref none(kwargs ? nullptr : PyDict_New());
     return kwargs || none ? PyObject_CallMethod(self, "_call", "OOO", function, args, kwargs ? kwargs : none.get()) : nullptr;
 }

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 import torch
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from torch import Tensor, nn
 
@@ -137,6 +137,7 @@ OF_ONE_RESULT = sorted(OPERATIONS.keys() - {"assign"})
 
 
 @needs_native
+@example([("cat", 1, 1), ("foreach in place", 3, 0), ("foreach in place", 3, 0)], True)
 @given(st.lists(st.tuples(st.sampled_from(OF_ONE_RESULT), st.integers(0, 30), st.integers(0, 30)), min_size=1, max_size=14), st.booleans())
 def test_numbers_of_functions_are_those_that_their_operations_made(program: list[tuple[str, int, int]], grad: bool) -> None:
     def made(tape: OpTape, rows: Ledger) -> Counter[str]:

@@ -18,17 +18,18 @@ from torch.overrides import TorchFunctionMode
 from numscope.records.faults import had_no_room, is_ours, ours
 from numscope.records.site import Phase
 from numscope.replay import stack as stacks
+from numscope.replay.as_bare import call, needs_care
 from numscope.replay.glance import Glance, glances, unpacked
 from numscope.replay.log import Log
 from numscope.replay.named import Named
-from numscope.replay.op import COLLECTIVES, UNINITIALIZED, OpProbe, call, flat, named_arguments, op_of, tensors_in
+from numscope.replay.op import COLLECTIVES, UNINITIALIZED, OpProbe, flat, named_arguments, op_of, tensors_in
 from numscope.replay.tape import NumberStore, OpRecord, OpTape
 from numscope.summary import native
 
 Given = list[tuple[str, Any]]  # arguments by name
 
-# Of an operator: its result is no new memory; nobody has written its result; it is called as ``call`` does.
-_IS_VIEW, _IS_BLANK, _COUNTS = 1, 2, 4
+# Of an operator: its result is no new memory; nobody has written its result; within a mode it does other things than outside.
+_IS_VIEW, _IS_BLANK, _NEEDS_CARE = 1, 2, 4
 _IS_WRITTEN, _IS_UNREAD = 1, 2  # of its arguments
 _plans: dict[Any, tuple[bytes, tuple[str, ...]] | None] = {}  # by operator
 
@@ -77,7 +78,7 @@ class NotingProbe(OpProbe):  # type: ignore[no-untyped-call]
         plan = None
         if getattr(func, "_schema", None) is not None and not (op.waits or op.collective or op.part or func.namespace in COLLECTIVES):
             flags = [_IS_WRITTEN * (name in op.written) + _IS_UNREAD * (name in op.unread) for name in op.arguments]
-            plan = bytes([_IS_VIEW * op.view + _IS_BLANK * op.uninitialized + _COUNTS * bool(op.counts), *flags]), op.arguments
+            plan = bytes([_IS_VIEW * op.view + _IS_BLANK * op.uninitialized + _NEEDS_CARE * needs_care(func), *flags]), op.arguments
         _plans[func] = plan
         return plan
 

@@ -13,7 +13,6 @@ from typing import Any
 
 import torch
 from torch import Tensor, UntypedStorage
-from torch.autograd.graph import increment_version
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from numscope.probe.calls import is_traced
@@ -22,6 +21,7 @@ from numscope.records.finding import Culprit
 from numscope.records.site import Phase
 from numscope.replay import reach
 from numscope.replay import stack as stacks
+from numscope.replay.as_bare import call
 from numscope.replay.glance import UNREAD, Glance, glances
 from numscope.replay.tape import ACCUMULATE, UNOBSERVED, NumberStore, OperandRecord, OpRecord, OpTape, State, StorageRecord
 
@@ -48,8 +48,8 @@ class Communicates(BaseException):
 class _Op:
     """The fixed properties of an operator."""
 
-    __slots__ = ("arguments", "collective", "corresponds", "counts", "elementwise_lists", "fresh", "name", "part", "uninitialized", "unread",
-                 "view", "waits",
+    __slots__ = ("arguments", "collective", "corresponds", "elementwise_lists", "fresh", "name", "part", "uninitialized", "unread", "view",
+                 "waits",
                  "written")  # fmt: skip
 
     def __init__(self, func: Any) -> None:
@@ -59,9 +59,6 @@ class _Op:
         arguments = [] if schema is None else schema.arguments
         self.arguments = tuple(a.name for a in arguments)
         self.written = frozenset(a.name for a in arguments if a.alias_info is not None and a.alias_info.is_write)
-        # Lists whose versions torch's loops on CPUs count up, which they don't do within a mode of Python's; fused optimizers never do.
-        lists = [a.name for a in arguments if a.name in self.written and str(a.type) == "List[Tensor]"]
-        self.counts = () if not self.name.startswith("aten.") or self.name.startswith(("aten._fused_", "aten._amp_")) else tuple(lists)
         if self.name.endswith("_batch_norm"):  # native_, cudnn_, miopen_: their schemas leave out what they write
             self.written |= _RUNNING.intersection(self.arguments)
         overwrites = self.name.rpartition(".")[2] in _OVERWRITES
@@ -88,20 +85,6 @@ class _Op:
 
 
 op_of = lru_cache(maxsize=4096)(_Op)
-
-
-def call(func: Any, args: Any, kwargs: Any) -> Any:
-    """An operation's result, with what it wrote counted as outside of modes: autograd finds a view's history by its version, and tells by
-    versions that what it needs is overwritten."""
-    counts = op_of(func).counts
-    if not counts:
-        return func(*args, **kwargs)
-    lists = [value for name, value in named_arguments(op_of(func), args, kwargs) if name in counts]
-    written = [t for t in tensors_in(lists) if not t.is_inference()]
-    before = [t._version for t in written]
-    result = func(*args, **kwargs)
-    increment_version([t for t, version in zip(written, before, strict=True) if t._version == version])
-    return result
 
 
 class OpProbe(TorchDispatchMode):  # type: ignore[no-untyped-call]

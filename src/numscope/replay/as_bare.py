@@ -1,0 +1,99 @@
+"""Operations that do other things within a dispatch mode than outside: within a probe they are to do what they do outside."""
+
+from __future__ import annotations
+
+import linecache
+import re
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from functools import lru_cache
+from itertools import islice
+from types import FrameType
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.autograd import forward_ad
+from torch.autograd.graph import increment_version
+
+Caller = Callable[[Any, Sequence[Any], Mapping[str, Any]], Any]
+
+
+def call(func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
+    """An operation's result as it is outside of modes."""
+    caller = _caller(func)
+    return func(*args, **kwargs) if caller is None else caller(func, args, kwargs)
+
+
+def needs_care(func: Any) -> bool:
+    return _caller(func) is not None
+
+
+@lru_cache(maxsize=4096)
+def _caller(func: Any) -> Caller | None:
+    schema = getattr(func, "_schema", None)
+    if schema is None or not schema.name.startswith("aten::"):
+        return None
+    if schema.name in _VECTORS:
+        return _spared_vectors
+    writes_lists = any(a.alias_info is not None and a.alias_info.is_write and str(a.type) == "List[Tensor]" for a in schema.arguments)
+    return _counted if writes_lists and not schema.name.startswith(_NOT_COUNTED) else None
+
+
+# Torch's loops over lists leave it to the operations on their elements to count versions, which within a mode don't. Of these none does.
+_NOT_COUNTED = ("aten::_fused_", "aten::_amp_")
+
+
+def _counted(func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
+    """With what it wrote counted: by versions autograd finds the history of views, and notices that what it needs was overwritten."""
+    of_args = zip(func._schema.arguments, args, strict=False)
+    lists = [value for argument, value in of_args if argument.alias_info is not None]
+    lists += [value for value in kwargs.values() if isinstance(value, list | tuple)]
+    written = [one for values in lists for one in values if isinstance(one, Tensor) and not one.is_inference()]
+    before = [one._version for one in written]
+    result = func(*args, **kwargs)
+    increment_version([one for one, version in zip(written, before, strict=True) if one._version == version])
+    return result
+
+
+# Where a mode is active, torch computes vectors even if only values are asked for, and these with another algorithm.
+_VECTORS = {"aten::_linalg_svd": ("compute_uv", True), "aten::_linalg_eigh": ("compute_v", True)}
+_OF_VALUES = frozenset({"svdvals", "eigvalsh", "cond", "norm", "matrix_norm", "nuclear_norm"})
+_OF_VECTORS = frozenset({"svd", "eigh", "lstsq", "pinv"})
+_CALLED = re.compile(r"(\w+)\s*\(")
+_OF_PROBES = ("numscope.replay.", "torch._dynamo.", "torch._compile")  # modules in whose frames a probe runs
+_PLAIN = (Tensor, nn.Parameter)
+
+
+def _spared_vectors(func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
+    """Without vectors where the script's call asks for none, and they were computed for the mode's sake."""
+    names = [argument.name for argument in func._schema.arguments]
+    given = dict(zip(names, args, strict=False), **kwargs)
+    asked, default = _VECTORS[func._schema.name]
+    a = given["A"]
+    is_needed = (
+        (torch.is_grad_enabled() and a.requires_grad) or type(a) not in _PLAIN or torch._C._functorch.peek_interpreter_stack() is not None
+    )
+    if given.get(asked, default) and not is_needed and forward_ad._current_level < 0 and _asks_for_values(sys._getframe(2)):
+        given[asked] = False
+    return func(**given)
+
+
+def _asks_for_values(frame: FrameType | None) -> bool:
+    """Whether the innermost frame that is no probe's calls a function of values alone, as far as its source tells."""
+    while frame is not None and frame.f_globals.get("__name__", "").startswith(_OF_PROBES):
+        frame = frame.f_back
+    called = set(_CALLED.findall(_source_of_call(frame))) if frame is not None else set()
+    return bool(called & _OF_VALUES) and not called & _OF_VECTORS
+
+
+def _source_of_call(frame: FrameType) -> str:
+    code, line, end, begins, ends = frame.f_code, frame.f_lineno, frame.f_lineno, None, None
+    if sys.version_info >= (3, 11):
+        line, end, begins, ends = next(islice(code.co_positions(), frame.f_lasti // 2, None))
+    lines = linecache.getlines(code.co_filename, frame.f_globals)[(line or 1) - 1 : end]
+    if not lines:
+        return ""
+    lines[-1] = lines[-1].encode()[:ends].decode(errors="replace")
+    lines[0] = lines[0].encode()[begins:].decode(errors="replace")
+    return "".join(lines)
