@@ -198,27 +198,60 @@ def test_fsdp2_weights_inputs_outputs_and_gradients_are_seen_under_the_authors_n
             assert site in sites
 
 
-def fsdp_update(rank: int) -> dict[str, Any]:
+def fsdp_update(rank: int, bad_step: int, evaluates: bool) -> dict[str, Any]:
     """An update that is bad in the part of the weights that rank 1 keeps."""
     model = shard(Net())
     optimizer = torch.optim.SGD(model.parameters(), lr=0.01, momentum=0.9)
-    numscope.watch(model)
     try:
-        for step, x in enumerate(batches(rank)):
-            optimizer.param_groups[0]["lr"] = float("inf") if (rank, step) == (1, 2) else 0.01
-            optimizer.zero_grad()
-            model(x).square().mean().backward()
-            optimizer.step()
+        with numscope.watch(model):
+            for step, x in enumerate(batches(rank)):
+                optimizer.param_groups[0]["lr"] = float("inf") if (rank, step) == (1, bad_step) else 0.01
+                optimizer.zero_grad()
+                model(x).square().mean().backward()
+                optimizer.step()
+                if evaluates:
+                    model.eval()
+                    with torch.no_grad():
+                        model(x)
+                    model.train()
+            dist.barrier()
     except numscope.NonFiniteError as error:
         return caught(error)
     return {}
 
 
-def test_update_that_is_bad_in_one_ranks_shard_stops_all(ranks: RankPool) -> None:
-    told = ranks.run(fsdp_update)
+@pytest.mark.parametrize("evaluates", [False, True])
+@pytest.mark.parametrize("bad_step", [2, 3], ids=["before another step", "in the last step"])
+def test_update_that_is_bad_in_one_ranks_shard_stops_all(ranks: RankPool, bad_step: int, evaluates: bool) -> None:
+    told = ranks.run(fsdp_update, bad_step, evaluates)
     assert told[0].value == told[1].value
-    assert (told[0].value["phase"], told[0].value["rank"], told[0].value["step"]) == ("optimizer", 1, 2)
+    assert (told[0].value["phase"], told[0].value["rank"], told[0].value["step"]) == ("optimizer", 1, bad_step)
     assert told[0].value["replay"] == "reproduced" and told[0].value["reason"]
+
+
+def fsdp_questions(rank: int) -> list[int]:
+    from numscope.distributed import channel
+
+    model, questions = shard(Net()), []
+    optimizer = torch.optim.AdamW(model.parameters(), lr=0.01)
+    reduced = channel.Channel._reduced
+    channel.Channel._reduced = lambda *given: (questions.append(1), reduced(*given))[1]  # type: ignore[method-assign, func-returns-value]
+    try:
+        with numscope.watch(model):
+            for x in batches(rank):
+                before = len(questions)
+                optimizer.zero_grad()
+                model(x).square().mean().backward()
+                torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+                optimizer.step()
+                questions[before:] = [len(questions) - before]
+    finally:
+        channel.Channel._reduced = reduced  # type: ignore[method-assign]
+    return questions
+
+
+def test_healthy_step_of_shards_costs_one_question(ranks: RankPool) -> None:
+    assert [t.value for t in ranks.run(fsdp_questions)] == [[1, 1, 1, 1]] * 2
 
 
 def fsdp_evaluation(rank: int) -> Any:

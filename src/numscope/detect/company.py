@@ -30,8 +30,9 @@ class Company:
         self.kept: Finding | None = None
         self.cured: Finding | None = None
         self.speaks = True
+        self._has_bad_weights = True  # as far as is known, where ranks have to be asked
 
-    def meet(self, place: str, alarm: bool, victim: bool, is_bad: bool = True) -> tuple[Met, bool]:
+    def meet(self, place: str, alarm: bool, victim: bool, is_bad: bool | None = None) -> tuple[Met, bool]:
         """Where any rank's alarm is told: here, or at a later place if some rank has already passed this one.
 
         News are passed on where the ranks are together.
@@ -39,15 +40,19 @@ class Company:
         Args:
             alarm: this rank has one. Without other ranks, it is told here.
             victim: what is bad in this model is no news.
-            is_bad: a weight is bad on this rank. Where none is on any rank, this model is no victim.
+            is_bad: the weights have just moved, and one is bad on this rank or none. Where none is on any rank, this model is no victim.
+                Ranks that have to be asked are not asked now, but before the weights move again.
 
         Returns: also whether this model still is one.
         """
         has_news = self.messenger is not None and self.messenger.has_news
-        met = self._ranks.at(place, alarm or has_news)
-        somebody, somewhere, news = alarm, is_bad, has_news and not self._ranks.together
+        met = self._ranks.at(place, alarm or has_news, asks=is_bad is None)
+        somebody, somewhere, news = alarm, is_bad is not False, has_news and not self._ranks.together
+        if self._ranks.have_to_be_asked:
+            somewhere = self._has_bad_weights if is_bad is None else True
+            self._has_bad_weights = self._has_bad_weights if is_bad is None else is_bad
         if met is Met.HERE:
-            somebody, somewhere, news = self._ranks.any(place, alarm, is_bad, has_news, patience=agree.ANSWER_S)
+            somebody, somewhere, news = self._ranks.any(place, alarm, somewhere, has_news, patience=agree.ANSWER_S)
         if news:
             self._pass_news_on(stops=not (somebody and self._options.on_nonfinite == "raise"))  # else the finding does
         return Met.LATER if met is Met.LATER else Met.HERE if somebody else Met.NOBODY, victim and somewhere
@@ -55,12 +60,12 @@ class Company:
     def keep(self, finding: Finding | None) -> None:
         """Tell a finding at the next place where all ranks are together."""
         self.kept = finding
-        self.publish(finding)
+        self.publish(finding, is_kept=True)
 
-    def publish(self, finding: Finding | None) -> None:
+    def publish(self, finding: Finding | None, *, is_kept: bool = False) -> None:
         """Leave this rank's finding for ranks whose training ends before they can hear it."""
         if finding is not None and finding.rank == self._evidence.rank:
-            self._ranks.publish(plain(finding))
+            self._ranks.publish(plain(finding), is_kept=is_kept)
 
     def take_kept(self) -> Finding | None:
         kept, self.kept = self.kept, None
@@ -75,6 +80,10 @@ class Company:
     def missed(self) -> list[Finding]:
         """What others have found that this rank has not heard: it comes to no further place, as its watch ends."""
         return [*map(parse_finding, self._ranks.missed())]
+
+    def published(self) -> list[Finding]:
+        """What others have found after their updates, of which this rank sees consequences before the ranks ask each other."""
+        return [*map(parse_finding, self._ranks.published())]
 
     def first_of(self, finding: Finding | None, evidence: Evidence | None = None) -> Finding | None:
         """``ordering.first_of_ranks``; ``evidence``: of the model that the finding is of, if it is another one."""

@@ -47,7 +47,7 @@ from numscope.records.finding import Finding, Kind
 from numscope.records.site import Phase, Site
 from numscope.replay.call import NOT_WANTED
 from numscope.replay.capture import Call
-from numscope.replay.stages import COMMUNICATES, Replay, needs_accumulation
+from numscope.replay.stages import COMMUNICATES, Replay
 from numscope.replay.update import replay_optimizer
 from numscope.report.delivery import Delivery
 from numscope.report.stderr import say
@@ -206,7 +206,7 @@ class Judge:
     def died(self, error: BaseException) -> None:
         """An exception is ending the script; bad values that are not yet judged may be the cause. Nothing is raised."""
         bad, reached = self._read()
-        if self.victim or self._has_missed():
+        if self.victim or self._has_heard(self.company.missed()):
             return
         self._evidence.outside.ledger.read()
         finding = self.company.kept or (self._first_of_models(bad, reached)[0] if reached else self._paused_pending(bad, died=True))
@@ -233,6 +233,10 @@ class Judge:
         """
         kept = self.company.kept is not None
         alarm = bool(reached or (place and kept)) and not self.victim
+        if alarm and not (place or kept) and self._has_heard(self.company.published()):
+            if self._options.on_nonfinite == "raise":
+                raise NonFiniteError(self.findings[-1])
+            return
         speaks, met = alarm and (kept or not discarded), Met.HERE if alarm else Met.NOBODY
         if place:
             met, self.victim = self.company.meet(place, speaks, self.victim)
@@ -287,12 +291,13 @@ class Judge:
         self._note(finding)
         return finding
 
-    def _has_missed(self) -> bool:
-        for finding in () if self.victim else self.company.missed():
+    def _has_heard(self, findings: Sequence[Finding]) -> bool:
+        """Of findings that other ranks tell; False where there are none."""
+        for finding in findings:
             self.victim = True
             self.findings.append(finding)
             self._delivery.finding(finding, speaks=False)
-        return self.victim
+        return bool(findings)
 
     def has_ended(self) -> None:
         """The watch ends as the script goes on, or ends well. Where GradScaler has left out all its steps for a bad forward, that is it."""
@@ -301,7 +306,7 @@ class Judge:
         if (kept := self.company.take_kept()) is not None:  # the other ranks come to no further place either
             self.victim = self.company.speaks = True
             self._alarm(kept)
-        elif self._has_missed() and self._options.on_nonfinite == "raise":
+        elif self._has_heard(self.company.missed()) and self._options.on_nonfinite == "raise":
             raise NonFiniteError(self.findings[-1])
         if self._never_in is not None and self._skips.num_first and not self.victim and not self._ranks.together:
             self.victim = self.company.speaks = True
@@ -337,14 +342,11 @@ class Judge:
         if met is Met.NOBODY or (met is Met.LATER and not speaks):
             return
         replay = Replay(None, COMMUNICATES if self._evidence.replays else NOT_WANTED)
-        # Weights that are spread over ranks: their update may communicate, so all ranks do it again or none.
-        spread = any(needs_accumulation(p) for p in self._probe.root.parameters())
-        if foreseen is not None and alarm and not spread:
+        if foreseen is not None and alarm:
             replay = foreseen
-        elif self._evidence.replays and (self._ranks.are_here if spread else alarm):
+        elif self._evidence.replays and alarm:
             with optimizer_probe.paused():
-                together = spread or not agree.spread()
-                replay = replay_optimizer(optimizer, {id(p): entry.parameter(slot) for entry, slot, p in places}, together=together)
+                replay = replay_optimizer(optimizer, {id(p): entry.parameter(slot) for entry, slot, p in places})
         kept = self.company.take_kept()
         mine = kept or (self._bad_update(optimizer, news or states, weights if news else ledger, replay) if alarm else None)
         if met is Met.LATER:
@@ -380,7 +382,7 @@ class Judge:
         self, bad: Sequence[BadLeaf], reached: Sequence[BadLeaf], alone: bool, note: str = "", unexplained: Finding | None = None
     ) -> Finding | None:
         """The finding behind an alarm; ``reached`` is empty if another rank raised it, or nothing that is left explains it."""
-        mine = left = None if alone else self.company.take_kept()
+        mine = left = self.company.take_kept()
         if mine is None and not (reached or alone):
             mine = self.company.cured_lately
         whose = self
@@ -391,7 +393,8 @@ class Judge:
                 mine = evaluations.traced_back(mine)
         except ours() as error:  # the others wait for an answer first
             fault = error
-        if not alone and self._ranks.are_here and self._ranks.any("a diagnosis", mine is not None and mine.replay == COMMUNICATES)[0]:
+        asks = left is None and mine is not None and mine.replay == COMMUNICATES
+        if not alone and self._ranks.are_here and self._ranks.any("a diagnosis", asks)[0]:
             with optimizer_probe.paused():
                 both = diagnose_together(self._evidence, bad, reached, self._ranks)
             mine, whose = left or both, self

@@ -9,6 +9,7 @@ own. A rank that is elsewhere, or does not answer, ends that: from then on each 
 from __future__ import annotations
 
 import hashlib
+import json
 import logging
 import os
 import sys
@@ -120,6 +121,7 @@ class Ranks:
         self._channels: list[Channel] | None = None  # None: not looked up yet
         self._meetings: Meetings | None = None
         self._first_place = 0.0
+        self._num_told = 0  # findings that all ranks know, which were asked
         self._pid = os.getpid()
         self._key = f"numscope/{watch_name(model)}"
         self._arrived = False
@@ -141,12 +143,22 @@ class Ranks:
         """Whether the other ranks are at the same place as this one, to answer questions."""
         return self.together and (bool(self._channels) or self._now is not None)
 
-    def at(self, place: str, speaks: bool) -> Met:
-        """This rank is at a place of its step; ``speaks``: it has something to say. All ranks come to the same places in turn."""
+    @property
+    def have_to_be_asked(self) -> bool:
+        """Whether weights are spread over the ranks: they ask each other at a place, whether one of them has something to say or not."""
+        return self.together and bool(self._channels)
+
+    def at(self, place: str, speaks: bool, *, asks: bool = True) -> Met:
+        """This rank is at a place of its step, as all ranks are in turn.
+
+        Args:
+            speaks: it has something to say.
+            asks: ranks that have to be asked are asked here, else at a later place.
+        """
         if not self.together:
             return Met.NOBODY
-        if self._meetings is None:  # they have to be asked
-            return Met.HERE
+        if self._meetings is None:
+            return Met.HERE if asks else Met.LATER if speaks else Met.NOBODY
         if self._first_place and time.monotonic() - self._first_place > PATIENCE_S:
             self._miss()
         return self._meetings.at(place, speaks)
@@ -186,6 +198,7 @@ class Ranks:
         if self._now is not None:
             first = self._settle(key, lambda keys: min(keys, default=None))
             return self._settle(value if key is not None and key == first else None, lambda values: values[0] if values else None)
+        self._num_told += 1
         return min(self.gather(purpose, None if key is None else [key, value]), key=lambda one: one[0], default=(None, None))[1]
 
     @property
@@ -193,14 +206,24 @@ class Ranks:
         """The lowest of the ranks that are here."""
         return rank() if self._now is None else self._now.first
 
-    def publish(self, finding: Any) -> None:
-        """Leave a finding, JSON-ready, for ranks whose training ends before they can meet."""
+    def publish(self, finding: Any, *, is_kept: bool) -> None:
+        """Leave a finding, JSON-ready, for ranks whose training ends before they can meet; ``is_kept``: until they ask each other."""
         if self._meetings is not None:
             self._meetings.publish(finding)
+        elif is_kept and self.have_to_be_asked:
+            with suppress(Exception):  # the store disappears with the rank that hosts it
+                store().compare_set(f"{self._key}/found/{self._num_told}", "", json.dumps(finding))
 
     def missed(self) -> list[Any]:
         """Findings of others that this rank's training has ended too early to hear."""
-        return [] if self._meetings is None or not self.together else self._meetings.missed()
+        return self.published() if self._meetings is None or not self.together else self._meetings.missed()
+
+    def published(self) -> list[Any]:
+        """What another rank that has to be asked has found since it was asked last. *Cost:* one request to the store."""
+        with suppress(Exception):  # the store disappears with the rank that hosts it
+            if self.have_to_be_asked and store().check([f"{self._key}/found/{self._num_told}"]):
+                return [json.loads(store().get(f"{self._key}/found/{self._num_told}"))]
+        return []
 
     def close(self) -> None:
         """Ask and answer no more. The other ranks learn it at their next question."""

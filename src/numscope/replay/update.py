@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch.optim import Optimizer
 
-from numscope.distributed.agree import has_group
+from numscope.distributed.agree import has_group, spread
 from numscope.probe import optimizer as optimizer_probe
 from numscope.probe import walk
 from numscope.probe.calls import heard
@@ -27,7 +27,7 @@ from numscope.summary.ledger import Ledger
 _REDONE = "Weights and states from before the step are gone: it was done again on those that it left, which have no numbers below."
 
 
-def replay_optimizer(optimizer: Optimizer, names: Mapping[int, str], *, together: bool) -> Replay:
+def replay_optimizer(optimizer: Optimizer, names: Mapping[int, str]) -> Replay:
     """Replay an optimizer's step under the op probe, from the state that it left behind.
 
     The weights from before the step are gone, so non-finite elements are set to zero. An update that is bad because of its state and
@@ -36,14 +36,13 @@ def replay_optimizer(optimizer: Optimizer, names: Mapping[int, str], *, together
     Args:
         optimizer: its parameters still have the gradients of the bad step.
         names: names of parameters by id.
-        together: it may communicate, since all ranks do it again, or there are no others.
 
     *Cost:* a copy of weights and state during the replay; a fork where that is possible.
     """
     done = in_child(lambda: _replay(optimizer, names, lone=has_group()), not_reproduced)
-    if done is not None and (done.status != COMMUNICATES or not together):
+    if done is not None and (done.status != COMMUNICATES or spread()):
         return done
-    return _replay(optimizer, names, lone=not together)
+    return _replay(optimizer, names, lone=spread())  # alone in its group, it may communicate
 
 
 def foresee_update(optimizer: Optimizer, names: Mapping[int, str]) -> Replay | None:
