@@ -206,7 +206,7 @@ class Judge:
     def died(self, error: BaseException) -> None:
         """An exception is ending the script; bad values that are not yet judged may be the cause. Nothing is raised."""
         bad, reached = self._read()
-        if self.victim or self._has_heard(self.company.missed()):
+        if self.victim or self._has_heard(self.company.missed(), raises=False):
             return
         self._evidence.outside.ledger.read()
         finding = self.company.kept or (self._first_of_models(bad, reached)[0] if reached else self._paused_pending(bad, died=True))
@@ -234,8 +234,6 @@ class Judge:
         kept = self.company.kept is not None
         alarm = bool(reached or (place and kept)) and not self.victim
         if alarm and not (place or kept) and self._has_heard(self.company.published()):
-            if self._options.on_nonfinite == "raise":
-                raise NonFiniteError(self.findings[-1])
             return
         speaks, met = alarm and (kept or not discarded), Met.HERE if alarm else Met.NOBODY
         if place:
@@ -291,12 +289,14 @@ class Judge:
         self._note(finding)
         return finding
 
-    def _has_heard(self, findings: Sequence[Finding]) -> bool:
+    def _has_heard(self, findings: Sequence[Finding], *, raises: bool = True) -> bool:
         """Of findings that other ranks tell; False where there are none."""
         for finding in findings:
             self.victim = True
             self.findings.append(finding)
             self._delivery.finding(finding, speaks=False)
+        if findings and raises and self._options.on_nonfinite == "raise":
+            raise NonFiniteError(self.findings[-1])
         return bool(findings)
 
     def has_ended(self) -> None:
@@ -306,8 +306,8 @@ class Judge:
         if (kept := self.company.take_kept()) is not None:  # the other ranks come to no further place either
             self.victim = self.company.speaks = True
             self._alarm(kept)
-        elif self._has_heard(self.company.missed()) and self._options.on_nonfinite == "raise":
-            raise NonFiniteError(self.findings[-1])
+        else:
+            self._has_heard(self.company.missed())
         if self._never_in is not None and self._skips.num_first and not self.victim and not self._ranks.together:
             self.victim = self.company.speaks = True
             note = f"GradScaler left out all {self._skips.num_first} steps"
@@ -334,21 +334,19 @@ class Judge:
         bad = set(weights.bad())
         read = zip(places, handles, strict=True) if bad else ()
         written = [(entry.parameter(slot), handle) for (entry, slot, _), handle in read if handle in bad]
-        news = [(name, handle) for name, handle in written if name not in self.bad_from_start]
+        news = [one for one in written if one[0] not in self.bad_from_start]
         alarm = bool(news or states) and not self.victim
-        foreseen = self._foresight.taken(optimizer)
-        speaks = alarm or (self.company.kept is not None and not self.victim)
+        speaks, foreseen = alarm or (self.company.kept is not None and not self.victim), self._foresight.taken(optimizer)
         met, self.victim = self.company.meet("the updated weights", speaks, self.victim, bool(bad or states))
         if met is Met.NOBODY or (met is Met.LATER and not speaks):
             return
-        replay = Replay(None, COMMUNICATES if self._evidence.replays else NOT_WANTED)
-        if foreseen is not None and alarm:
-            replay = foreseen
-        elif self._evidence.replays and alarm:
+        replay = foreseen or Replay(None, NOT_WANTED)
+        if alarm and foreseen is None and self._evidence.replays:
             with optimizer_probe.paused():
                 replay = replay_optimizer(optimizer, {id(p): entry.parameter(slot) for entry, slot, p in places})
-        kept = self.company.take_kept()
-        mine = kept or (self._bad_update(optimizer, news or states, weights if news else ledger, replay) if alarm else None)
+        mine = self.company.take_kept()
+        if mine is None and alarm:
+            mine = self._bad_update(optimizer, news or states, weights if news else ledger, replay)
         if met is Met.LATER:
             self.company.keep(mine)
             return
