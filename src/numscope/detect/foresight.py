@@ -1,4 +1,4 @@
-"""Does again what has gone bad, or is about to, while all that it read is still there."""
+"""Does again what has gone bad, or is about to, while all that it read is still there: calls, and an optimizer's step."""
 
 from __future__ import annotations
 
@@ -9,9 +9,14 @@ from torch.optim import Optimizer
 from numscope.detect.diagnosis import foresee
 from numscope.detect.evidence import BadLeaf, Evidence
 from numscope.probe import optimizer as optimizer_probe
+from numscope.probe.entry import Entry
 from numscope.probe.living import Beside
+from numscope.records.finding import Finding
+from numscope.records.site import Phase
+from numscope.replay.call import NOT_WANTED
 from numscope.replay.stages import Replay
-from numscope.replay.update import foresee_update
+from numscope.replay.update import foresee_update, replay_optimizer
+from numscope.summary.ledger import Ledger
 
 _MOST = 8  # times in a watch: a scaler that searches its scale has several bad steps, and large gradients may do no harm
 
@@ -51,3 +56,21 @@ class Foresight:
     def taken(self, optimizer: Optimizer) -> Replay | None:
         """The foreseen effects of an optimizer's last step."""
         return self._updates.pop(optimizer, None)
+
+    def found_bad(
+        self, optimizer: Optimizer, foreseen: Replay | None, names: Mapping[int, str], news: Sequence[tuple[str, int]], ledger: Ledger
+    ) -> Finding:
+        """The finding of an optimizer's bad step, which is done again if it was not foreseen.
+
+        Args:
+            names: of parameters by id.
+            news: names and handles of what it has spoiled.
+            ledger: of their rows.
+        """
+        journal = self._evidence.journal
+        replay = foreseen or Replay(None, NOT_WANTED)
+        if foreseen is None and self._evidence.replays:
+            with optimizer_probe.paused():
+                replay = replay_optimizer(optimizer, names)
+        journal.add_handles(Entry("", type(optimizer).__name__), Phase.OPTIMIZER, ledger, news)
+        return self._evidence.finding(len(journal) - 1, news[0][0], replay.status, culprit=replay.culprit)

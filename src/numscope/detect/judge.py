@@ -45,10 +45,8 @@ from numscope.records.errors import NonFiniteError
 from numscope.records.faults import ours, told
 from numscope.records.finding import Finding, Kind
 from numscope.records.site import Phase, Site
-from numscope.replay.call import NOT_WANTED
 from numscope.replay.capture import Call
-from numscope.replay.stages import COMMUNICATES, Replay
-from numscope.replay.update import replay_optimizer
+from numscope.replay.stages import COMMUNICATES
 from numscope.report.delivery import Delivery
 from numscope.report.stderr import say
 from numscope.summary.ledger import Ledger
@@ -340,23 +338,15 @@ class Judge:
         met, self.victim = self.company.meet("the updated weights", speaks, self.victim, bool(bad or states))
         if met is Met.NOBODY or (met is Met.LATER and not speaks):
             return
-        replay = foreseen or Replay(None, NOT_WANTED)
-        if alarm and foreseen is None and self._evidence.replays:
-            with optimizer_probe.paused():
-                replay = replay_optimizer(optimizer, {id(p): entry.parameter(slot) for entry, slot, p in places})
         mine = self.company.take_kept()
         if mine is None and alarm:
-            mine = self._bad_update(optimizer, news or states, weights if news else ledger, replay)
+            names = {id(p): entry.parameter(slot) for entry, slot, p in places}
+            mine = self._foresight.found_bad(optimizer, foreseen, names, news or states, weights if news else ledger)
         if met is Met.LATER:
             self.company.keep(mine)
             return
         self.victim = True
         self._alarm(self.company.first_of(mine or self.company.cured_lately))
-
-    def _bad_update(self, optimizer: Optimizer, news: Sequence[tuple[str, int]], ledger: Ledger, replay: Replay) -> Finding:
-        journal = self._evidence.journal
-        journal.add_handles(Entry("", type(optimizer).__name__), Phase.OPTIMIZER, ledger, news)
-        return self._evidence.finding(len(journal) - 1, news[0][0], replay.status, culprit=replay.culprit)
 
     # ---- which finding was first
 
