@@ -128,6 +128,8 @@ DECOMPOSED: dict[str, Callable[[Tensor], Any]] = {
     "norm of a reconstruction": lambda a: torch.linalg.norm(torch.linalg.svd(a, full_matrices=False).U),
     "eigenvectors": lambda a: torch.linalg.eigh(a),
     "pseudoinverse": lambda a: torch.linalg.pinv(a, hermitian=True),
+    "complex pseudoinverse": lambda a: torch.linalg.pinv(torch.complex(a, a.roll(1)).detach().requires_grad_(a.requires_grad)),
+    "pseudoinverse of a conjugate": lambda a: torch.linalg.pinv(torch.complex(a, a.roll(1)).detach().mH[:5]),
     "rank": lambda a: torch.linalg.matrix_rank(a),
     "tangents": lambda a: torch.func.jvp(torch.linalg.svdvals, (a,), (a * 0.5,)),
     "batches": lambda a: torch.func.vmap(torch.linalg.svdvals)(torch.stack([a, a + 1.0])),
@@ -152,6 +154,18 @@ def test_decompositions_have_the_bits_without_a_probe(probe: Callable[[], OpProb
         bare = bits(requires_grad)
         with probe():
             assert bits(requires_grad) == bare
+
+
+@with_probes
+def test_kernels_of_others_resolve_what_they_conjugate(probe: Callable[[], OpProbe]) -> None:
+    with torch.library._scoped_library("numscope_tests", "FRAGMENT") as library:
+        library.define("gram(Tensor a) -> Tensor")
+        library.impl("gram", lambda a: torch.matmul(a, a.mH), "CPU")
+        a = torch.complex(matrix(), matrix().roll(1))
+        bare = torch.ops.numscope_tests.gram(a)
+        assert bare.diagonal().imag.abs().max() < 1e-4
+        with probe():
+            assert torch.equal(torch.ops.numscope_tests.gram(a), bare)
 
 
 def test_a_watched_loop_computes_the_bits_of_a_bare_one() -> None:

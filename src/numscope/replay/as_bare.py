@@ -32,12 +32,30 @@ def needs_care(func: Any) -> bool:
 @lru_cache(maxsize=4096)
 def _caller(func: Any) -> Caller | None:
     schema = getattr(func, "_schema", None)
-    if schema is None or not schema.name.startswith("aten::"):
+    if schema is None:
         return None
+    if schema.name == "aten::linalg_pinv" or not schema.name.startswith(_OF_TORCH):
+        return _resolving
     if schema.name in _VECTORS:
         return _spared_vectors
     writes_lists = any(a.alias_info is not None and a.alias_info.is_write and str(a.type) == "List[Tensor]" for a in schema.arguments)
     return _counted if writes_lists and not schema.name.startswith(_NOT_COUNTED) else None
+
+
+_OF_TORCH = ("aten::", "prims::", "prim::", "c10d::", "_c10d_functional::", "c10d_functional::")
+_LAZY = ("Conjugate", "Negative", "ZeroTensor")
+
+
+def _resolving(func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
+    """With what is conjugated lazily inside of it resolved: within a mode torch leaves that out, and computes with what was not conjugated."""
+    left_out = [key for key in _LAZY if torch._C._dispatch_tls_is_dispatch_key_excluded(key)]
+    try:
+        for key in left_out:
+            torch._C._dispatch_tls_set_dispatch_key_excluded(key, False)
+        return func(*args, **kwargs)
+    finally:
+        for key in left_out:
+            torch._C._dispatch_tls_set_dispatch_key_excluded(key, True)
 
 
 # Torch's loops over lists leave it to the operations on their elements to count versions, which within a mode don't. Of these none does.
