@@ -47,7 +47,7 @@ _LAZY = ("Conjugate", "Negative", "ZeroTensor")
 
 
 def _resolving(func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
-    """With what is conjugated lazily inside of it resolved: within a mode torch leaves that out, and computes with what was not conjugated."""
+    """With what it conjugates lazily inside of it resolved: within a mode torch leaves that out, and the results are wrong."""
     left_out = [key for key in _LAZY if torch._C._dispatch_tls_is_dispatch_key_excluded(key)]
     try:
         for key in left_out:
