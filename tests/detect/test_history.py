@@ -6,6 +6,7 @@ import sys
 import tracemalloc
 from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -15,7 +16,7 @@ from torch import nn
 
 import numscope
 from numscope.detect import history
-from numscope.detect.history import FAR, NEAR, RunHistory
+from numscope.detect.history import FAR, LIVE_S, NEAR, NUM_FIRST, RunHistory
 from numscope.detect.journal import Journal
 from numscope.probe.entry import Entry
 from numscope.records.site import Phase, tensor_of
@@ -85,7 +86,15 @@ def test_of_micro_batches_it_has_the_last(tmp_path: Path) -> None:
     assert list(seen.step) == [0, 1] and list(seen.calls) == [1, 1]
 
 
-def test_without_a_finding_the_folder_has_a_thinned_history(tmp_path: Path) -> None:
+class Unseen(RunHistory):
+    """Nobody looks on."""
+
+    def _show(self) -> None:
+        pass
+
+
+def test_without_a_finding_the_folder_has_a_thinned_history(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("numscope.scope.model_watch.RunHistory", Unseen)
     model = Net()
     with numscope.watch(model, log_dir=str(tmp_path)):
         train(model, 400)
@@ -98,7 +107,7 @@ def test_without_a_finding_the_folder_has_a_thinned_history(tmp_path: Path) -> N
 @settings(max_examples=30)
 @given(st.integers(1, 3000))
 def test_it_keeps_a_bounded_number_of_steps_spread_over_the_run(count: int) -> None:
-    journal, kept = Journal(), RunHistory("unused", 0, "Net")
+    journal, kept = Journal(), Unseen("unused", 0, "Net")
     for step in range(count):
         kept.note(step, journal)
     steps = [one.number for one in (*kept._far, *kept._near)]
@@ -109,7 +118,7 @@ def test_it_keeps_a_bounded_number_of_steps_spread_over_the_run(count: int) -> N
 
 def test_it_keeps_a_bounded_number_of_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(history, "NBYTES", 1 << 20)
-    journal, kept = Journal(), RunHistory("unused", 0, "Net")
+    journal, kept = Journal(), Unseen("unused", 0, "Net")
     seen = [(Entry(f"{i}", "A"), torch.ones(1)) for i in range(100)]  # a model's entries are its own, whatever is kept
 
     def keep(step: int) -> None:
@@ -130,7 +139,7 @@ def test_it_keeps_a_bounded_number_of_bytes(monkeypatch: pytest.MonkeyPatch) -> 
 
 
 def test_a_step_that_is_noted_again_replaces_itself() -> None:
-    journal, kept = Journal(), RunHistory("unused", 0, "Net")
+    journal, kept = Journal(), Unseen("unused", 0, "Net")
     for step in (0, 1, 1, 1):
         kept.note(step, journal)
     assert [one.number for one in kept._near] == [0, 1]
@@ -226,3 +235,62 @@ def test_an_error_of_the_history_ends_no_run(tmp_path: Path, caplog: pytest.LogC
     with numscope.watch(Net(), log_dir=str(tmp_path)) as scope:
         train(scope._watch.model, 2)
     assert scope.closed and "no history beside the findings" in caplog.text and "IndexError" in caplog.text
+
+
+def test_who_looks_on_sees_it_from_the_tenth_step(tmp_path: Path) -> None:
+    model = Net()
+    with numscope.watch(model, log_dir=str(tmp_path)):
+        train(model, NUM_FIRST)
+        assert not (tmp_path / "statistics").exists()
+        train(model, 1)
+        frame = numscope.load(tmp_path, BY_SITE)
+        assert sorted(set(frame.step)) == list(range(NUM_FIRST)) and "loss" in set(frame.layer)
+        train(model, 3)
+    steps = numscope.load(tmp_path, "SELECT step, count(*) AS n FROM stats GROUP BY step ORDER BY step")
+    assert list(steps.step) == list(range(NUM_FIRST + 4)) and len(set(steps.n)) == 1  # each once
+
+
+class Shown(RunHistory):
+    """Keeps what would be written."""
+
+    def __init__(self, num_ranks: int = 1) -> None:
+        super().__init__("unused", 0, "Net", num_ranks)
+        self.stored: list[list[int]] = []
+
+    def _store(self, steps: Any, *, remembers: bool) -> None:
+        self.stored.append([one.number for one in steps])
+
+
+@settings(max_examples=50, deadline=None)
+@given(st.lists(st.floats(0.001, 600.0), min_size=1, max_size=400), st.integers(1, 1000), st.lists(st.integers(0, 399), max_size=3))
+def test_what_is_shown_is_shown_once_in_time_and_ever_more_rarely(seconds: list[float], num_ranks: int, findings: list[int]) -> None:
+    clock, times = [0.0], []
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(history.time, "monotonic", lambda: clock[0])
+        kept, journal = Shown(num_ranks), Journal()
+        for step, second in enumerate(seconds):
+            before = len(kept.stored)
+            kept.note(step, journal)
+            if len(kept.stored) > before:
+                times.append(clock[0])
+                assert kept.stored[-1][-1] == step - 1  # the newest that is complete
+            elif num_ranks <= 32 and step > NUM_FIRST and clock[0] < 3000:
+                assert clock[0] - times[-1] < LIVE_S
+            if step in findings:
+                kept.found()
+            clock[0] += second
+        kept.write()
+        written = [step for steps in kept.stored for step in steps]
+        assert len(written) == len(set(written)) and len(seconds) - 1 in written
+        gaps = [b - a for a, b in pairwise(times)]
+        assert all(
+            gap >= kept._rarer * min(LIVE_S, max(2.0, a / 2), max(a, 1) / 100 + LIVE_S) * 0.999 for a, gap in zip(times, gaps, strict=False)
+        )
+
+
+def test_without_pyarrow_it_is_said_before_training(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(history.importlib.util, "find_spec", lambda name: None)
+    with numscope.watch(Net(), log_dir=str(tmp_path)):
+        assert caplog.text.count("pyarrow is not installed. Install it: pip install 'numscope[runs]'.") == 1

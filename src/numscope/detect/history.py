@@ -1,15 +1,18 @@
 """Statistics of a run that nobody configured: detection's rows, in the run's folder, so that one can see how a bad number grew.
 
 Of the last steps each is kept, of those before fewer the older they are, within bounds of steps and bytes. Nothing is computed for it:
-each step's rows are copied as they are, and made into observations when they are written, after a finding and at the end.
+each step's rows are copied as they are, and made into observations when they are written: after a finding, at the end, and a few every
+half a minute for those who look on.
 """
 
 from __future__ import annotations
 
+import importlib.util
 import logging
 import os
+import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -23,6 +26,10 @@ from numscope.summary.state import fields_of, merge_rows
 NEAR, FAR = 16, 64  # steps kept: each of the last ones, and at most so many of those before
 NBYTES = 32 << 20  # of memory
 NUM_WRITES = 8  # after so many findings only the end is written
+NUM_FIRST = 10  # steps before the first are written for those who look on
+LIVE_S = 30.0
+_NUM_LIVE = 2000  # layers' calls that are written then
+_MISSING = "pyarrow is not installed. Install it: pip install 'numscope[runs]'."
 
 _folders: dict[tuple[str, int], _Folder] = {}  # by process
 
@@ -55,11 +62,13 @@ class RunHistory:
         folder: of the run.
         rank: this process's.
         model: its class, which stands for a layer without a name.
+        num_ranks: where there are many, each writes more rarely for those who look on.
 
-    *Cost:* a copy of a step's rows, 128 bytes a tensor, and of two lists, which keep 350 bytes a tensor alive.
+    *Cost:* a copy of a step's rows, 128 bytes a tensor, and of two lists, which keep 350 bytes a tensor alive. A file of at most 2,000 rows
+    (20 ms) at the tenth step, then after 2 s, 3 s and so on up to 30 s; from an hour on, each time the run is 1 % longer.
     """
 
-    def __init__(self, folder: str, rank: int, model: str) -> None:
+    def __init__(self, folder: str, rank: int, model: str, num_ranks: int = 1) -> None:
         self._folder, self._rank, self._model = os.path.abspath(folder), rank, model  # the script may change its folder
         self._shared = _folders.setdefault((os.path.realpath(folder), os.getpid()), _Folder())
         models = self._shared.models
@@ -73,17 +82,38 @@ class RunHistory:
         self._num_past = 0
         self._num_writes = 0
         self._written: set[tuple[int, str, str]] = set()  # of the steps at which something was found: they may go on
+        self._began, self._next, self._rarer = time.monotonic(), 0.0, max(1.0, num_ranks / 32)
+        self._shown: set[int] = set()  # steps that were written while they were kept
+        if importlib.util.find_spec("pyarrow") is None:
+            self._say(_MISSING)
 
     def note(self, step: int, journal: Journal) -> None:
         """Keep a step as it has been read so far; what was kept of the same step before is replaced."""
         if self._near and self._near[-1].number == step:
             self._near.pop()
+        elif self._near:
+            self._show()
         rows = {ledger: ledger.keep() for ledger in (journal.ledger, journal.weights.ledger)}
         self._near.append(_Step(step, journal.copied(), rows))
         if len(self._near) > NEAR:
             self._pass_on()
         while sum(one.nbytes for one in (*self._near, *self._far)) > NBYTES and len(self._near) > 1:
             self._thin() if self._far else self._near.pop(0)
+
+    def _show(self) -> None:
+        """Write the last steps for those who look on, if it is time. They are complete, as another one begins."""
+        now = time.monotonic()
+        age = now - self._began
+        if now < self._next or (age < LIVE_S and not self._next and len(self._near) < NUM_FIRST):
+            return
+        self._next = now + self._rarer * max(min(LIVE_S, max(2.0, age / 2)), age / 100)
+        news: list[_Step] = []
+        for one in reversed(self._near):
+            if one.number in self._shown or (news and sum(len(each.events) for each in (*news, one)) > _NUM_LIVE):
+                break
+            news.insert(0, one)
+        self._shown.update(one.number for one in news)
+        self._store(news, remembers=False)
 
     def _pass_on(self) -> None:
         """The oldest of the near steps becomes a far one, or goes."""
@@ -107,6 +137,9 @@ class RunHistory:
     def write(self) -> None:
         """Write what is kept, and keep it no longer. Never raises."""
         steps, self._near, self._far = [*self._far, *self._near], [], []
+        self._store([one for one in steps if one.number not in self._shown], remembers=True)
+
+    def _store(self, steps: Sequence[_Step], *, remembers: bool) -> None:
         shared = self._shared
         if not steps:
             return
@@ -118,14 +151,15 @@ class RunHistory:
             for step in steps:
                 seen = {(one.step, one.layer, one.tensor): one for one in self._observations(step)}
                 shared.sink.write([one for key, one in seen.items() if key not in self._written])
-            self._written |= seen.keys()
+                self._written |= seen.keys() if remembers else set()
             shared.sink.write_part()
         except ours() as error:  # whatever it is: the run goes on
-            why = f"{self._folder} can't be written: {type(error).__name__}: {error}"
-            if isinstance(error, ImportError):
-                why = "pyarrow is not installed. Install it: pip install 'numscope[runs]'."
-            log.log(logging.DEBUG if shared.has_failed else logging.WARNING, "no history beside the findings: %s", why)
-            shared.has_failed = True  # said once
+            self._say(_MISSING if isinstance(error, ImportError) else f"{self._folder} can't be written: {type(error).__name__}: {error}")
+
+    def _say(self, why: str) -> None:
+        shared = self._shared
+        log.log(logging.DEBUG if shared.has_failed else logging.WARNING, "no history beside the findings: %s", why)
+        shared.has_failed = True  # said once
 
     def _observations(self, step: _Step) -> Iterator[Observation]:
         """One for each tensor of each layer, its calls merged."""

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 _NOTHING_YET = (
     "holds a run that has written no statistics yet: the first come half a minute after a scheduled step, "
-    "or when the run ends, without a configuration at a finding and at the end. A run that was killed before that has none, "
+    "without a configuration at the tenth step, or when the run ends. A run that was killed before that has none, "
     "and neither has one without pyarrow: pip install 'numscope[runs]'."
 )
 DAMAGED = "is damaged or incomplete"  # in messages about a broken part

@@ -21,7 +21,7 @@ from numscope.config.rule_table import RULES
 from numscope.detect.detection import Detection
 from numscope.detect.history import RunHistory
 from numscope.detect.journal import Journal
-from numscope.distributed.agree import rank
+from numscope.distributed.agree import num_ranks, rank
 from numscope.probe import optimizer as optimizer_probe
 from numscope.probe.dynamo import drop_graphs, prepare_dynamo, release_dynamo
 from numscope.probe.entry import Entry, Leaves
@@ -111,7 +111,7 @@ class ModelWatch:
             self._detection = Detection(self._probe, options, self._steps, self._delivery, model, self.failed, called)
             self._steps.add(self._detection)
             if options.log_dir is not None and recorder is None and options.config is None:
-                self._detection.evidence.history = RunHistory(options.log_dir, rank(), class_name(self._model))
+                self._detection.evidence.history = RunHistory(options.log_dir, rank(), class_name(self._model), num_ranks())
         if calls_matter:
             self._probe.attach(self, deep=detecting and options.level == "modules", gradients=detecting and options.gradients)
         if recorder is not None or options.config is not None:

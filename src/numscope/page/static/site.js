@@ -33,7 +33,7 @@ export class SitePane {
     if (row < 0) {
       fill(this.body, el("p", { class: "explain" }, run.sites.length
         ? "Choose a tensor in the map."
-        : run.isLive ? "No statistics of tensors so far: they come half a minute after a scheduled step, without a configuration at a finding and at the end."
+        : run.isLive ? "No statistics of tensors so far: they come half a minute after a scheduled step, without a configuration at the tenth step."
         : "This run has no statistics of its tensors: it was watched for bad numbers only. numscope run --log-dir DIR with pyarrow installed keeps a short history by itself; --config FILE keeps more."));
       return;
     }
