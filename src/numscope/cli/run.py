@@ -20,7 +20,6 @@ from numscope.sinks.destinations import destination
 from numscope.storage.address import is_address
 
 USAGE = "numscope run [options] train.py ARGS…  or  numscope run [options] -m module ARGS…"
-DEFAULT = WatchOptions()
 BATCHES = listed("N,N…", int, "batch numbers from 0 with commas in between, such as 149,150")
 
 
@@ -48,7 +47,9 @@ BATCHES = listed("N,N…", int, "batch numbers from 0 with commas in between, su
 @click.option("--trace", type=BATCHES, metavar="N,N…", help="Print the ranges of all tensors in these batches; detect nothing.")
 @click.option("--abort-after", type=whole_number(), help="Stop after this batch, counted from 0.")
 @click.option("--no-replay", "replay", flag_value=False, type=bool, default=None, help="Don't do a bad call again to find its operation.")
-@click.option("--frames", type=whole_number(), help=f"Module calls that the report shows, the last ones ({DEFAULT.frames}).")
+@click.option(
+    "--frames", type=whole_number(), help="Print so many last module calls above the report, in the format of DebugUnderflowOverflow."
+)
 @click.option("--json", type=OUTPUT_FILE, help="Write the findings to this file, for other programs.")
 @click.option("--sarif", type=OUTPUT_FILE, help="Write findings and alerts to this file as SARIF, for a CI to show them at their lines.")
 @click.option(

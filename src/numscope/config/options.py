@@ -32,7 +32,7 @@ class WatchOptions:
     alerts: Mode | Literal["warn"] | Mapping[str, Any] | None = None
     gradients: bool = True
     replay: bool = True
-    frames: int = 21
+    frames: int | None = None
     trace: tuple[int, ...] = ()
     abort_after: int | None = None
     json: str | None = None
@@ -50,7 +50,8 @@ class WatchOptions:
         if self.on_nonfinite is not None:
             check_one_of("on_nonfinite", self.on_nonfinite, ON_NONFINITE, repr)
             object.__setattr__(self, "on_nonfinite", _SAME.get(self.on_nonfinite, self.on_nonfinite))
-        check_whole("frames", self.frames, 1)
+        if self.frames is not None:
+            check_whole("frames", self.frames, 1)
         check_whole("first_step", self.first_step, 0)
         folder: object = self.log_dir
         if folder is not None:

@@ -13,7 +13,7 @@ from torch.optim import Optimizer
 from numscope.config.options import WatchOptions
 from numscope.detect.buffers import Buffers
 from numscope.detect.history import RunHistory
-from numscope.detect.journal import Journal
+from numscope.detect.journal import NUM_FRAMES, Journal
 from numscope.distributed import agree
 from numscope.distributed.agree import Ranks
 from numscope.probe.living import Beside
@@ -73,7 +73,7 @@ class Evidence:
         buffers, journal = BufferCopies(probe.names), Journal()
         found = class_name(probe.root), probe, probe.names, journal, buffers, Buffers(probe, journal, buffers)
         tape = outside.current()
-        return cls(*found, options.frames, options.replay, agree.rank(), steps, tape, born=(tape, tape.num_records))
+        return cls(*found, options.frames or NUM_FRAMES, options.replay, agree.rank(), steps, tape, born=(tape, tape.num_records))
 
     def finding(self, index: int, slot: str, replay: str, **more: Any) -> Finding:
         """The finding of one tensor in the journal; ``more``: fields of ``Finding`` that it has otherwise."""

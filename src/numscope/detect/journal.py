@@ -21,6 +21,7 @@ from numscope.summary.dispatch import DeviceBatch, describe
 from numscope.summary.ledger import Ledger
 from numscope.summary.parameter_rows import Weights
 
+NUM_FRAMES = 21  # of a finding, if nobody asks for another number
 NOT_SEEN = "not seen"
 # One order over all scopes of the process: which of several models went bad first.
 _clock = itertools.count()

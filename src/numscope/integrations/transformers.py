@@ -92,6 +92,7 @@ def enable_debug_option(**options: Any) -> None:
     Raises:
         UsageError: for a wrong option.
     """
+    options.setdefault("frames", 21)  # as many as transformers' class prints
     WatchOptions.of(**options)
     disable_debug_option()
     original = getattr(trainer_module, _NAME, None)

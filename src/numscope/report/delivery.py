@@ -20,9 +20,10 @@ from numscope.records.files import write_atomically, write_where_asked
 from numscope.records.finding import Finding, Frame, plain
 from numscope.records.words import escape
 from numscope.report import page
-from numscope.report.frames import HEADER, NUM_FRAMES, batch_line, finding_text, frame_text, one_line
+from numscope.report.alert_lines import AlertLines
+from numscope.report.frames import HEADER, batch_line, finding_text, frame_text, one_line
 from numscope.report.sarif import sarif_json, script_path, source_root
-from numscope.report.stderr import marked, say
+from numscope.report.stderr import say
 
 log = logging.getLogger("numscope")
 
@@ -50,6 +51,7 @@ class _Share:
     batches: int = 0
     events: list[tuple[int, str]] = field(default_factory=list)
     text: list[str] = field(default_factory=list)
+    lines: AlertLines = field(default_factory=AlertLines)
 
     def document(self, meta: Mapping[str, Any]) -> bytes:
         """Findings and alerts as a JSON document; ``docs/json.md`` describes it, ``schema.json`` checks it.
@@ -85,6 +87,7 @@ class Delivery:
         sarif: file for what this rank reports, as SARIF; ranks other than 0 write theirs only if they report something.
         meanings: of the alerts' rules, for that file.
         shown_as: the log dir as the user has named it, where it is in another storage and ``log_dir`` is what is sent there.
+        prints_frames: all frames of a finding are printed above its report.
         detecting: detection is on. Without it the folder gets a file only if there are alerts.
     """
 
@@ -99,8 +102,9 @@ class Delivery:
         meanings: Mapping[str, str] | None = None,
         detecting: bool = True,
         shown_as: str | None = None,
+        prints_frames: bool = False,
     ) -> None:
-        self._detecting = detecting
+        self._detecting, self._prints_frames = detecting, prints_frames
         self._json = None if json is None else _of_rank(json, rank)
         self._sarif = None if sarif is None else _of_rank(os.path.abspath(sarif), rank)
         self._meanings = meanings or {}
@@ -132,7 +136,7 @@ class Delivery:
         if finding.rank == self._rank and show is not None and show(finding):
             pass
         elif finding.rank == self._rank:
-            if len(finding.frames) > NUM_FRAMES:  # the report shows the last few; all are printed above it
+            if self._prints_frames and finding.frames:
                 frames = "\n".join(map(escape, finding_text(finding).split("\n")))
                 say(f"\n{frames}\n")
             _print(finding)
@@ -161,10 +165,10 @@ class Delivery:
         self._write_early()
 
     def tell(self, alert: Alert, who: str = "") -> None:
-        """Print an alert in one line. ``who``: the ranks that have it."""
+        """Print an alert. ``who``: the ranks that have it."""
         self._share.told.append(alert)
-        if show_alert is None or not show_alert(alert, who):
-            say(f"{marked('numscope: alert:')} {escape(alert.line(who))}")
+        if (show_alert is None or not show_alert(alert, who)) and (text := self._share.lines.text(alert, who)) is not None:
+            say(text)
         self._write_early()
 
     def contained(self, finding: Finding) -> None:

@@ -66,6 +66,11 @@ def head_line(frame: Frame) -> str:
     return module_line(frame.module, frame.cls) if frame.module or frame.cls else f"{PREFIX} ({frame.phase.value})"
 
 
+def named(frame: Frame) -> str:
+    """A frame's module and its class in one word each; the loss is named after its phase."""
+    return f"{frame.module} ({frame.cls})".strip() if frame.module or frame.cls else f"({frame.phase.value})"
+
+
 def batch_line(batch: int) -> str:
     """The line that announces a batch, after two empty lines."""
     return f"\n\n{PREFIX} *** Starting batch number={batch} ***"

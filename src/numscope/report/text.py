@@ -1,4 +1,4 @@
-"""A finding as a report in a terminal: what is bad, the line at fault, why, what to do, and the frames up to it.
+"""A finding as a report in a terminal, on one screen: what is bad, the line at fault, why, what to do, and the module calls before it.
 
 Names and code come from models and files: they are never read as markup, and control characters are escaped.
 """
@@ -22,7 +22,8 @@ from numscope.records.words import escape
 from numscope.report import frames as frames_text
 from numscope.report.frames import NUM_FRAMES
 
-NUM_CALLERS = 3
+_MOST_OUTPUTS = 2
+_WIDEST = 2000  # columns of a line that is not wrapped
 BAD = "bold red"
 QUIET = "dim"
 NAME = "bold cyan"
@@ -63,14 +64,14 @@ def apart(blocks: Iterable[Sequence[RenderableType]]) -> list[RenderableType]:
 
 def render(finding: Finding) -> RenderableType:
     """The report of a finding, for any rich console."""
-    blocks: list[list[RenderableType]] = [_head(finding)]
+    head = _head(finding)
+    blocks = [head, [] if finding.culprit is None else _operands(finding.culprit), _frames(finding)]
     if finding.culprit is not None:
-        blocks += [_culprit(finding.culprit), _operands(finding.culprit)]
+        head += _culprit(finding.culprit)
     elif finding.kind in (Kind.NAN, Kind.INF):
-        blocks.append([_field("Culprit", f"unknown: {finding.replay}")])
+        head.append(_field("Culprit", f"unknown: {finding.replay}"))
         if finding.frames:
-            blocks[-1].append(_field("", "The frames below end at the first bad value.", QUIET))
-    blocks.append(_frames(finding))
+            head.append(_field("", "The calls below end at the first bad value.", QUIET))
     return Group(*apart(blocks)[:-1], Rule(style=BAD))
 
 
@@ -83,7 +84,7 @@ def _head(finding: Finding) -> list[RenderableType]:
     lines: list[RenderableType] = [Rule(title, align="left", style=BAD), _field("Where", str(finding.site), NAME)]
     lines.append(_field("When", ", ".join(facts)))
     if finding.numbers is not None:
-        lines.append(_field("What", _sentence(finding.numbers)))
+        lines.append(_field("What", _sentence(finding.numbers, magnitudes=finding.culprit is None)))
     if finding.note:
         lines.append(_field("Note", finding.note))
     return lines
@@ -91,15 +92,15 @@ def _head(finding: Finding) -> list[RenderableType]:
 
 def _culprit(culprit: Culprit) -> list[RenderableType]:
     module = f" in {culprit.module}" if culprit.module else ""
-    lines: list[RenderableType] = [_field("Culprit", f"{culprit.op} ({culprit.phase.value}){module}", NAME)]
+    values = ", ".join(f"{one.name or 'input'}={one.value}" for one in culprit.inputs if one.numbers is None)
+    name = f"{culprit.op} ({culprit.phase.value}){module}{' with ' if values else ''}{values}"
+    lines: list[RenderableType] = [_field("Culprit", name, NAME)]
     if culprit.file:
         lines.append(_long(Text.assemble(("Line     ", "bold"), _place(culprit.file, culprit.line, "bold"))))
         if culprit.code:  # none in what was exec'd or compiled without its source
             lines.append(_source(culprit))
-    callers = [entry for entry in culprit.stack if (entry[0], entry[1]) != (culprit.file, culprit.line)][::-1]
-    if len(callers) > NUM_CALLERS:  # the innermost ones, and the outermost, which is the user's script
-        callers[NUM_CALLERS - 1 :] = callers[-1:]
-    for file, number, function, _ in callers:
+    callers = [entry for entry in culprit.stack if (entry[0], entry[1]) != (culprit.file, culprit.line)]
+    for file, number, function, _ in [*callers[:0:-1][:1], *callers[:1]]:  # the innermost one, and the outermost: the user's script
         called = Text.assemble(("         called from ", QUIET), _place(file, number, QUIET), (f" in {escape(function)}", QUIET))
         lines.append(_long(called))
     lines.append(_field("Reason", f"{culprit.reason.value}. {culprit.detail}".strip(), "bold"))
@@ -109,8 +110,8 @@ def _culprit(culprit: Culprit) -> list[RenderableType]:
 
 
 def _source(culprit: Culprit) -> RenderableType:
-    """The line at fault between its neighbors; alone if the file is gone or has changed."""
-    lines = source(culprit.file, culprit.line, culprit.code)
+    """The line at fault and the one before it; alone if the file is gone or has changed."""
+    lines = [one for one in source(culprit.file, culprit.line, culprit.code) if culprit.line - 1 <= one[0] <= culprit.line]
     if not lines:
         return _long(Text(f"{'> ':>12}{escape(culprit.code.strip())}", style=BAD))
     text = _long(Text())
@@ -127,49 +128,52 @@ def _place(file: str, line: int, style: str) -> Text:
 
 
 def _operands(culprit: Culprit) -> list[RenderableType]:
-    if not culprit.inputs and not culprit.outputs:
+    """The tensors that went in, and of those that came out the first and the first bad ones."""
+    given = [one for one in culprit.inputs if one.numbers is not None]
+    made = [one for one in culprit.outputs if one.numbers is not None]
+    bad = [one for one in made if one.numbers is not None and one.numbers.num_nonfinite]
+    shown = [one for one in made if one in [*bad, *made][:_MOST_OUTPUTS]]
+    if not (given or shown):
         return []
     table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False, header_style="bold")
     for name in ("operand", "dtype", "shape"):
-        table.add_column(name, overflow="fold")
+        table.add_column(name, no_wrap=True)
     for name in ("abs min", "abs max", "nan", "inf"):
         table.add_column(name, justify="right", no_wrap=True)
-    for operand in culprit.inputs:
+    for operand in given:
         table.add_row(*_operand_cells(operand, "", "input"))
-    for operand in culprit.outputs:
+    for operand in shown:
         table.add_row(*_operand_cells(operand, "-> ", "output"))
-    return [table]
+    return [_Wide(table)]
 
 
 def _operand_cells(operand: Operand, mark: str, default: str) -> list[Text]:
-    name = Text(mark + escape(operand.name or default))
     n = operand.numbers
-    if n is None:
-        return [name, Text(escape(operand.value))]
+    assert n is not None
     bad = n.num_nonfinite > 0
     cells = [_dtype(n), "x".join(map(str, n.shape)) or "scalar"]
     cells += [_magnitude(0.0 if n.num_zero else n.abs_min), _magnitude(n.abs_max), _count(n.num_nan), _count(n.num_pos_inf + n.num_neg_inf)]
-    return [name, *(Text(escape(cell), style=BAD if bad and i >= 4 else "") for i, cell in enumerate(cells))]
+    styled = [Text(escape(cell), style=BAD if bad and i >= 4 else "") for i, cell in enumerate(cells)]
+    return [Text(mark + escape(operand.name or default)), *styled]
 
 
 def _frames(finding: Finding) -> list[RenderableType]:
+    """The last module calls, a line each: what came out of them, and of the last one what went bad."""
     if not finding.frames:
         return []
     shown = finding.frames[-NUM_FRAMES:]
-    title = f"Last {len(shown)} of {len(finding.frames)} frames" if len(shown) < len(finding.frames) else "Frames"
     text = _long(Text())
-    text.append(f"{title}\n", style="bold")
-    text.append(frames_text.HEADER, style=QUIET)
-    last = shown[-1].lines
-    where = [i for i, line in enumerate(last) if frames_text.is_bad(line)]
-    bad = next((i for i in where if last[i].slot == finding.site.slot), where[0] if where else None)
+    of = f"the last {len(shown)} of {len(finding.frames)} module calls" if len(shown) < len(finding.frames) else "module calls"
+    text.append(f"{'abs min':>8} {'abs max':>8} {of}", style="bold")
     for frame in shown:
-        text.append("\n" + escape(frames_text.head_line(frame)), style=NAME)
-        for i, line in enumerate(frame.lines):
-            first = frame is shown[-1] and i == bad
-            text.append("\n" + escape(frames_text.line_text(line)), style=BAD if first else "")
-            if first:
-                text.append("   <-- here", style=BAD)
+        where = [one for one in frame.lines if frames_text.is_bad(one)]
+        told = next((one for one in where if one.slot == finding.site.slot), None) if frame is shown[-1] else None
+        told = told or (where[0] if where else next((one for one in reversed(frame.lines) if one.numbers is not None), None))
+        if told is not None:
+            name = f"{frames_text.named(frame)} {told.slot}".strip()
+            low, high = frames_text.line_text(told)[: len(frames_text.PREFIX)], escape(name)
+            text.append(f"\n{low} {high}", style=BAD if frame is shown[-1] and where else "")
+            text.append("   <-- here" if frame is shown[-1] and where else "", style=BAD)
     return [text]
 
 
@@ -177,6 +181,17 @@ def _long(text: Text) -> Text:
     """Text that only the terminal wraps: a path in two halves can be neither clicked nor copied."""
     text.no_wrap, text.overflow = True, "ignore"
     return text
+
+
+class _Wide:
+    """What only the terminal wraps, as ``_long``: names stay whole."""
+
+    def __init__(self, inner: RenderableType) -> None:
+        self._inner = inner
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> Iterable[RenderableType]:
+        for line in console.render_lines(self._inner, options.update(width=_WIDEST, max_width=_WIDEST, no_wrap=True), pad=False):
+            yield _long(Text.assemble(*((segment.text, segment.style or "") for segment in line)))
 
 
 class _Field:
@@ -196,11 +211,11 @@ def _field(name: str, value: str, style: str = "") -> RenderableType:
     return _Field(name, escape(value), style)
 
 
-def _sentence(n: Numbers) -> str:
+def _sentence(n: Numbers, *, magnitudes: bool) -> str:
     shape = "x".join(map(str, n.shape)) or "scalar"
     counts = [f"{count:,} {word}" for count, word in ((n.num_nan, "nan"), (n.num_pos_inf, "inf"), (n.num_neg_inf, "-inf")) if count]
     parts = [f"{_dtype(n)} {shape}: {', '.join(counts) or 'no nan or inf'} of {n.numel:,}"]
-    if n.abs_max is not None:
+    if magnitudes and n.abs_max is not None:
         parts.append(f"finite magnitudes {_magnitude(0.0 if n.num_zero else n.abs_min)} to {_magnitude(n.abs_max)}")
     return "; ".join(parts)
 

@@ -100,7 +100,7 @@ class ModelWatch:
         self._delivery = Delivery(
             options.json, options.log_dir, self.numbering.name, rank(),
             sarif=options.sarif, meanings={name: rule.meaning for name, rule in RULES.items()}, detecting=calls_matter,
-            shown_as=None if address is None else without_passwords(address),
+            shown_as=None if address is None else without_passwords(address), prints_frames=options.frames is not None,
         )  # fmt: skip
         self._disown = owned_by(self._model, self)
         self._probe = ModuleProbe(self._model, _ASKED_FOR)

@@ -34,7 +34,7 @@ def watch(
     alerts: Mode | Literal["warn"] | Mapping[str, Any] | None = None,
     gradients: bool = True,
     replay: bool = True,
-    frames: int = 21,
+    frames: int | None = None,
     trace: Iterable[int] = (),
     abort_after: int | None = None,
     json: str | os.PathLike[str] | None = None,
@@ -65,7 +65,7 @@ def watch(
         gradients: also those of outputs and parameters; without them a finding is the later, on the loss or a weight.
         replay: find the operation and its line by doing a bad call again; without it a finding names a module and a tensor, unless the
             fault lies outside the model.
-        frames: how many frames a report shows.
+        frames: print so many last module calls above a report, as DebugUnderflowOverflow does; a finding has these, or 21.
         trace: batches (outermost calls, from 0) whose frames are printed; detection is off then.
         abort_after: stop after this batch.
         json: file that findings are written to.

@@ -110,11 +110,8 @@ class LiveRun:
             if self.shown.version:
                 return Look("waiting", "The run begins anew: what is shown is what the folder held before.", heard)
             what = "The run has begun and has written no numbers yet" if signature else f"{self.source.given} is empty"
-            return Look(
-                "waiting",
-                f"{what}. Its first statistics come half a minute after a scheduled step, without a configuration at the tenth step; its findings at once.",
-                heard,
-            )
+            when = "half a minute after a scheduled step, without a configuration at the tenth step"
+            return Look("waiting", f"{what}. Its first statistics come {when}; its findings at once.", heard)
         recorded = read_recorded(self.source.given, copied=self.source.fetch(signature))
         content = {**content_of(recorded, self._gathered), "name": self.name}
         with self._lock:
