@@ -79,7 +79,7 @@ def test_alert_stops_the_run_with_its_own_status(folder: Path) -> None:
     assert done.returncode == 4, done.stderr
     assert done.stdout == "0\n1\n2\n3\n"  # the rule reads the numbers of a step that is over, so that the next one is stopped
     assert "Traceback" not in done.stderr
-    said, stopped, _ = done.stderr.splitlines()
+    said, stopped, _, _ = done.stderr.splitlines()
     assert said == LINE
     assert stopped.startswith(f"numscope: high at step 3, rank 0: stopped at {folder / 'train.py'}:12 in train: optimizer.step()")
     assert last_line(done) == "numscope: watched Sequential, 4 steps, n tensors: no finding, 1 alert"

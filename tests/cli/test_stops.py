@@ -59,7 +59,8 @@ def run(folder: Path, ending: str) -> subprocess.CompletedProcess[str]:
 def test_stopped_run_ends_with_status_3_and_the_line(ending: str, tmp_path: Path) -> None:
     done = run(tmp_path, ending)
     assert done.returncode == 3, done.stderr
-    *_, stopped, last = done.stderr.splitlines()
+    *_, stopped, last, then = done.stderr.splitlines()
+    assert then.startswith("numscope: next: with --log-dir DIR ")
     assert f"stopped at {tmp_path / 'train.py'}:{HERE} in train: optimizer.step()" in stopped
     assert last.startswith("numscope: watched ") and "1 finding" in last
     assert ("RuntimeError: failed" in done.stderr) == ("RuntimeError('failed')" in ending)
@@ -117,4 +118,4 @@ except Exception:
     command = [sys.executable, "-m", "numscope", "run", "--alerts", "raise", str(file)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=200)
     assert done.returncode == 4, done.stderr
-    assert f"stopped at {file}:" in done.stderr.splitlines()[-2]
+    assert f"stopped at {file}:" in done.stderr.splitlines()[-3]

@@ -1,11 +1,11 @@
-"""The last line of ``numscope run``, word by word."""
+"""The last lines of ``numscope run``, word by word."""
 
 from __future__ import annotations
 
 import pytest
 
 from numscope.scope.coverage import Watched
-from numscope.scope.last_line import last_line
+from numscope.scope.last_line import last_line, next_step
 
 NET = Watched(["Net"], steps=120, tensors=14160)
 BLIND = Watched(gaps=["Net: torch.jit runs it without Python"])
@@ -65,3 +65,22 @@ BLIND = Watched(gaps=["Net: torch.jit runs it without Python"])
 )
 def test_last_line_says_what_was_watched_and_what_was_not(own: Watched, children: list[Watched], said: str) -> None:
     assert last_line(own, children, "no reason") == f"numscope: {said}"
+
+
+NEWS = Watched(["Net"], 2, 5, findings=["x"])
+KEEP = "with --log-dir DIR the run's records are kept: a page, and how each number came there"
+
+
+@pytest.mark.parametrize(
+    ("log_dir", "processes", "said"),
+    [
+        (None, [NET], ""),
+        (None, [NEWS], KEEP),
+        (None, [NET, Watched(["Net"], 1, alerts=["a"])], KEEP),
+        ("runs/t5", [NET], "numscope stats runs/t5; as a page: numscope view runs/t5"),
+        ("runs/my t5\x1b[2J", [NEWS], "numscope stats 'runs/my t5\\x1b[2J'; as a page: numscope report 'runs/my t5\\x1b[2J'"),
+        ("runs/t5", [Watched()], ""),
+    ],
+)
+def test_what_to_type_next(log_dir: str | None, processes: list[Watched], said: str) -> None:
+    assert next_step(log_dir, processes) == (f"numscope: next: {said}" if said else "")

@@ -20,7 +20,7 @@ from numscope.report import page
 from numscope.report.delivery import Delivery
 from numscope.report.stderr import say
 from numscope.scope.coverage import Watched
-from numscope.scope.last_line import last_line
+from numscope.scope.last_line import last_line, next_step
 from numscope.sinks.destinations import destination
 
 if TYPE_CHECKING:
@@ -113,7 +113,7 @@ class TorchWatch(Watch):
             Delivery(self._options.json, None, "", rank, sarif=self._options.sarif).close([], [], [], 0, 0)
 
     def last_words(self) -> str:
-        """One line about what was watched; "" on ranks other than the first that have nothing to add."""
+        """What was watched, and what to type next; "" on ranks other than the first that have nothing to add."""
         return self._words
 
     def report_end(self, status: int, *, raised: bool) -> None:
@@ -149,7 +149,8 @@ class TorchWatch(Watch):
             why = "the modules that were called have no parameters"
         else:
             why = "no torch.nn.Module was called"
-        return last_line(own, [one.watched for one in reports], why)
+        seen = [one.watched for one in reports]
+        return "\n".join(filter(None, (last_line(own, seen, why), next_step(self._options.log_dir, (own, *seen)))))
 
 
 def _apart(options: WatchOptions) -> WatchOptions:

@@ -1,10 +1,11 @@
-"""The last line of ``numscope run``: what was watched, what was found, and what was not watched."""
+"""The last lines of ``numscope run``: what was watched, what was found, what was not watched, and what to type next."""
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Sequence
 
-from numscope.records.words import count, few
+from numscope.records.words import count, escape, few
 from numscope.scope.coverage import Watched
 
 _MAX_NAMES = 3
@@ -23,6 +24,16 @@ def last_line(own: Watched, children: Sequence[Watched], why_nothing: str) -> st
     if seen:
         parts.append(_part(seen, f" in {count(len(seen), 'child process')}"))
     return f"numscope: watched {'; '.join(parts)}{unwatched}"
+
+
+def next_step(log_dir: str | None, processes: Sequence[Watched]) -> str:
+    """A line with what to type next, where there is something to look at: in the run's folder, or in the next one's."""
+    watched = [one for one in processes if one.models]
+    has_news = any(one.findings or one.alerts for one in watched)
+    if log_dir is not None and watched:
+        folder = escape(shlex.quote(log_dir))
+        return f"numscope: next: numscope stats {folder}; as a page: numscope {'report' if has_news else 'view'} {folder}"
+    return "numscope: next: with --log-dir DIR the run's records are kept: a page, and how each number came there" if has_news else ""
 
 
 def _part(processes: Sequence[Watched], where: str = "") -> str:
