@@ -17,6 +17,7 @@ from numscope.page.payload import comparison_of, payload_of
 from numscope.page.recorded import read_recorded
 from numscope.summary.extras import EXPONENTS, format_extra
 from tests.page.browser import Tab, browse, needs_browser
+from tests.page.test_health import finding, run_with
 from tests.page.test_recorded import ALERT, FINDING, document
 from tests.runs.tensors import Place, two_layers, write
 
@@ -100,6 +101,42 @@ def test_from_the_alarm_to_its_line(tab: Tab, failing: Path) -> None:
     assert "numscope run --log-dir logs train.py" in tab.text("#culprit .command")
     finding = json.loads(failing.with_name("findings-rank0.json").read_text())["findings"][0]
     assert tab.js("new URLSearchParams(location.hash.slice(1)).get('step')") == str(finding["step"])
+
+
+def test_the_line_stands_beside_the_finding(tab: Tab, failing: Path) -> None:
+    tab.size(1440, 900)
+    tab.open(failing, "#finding=-1")
+    tab.click("#findings .finding")
+    assert "➤" in tab.text("#culprit .culprit-line")
+    place = "document.querySelector('#culprit .culprit-line').getBoundingClientRect()"
+    assert tab.js("scrollY") == 0 and tab.js(f"{place}.bottom") < 900
+    assert tab.js(f"{place}.left > document.querySelector('#findings').getBoundingClientRect().right")
+    tab.size(390, 844)  # a phone: below it
+    edge = "document.querySelector('{}').getBoundingClientRect().{}"
+    assert tab.js(f"{edge.format('#culprit', 'top')} >= {edge.format('#findings', 'bottom')}")
+    tab.size(1440, 1000)
+
+
+def test_origin_and_what_it_has_spoiled_look_different(tab: Tab, tmp_path: Path) -> None:
+    run_with(tmp_path, {"a": 3, "b": 3, "c": 4}, [finding("b", 3)])
+    tab.open(make(tmp_path))
+    mark = "(one) => [one.querySelector('.name').textContent, one.lastChild.textContent.trim()]"
+    told = tab.js(f"Object.fromEntries([...document.querySelectorAll('#map .label')].map({mark}))")
+    assert (told["a"], told["b"], told["c"], told["near"]) == ("○", "✖", "○", "▲")
+    choose = "(value) => { const one = document.getElementById('shown'); one.value = value; one.dispatchEvent(new Event('change')); }"
+    layers = "[...document.querySelectorAll('#map .label:not(.tensor) .name')].map((one) => one.textContent)"
+    for value, names in (("origin", ["b"]), ("rising", ["b", "near"]), ("all", ["a", "b", "c", "d", "near"])):
+        tab.js(f"({choose})('{value}')")
+        assert sorted(tab.js(layers)) == names
+
+
+def test_a_search_that_finds_nothing_says_so(tab: Tab, watched: Path) -> None:
+    tab.open(watched, "#search=nowhere")
+    assert "No tensor matches “nowhere”." in tab.text("#map")
+    tab.open(watched, "#search=%2F(%2F")
+    assert "The search is no regular expression: " in tab.text("#map")
+    tab.open(watched, "#search=fc1")
+    assert tab.js("document.querySelector('#map .problem').textContent") == ""
 
 
 def test_the_line_stays_where_the_script_is_gone(tab: Tab, failing: Path, tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ from rich.cells import cell_len
 from rich.console import Group, RenderableType
 from rich.text import Text
 
-from numscope.page.health import BAD, FINE, cells_of, format_of_dtype, scale_of, spark
+from numscope.page.health import BAD, FINE, MARKS, SPOILED, cells_of, format_of_dtype, scale_of, spark, told_of
 from numscope.page.matrices import LOSS
 from numscope.page.overview import Overview
 from numscope.page.recorded import Happening
@@ -18,9 +18,12 @@ from numscope.records.finding import Finding
 from numscope.records.words import count, escape, few
 
 BAD_STYLE, WARN_STYLE, QUIET, TITLE = "bold red", "yellow", "dim", "bold"
-MARKS = {BAD: ("✖", BAD_STYLE), FINE: (" ", "")}
+STYLES = {BAD: BAD_STYLE, SPOILED: QUIET, FINE: ""}
 MOST_FINDINGS, MOST_ALERTS, MOST_EVENTS, MOST_SITES, MOST_PROBLEMS = 10, 6, 5, 40, 3
-LEGEND = "Largest magnitude over the steps: a level is a factor of 4 or more, █ is close to the dtype's largest number; ✖ nan or inf"
+LEGEND = (
+    "Largest magnitude over the steps: a level is a factor of 4 or more, █ is close to the dtype's largest number; "
+    "✖ nan or inf; ○ spoiled by what went bad first"
+)
 WIDE, SPARK = 100, 24
 ROOMY = 20  # lines; fewer are used without empty ones
 
@@ -149,9 +152,8 @@ def _sites(overview: Overview, width: int) -> Iterator[Text]:
     is_wide = width >= WIDE
     worst = sorted(range(len(overview.health)), key=lambda i: (overview.health[i].state == FINE, -overview.health[i].score))
     shown = [i for i in worst if overview.health[i].state != FINE or matrices.sites[i].tensor != LOSS][:MOST_SITES]
-    num = sum(one.state != FINE for one in overview.health)
     steps = f"steps {matrices.axis.first[0]:,} to {matrices.axis.last[-1]:,}"
-    yield Text(f"Worst of {count(matrices.num_sites, 'tensor')}, {steps}: {num:,} bad or close to it", TITLE)
+    yield Text(f"Worst of {count(matrices.num_sites, 'tensor')}, {steps}: {told_of(overview.health)}", TITLE)
     if is_wide:
         yield Text(LEGEND, QUIET)
     names = [f"{escape(matrices.sites[i].layer)} {escape(matrices.sites[i].tensor)}" for i in shown]
@@ -159,7 +161,7 @@ def _sites(overview: Overview, width: int) -> Iterator[Text]:
     longest = max(6, min(max(map(cell_len, names)), (width - spark_width) // 2 - 5 if is_wide else width - spark_width - 13))
     for i, name in zip(shown, names, strict=True):
         site, one = matrices.sites[i], overview.health[i]
-        mark, style = MARKS.get(one.state, ("▲", WARN_STYLE))
+        mark, style = MARKS[one.state], STYLES.get(one.state, WARN_STYLE)
         amax = matrices.values["amax", "max"][i]
         cells = cells_of(amax, matrices.values["num_nonfinite", "max"][i], spark_width)
         largest = max((x for x, _ in cells if x is not None), default=None)

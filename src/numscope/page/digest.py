@@ -8,7 +8,7 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from numscope.page.health import BAD, FINE, WARN, judge
+from numscope.page.health import FINE, WARN, judge
 from numscope.page.matrices import MAX_SITES, Matrices
 from numscope.page.rank_cells import RankAmax
 from numscope.page.recorded import AlertOfRanks, Recorded, read_statistics
@@ -60,7 +60,7 @@ def _digest(recorded: Recorded, matrices: Matrices | None, ranks: RankAmax | Non
         "events": [
             {"step": one.step, "rank": one.rank, "num_ranks": one.num_ranks, "text": _text(one.text)} for one in recorded.events[:most]
         ],
-        "statistics": _statistics(matrices, most),
+        "statistics": _statistics(matrices, recorded.findings, most),
         "ranks": None if ranks is None or matrices is None else _ranks(ranks, matrices),
         "not_watched": [_text(one) for one in _not_watched(recorded, matrices, most)],
         "problems": [_text(one) for one in problems[:most]],
@@ -107,12 +107,12 @@ def _numbers(n: Numbers | None) -> str:
     return f"{_text(n.dtype, 40)} {shape}, {extent}" + (f", {bad}" if bad else "")
 
 
-def _statistics(matrices: Matrices | None, most: int) -> Digest | None:
+def _statistics(matrices: Matrices | None, findings: Sequence[Finding], most: int) -> Digest | None:
     if matrices is None:
         return None
-    health = judge(matrices)
+    health = judge(matrices, findings)
     worst = sorted((i for i, one in enumerate(health) if one.state != FINE), key=lambda i: -health[i].score)
-    bad = [i for i in worst if health[i].state == BAD]
+    bad = [i for i in worst if health[i].state != WARN]
     warned = [i for i in worst if health[i].state == WARN]
     sites = []
     for i in [*bad[: most - min(len(warned), most // 3)], *warned[: most // 3]]:  # sites that are about to be bad are listed too

@@ -6,7 +6,7 @@ import os
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
-from numscope.page.health import BAD, FINE, cells_of, heights_of, scale_of
+from numscope.page.health import FINE, MARKS, cells_of, heights_of, scale_of
 from numscope.page.overview import Overview, overview_of
 from numscope.records import markup
 from numscope.records.errors import UsageError
@@ -85,7 +85,7 @@ def html_of(overview: Overview) -> Markup:
             site, one = matrices.sites[i], overview.health[i]
             cells = cells_of(matrices.values["amax", "max"][i], matrices.values["num_nonfinite", "max"][i], SPARK_CELLS)
             picture = line(heights_of(cells, *scale_of(cells, site.dtype)), [k for k, (_, is_bad) in enumerate(cells) if is_bad])
-            mark = element("b", "✖" if one.state == BAD else "▲", style=markup.BAD)
+            mark = element("b", MARKS[one.state], style=markup.BAD)
             rows.append((mark, element("code", f"{site.layer} {site.tensor}"), site.dtype, picture, one.why))
         parts.append(table(rows, ("", f"worst of {count(matrices.num_sites, 'tensor')}", "dtype", "largest magnitude", "")))
     parts += [element("p", f"▲ {problem}") for problem in overview.problems[:MOST_FINDINGS]]

@@ -4,21 +4,26 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
-from numscope.page.matrices import Matrices
+from numscope.page.matrices import LOSS, Matrices
 from numscope.records.errors import UsageError
+from numscope.records.finding import Finding, Kind
 from numscope.records.formats import Format, format_of
+from numscope.records.site import Phase, tensor_of
 from numscope.records.words import count
 
-BAD, WARN, FINE = "bad", "warn", "fine"
+BAD, SPOILED, WARN, FINE = "bad", "spoiled", "warn", "fine"
+MARKS = {BAD: "✖", SPOILED: "○", WARN: "▲", FINE: " "}
 NEAR_LIMIT = 0.25  # share of the dtype's largest number: two doublings are left
 SUBNORMAL_PCT = 10.0
 GROWTH = 100.0  # between the first and the last steps
+_LESS = 1e-5  # of a score: what was spoiled comes after what is about to go bad by itself
 
 LEVELS = "▁▂▃▄▅▆▇█"
 NONFINITE, NOTHING = "✖", " "
@@ -30,10 +35,11 @@ ABOVE, SPAN = 2.0**8, 2.0**16  # room above such a line; what a line spans at le
 class Health:
     """One site's."""
 
-    state: str  # ``bad``, ``warn`` or ``fine``
+    state: str  # ``bad``; ``spoiled``: bad, because of what a finding names; ``warn`` or ``fine``
     why: str  # one sentence; empty if fine
     score: float  # sort key, the worst highest
     trend: tuple[float | None, ...]  # amax at up to 16 steps, first to last
+    bad_from: float = math.inf  # the first step with a nan or inf
 
 
 def format_of_dtype(dtype: str) -> Format | None:
@@ -45,9 +51,36 @@ def format_of_dtype(dtype: str) -> Format | None:
     return form if form.exponent_bits else None
 
 
-def judge(matrices: Matrices) -> list[Health]:
-    """The health of each site."""
-    return [_judge(matrices, site) for site in range(len(matrices.sites))]
+def judge(matrices: Matrices, findings: Sequence[Finding] = ()) -> list[Health]:
+    """The health of each site. What went bad as a finding's site did, or later, was spoiled by it."""
+    health = [_judge(matrices, site) for site in range(len(matrices.sites))]
+    found = [one for one in findings if not one.contained and one.kind in (Kind.NAN, Kind.INF)]
+    rows = {(site.layer, site.tensor): i for i, site in enumerate(matrices.sites)}
+    origins = {row for one in found if (row := row_of(one, rows)) >= 0 and health[row].state == BAD}
+    since = min((health[row].bad_from for row in origins), default=math.inf)
+    for i, one in enumerate(health):
+        if i not in origins and one.state == BAD and one.bad_from >= since:
+            health[i] = replace(one, state=SPOILED, score=one.score * _LESS)
+    return health
+
+
+def told_of(health: Sequence[Health]) -> str:
+    """How many sites are not fine, in words."""
+    num = Counter(one.state for one in health)
+    by = f", {num[SPOILED]:,} spoiled by {'it' if num[BAD] == 1 else 'them'}" if num[SPOILED] else ""
+    return f"{count(num[BAD], 'origin')}{by}, {num[WARN]:,} close to the limit" if by else f"{num[BAD] + num[WARN]:,} bad or close to it"
+
+
+def row_of(finding: Finding, rows: Mapping[tuple[str, str], int]) -> int:
+    """The row of a finding's site, or of another tensor of its layer; -1 if there is none."""
+    site = finding.site
+    is_loss = site.phase is Phase.LOSS and not site.cls
+    layer = LOSS if is_loss else site.module or site.cls or finding.model  # the model itself stands there under its class
+    return row_in(rows, layer, tensor_of(site.phase, site.slot))
+
+
+def row_in(rows: Mapping[tuple[str, str], int], layer: str, tensor: str) -> int:
+    return rows.get((layer, tensor), next((row for (name, _), row in rows.items() if name == layer), -1))
 
 
 def _judge(matrices: Matrices, site: int) -> Health:
@@ -63,7 +96,11 @@ def _judge(matrices: Matrices, site: int) -> Health:
     if nonfinite.any():
         first = int(np.flatnonzero(nonfinite)[0])
         return Health(
-            BAD, f"{count(int(nonfinite.max()), 'nan or inf element')}, first at step {axis.first[first]}.", 1e6 - first + share / 2, trend
+            BAD,
+            f"{count(int(nonfinite.max()), 'nan or inf element')}, first at step {axis.first[first]}.",
+            1e6 - first + share / 2,
+            trend,
+            axis.first[first],
         )
     if not len(known):
         return Health(FINE, "", 0.0, trend)

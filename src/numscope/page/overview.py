@@ -45,6 +45,6 @@ def overview_of(folder: str, gathered: Gathered | None = None) -> Overview:
     recorded = read_recorded(folder)
     statistics, problems = read_statistics(recorded, gathered)
     matrices = None if statistics is None else statistics.matrices
-    health = () if matrices is None else tuple(judge(matrices))
+    health = () if matrices is None else tuple(judge(matrices, recorded.findings))
     ranks = None if statistics is None else statistics.ranks
     return Overview(recorded, matrices, health, problems, ranks, max((told[-1] for told in stamp.values()), default=0.0))

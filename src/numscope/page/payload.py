@@ -13,7 +13,7 @@ from typing import Any
 from numscope.page.axis import Axis, make_axis
 from numscope.page.columns import pack
 from numscope.page.gathered import Gathered
-from numscope.page.health import FINE, Health, format_of_dtype, judge
+from numscope.page.health import FINE, Health, format_of_dtype, judge, row_in, row_of
 from numscope.page.histograms import Histograms
 from numscope.page.matrices import LOSS, SiteRow
 from numscope.page.rank_cells import RankAmax
@@ -22,7 +22,6 @@ from numscope.records.alert import Alert
 from numscope.records.errors import UsageError
 from numscope.records.finding import Finding, plain
 from numscope.records.formats import FORMATS
-from numscope.records.site import Phase, tensor_of
 from numscope.runs.comparison import compare
 from numscope.version import __version__
 
@@ -68,7 +67,7 @@ def content_of(recorded: Recorded, gathered: Gathered | None = None) -> Payload:
     if statistics is not None:
         matrices = statistics.matrices
         rows = {(site.layer, site.tensor): i for i, site in enumerate(matrices.sites)}
-        health = judge(matrices)
+        health = judge(matrices, recorded.findings)
         return {
             **_facts(recorded, rows, problems),
             **_axis(matrices.axis),
@@ -118,7 +117,7 @@ def _facts(recorded: Recorded, rows: dict[tuple[str, str], int], problems: Seque
         "killed": recorded.killed,
         "problems": problems,
         "findings": [
-            _finding(finding, _row_of(finding, rows), MAX_FRAMES if i < NUM_DETAILED else FEW_FRAMES)
+            _finding(finding, row_of(finding, rows), MAX_FRAMES if i < NUM_DETAILED else FEW_FRAMES)
             for i, finding in enumerate(recorded.findings)
         ],
         "numFindings": recorded.num_findings,
@@ -155,21 +154,9 @@ def _alert(one: AlertOfRanks, model: str, rows: dict[tuple[str, str], int]) -> P
     return {**told, "evidence": facts, "ranks": plain(one.ranks), "row": _row_of_alert(one.alert, model, rows)}
 
 
-def _row_of(finding: Finding, rows: Mapping[tuple[str, str], int]) -> int:
-    """The row of a finding's site, or of another tensor of its layer; -1 if there is none."""
-    site = finding.site
-    is_loss = site.phase is Phase.LOSS and not site.cls
-    layer = LOSS if is_loss else site.module or site.cls or finding.model  # the model itself stands there under its class
-    return _row(layer, tensor_of(site.phase, site.slot), rows)
-
-
 def _row_of_alert(alert: Alert, model: str, rows: Mapping[tuple[str, str], int]) -> int:
     """The row of an alert's tensor, likewise."""
-    return _row(alert.layer or (LOSS if alert.tensor == LOSS else model), alert.tensor, rows)
-
-
-def _row(layer: str, tensor: str, rows: Mapping[tuple[str, str], int]) -> int:
-    return rows.get((layer, tensor), next((row for (name, _), row in rows.items() if name == layer), -1))
+    return row_in(rows, alert.layer or (LOSS if alert.tensor == LOSS else model), alert.tensor)
 
 
 def _short(value: Any) -> Any:

@@ -2,11 +2,11 @@ import { Scale, ramp, theme } from "./colors.js";
 import { el, fill, save, saveImage, visible } from "./dom.js";
 import { UNITS, steps, withUnit } from "./numbers.js";
 import { set, state } from "./state.js";
-import { buildTree, linesOf, matcher, openSome, openTo, sameOpen, setAll } from "./tree.js";
+import { MARKS, buildTree, linesOf, matcher, openSome, openTo, sameOpen, setAll } from "./tree.js";
 
 const LINE = 18; // pixels
 const MOST_VISIBLE = 26; // lines; more are scrolled
-const MARKS = { bad: "✖", warn: "▲" };
+const SHOWN = { all: () => true, origin: (health) => health === "bad", rising: (health) => health === "bad" || health === "warn" };
 
 // Sites by steps: the module tree on the left, a statistic's history as colors beside it. What several steps or sites share is their worst.
 export class HeatMap {
@@ -49,7 +49,8 @@ export class HeatMap {
     const several = run.first.length < run.numSteps;
     fill(this.explained, "Each line is a tensor of a layer, or all tensors of a folded module; each column a step",
       several ? " or several steps, of which the worst is shown; near findings each step has its own. " : ". ",
-      el("b", { class: "bad" }, "✖ orange"), " holds nan or inf; cells without a color were not recorded. Beside a name: ", el("b", { class: "bad" }, "✖"), " was bad, ", el("b", { class: "warn" }, "▲"), " is close to it.");
+      el("b", { class: "bad" }, "✖ orange"), " holds nan or inf; cells without a color were not recorded. Beside a name: ", el("b", { class: "bad" }, "✖"), " went bad first, ",
+      el("b", { class: "spoiled" }, MARKS.spoiled), " was spoiled by that, ", el("b", { class: "warn" }, "▲"), " is close to it.");
   }
 
   _build() {
@@ -59,6 +60,10 @@ export class HeatMap {
       type: "search", id: "search", placeholder: "search: name or /regex/", "aria-label": "search modules by name or regular expression",
       oninput: () => set({ search: this.search.value }),
     });
+    this.shown = el("select", { id: "shown", title: "which tensors are listed", onchange: () => (this._lay(), this.draw()) },
+      el("option", { value: "all" }, "all tensors"), el("option", { value: "rising" }, "origin and rising"),
+      el("option", { value: "origin" }, "origin"));
+    this.nothing = el("p", { class: "problem", "aria-live": "polite" });
     this.legend = el("div", { class: "legend" });
     this.own = el("input", { type: "checkbox", id: "own", onchange: () => this.draw() });
     this.info = el("div", { class: "hint", "aria-live": "polite" });
@@ -67,7 +72,7 @@ export class HeatMap {
     this.space = el("div", { class: "space" });
     this.view = el("div", { class: "view", onscroll: () => this.draw() }, el("div", { class: "sticky" }, this.labels, this.canvas), this.space);
     this.axis = el("div", { class: "axis" });
-    fill(this.pane, this._head(), this.view, this.axis, this.info);
+    fill(this.pane, this._head(), this.nothing, this.view, this.axis, this.info);
     this.canvas.addEventListener("mousemove", (event) => this._hover(event));
     this.canvas.addEventListener("mouseleave", () => fill(this.info, this._hint()));
     this.canvas.addEventListener("click", (event) => this._click(event));
@@ -79,7 +84,7 @@ export class HeatMap {
       el("h2", {}, "Map"),
       this.explained,
       el("div", { class: "tools" }, el("label", {}, "Statistic ", this.select), this.legend,
-        el("label", { title: "each line from light, its own smallest value, to dark, its own largest: shows how it moves" }, this.own, " each line by itself"), this.search,
+        el("label", { title: "each line from light, its own smallest value, to dark, its own largest: shows how it moves" }, this.own, " each line by itself"), this.shown, this.search,
         el("button", { onclick: () => this._fold(true) }, "unfold all"), el("button", { onclick: () => this._fold(false) }, "fold all"),
         el("button", { onclick: () => this._saveCsv(), title: "all sites and columns of this statistic" }, "CSV"),
         el("button", { onclick: () => saveImage("numscope-map.png", this.canvas.toDataURL()) }, "PNG")),
@@ -131,7 +136,10 @@ export class HeatMap {
     const { test, error } = matcher(state.search, this.run.sites);
     this.search.setCustomValidity(error);
     this.search.title = error;
-    this.lines = linesOf(this.root, test).map((line) => ({ ...line, name: this.run.sites[line.row]?.tensor ?? "" }));
+    const isShown = SHOWN[this.shown.value];
+    const matches = this.shown.value === "all" ? test : (row) => isShown(this.run.sites[row].health) && (!test || test(row));
+    this.lines = linesOf(this.root, matches).map((line) => ({ ...line, name: this.run.sites[line.row]?.tensor ?? "" }));
+    fill(this.nothing, error ? `The search is no regular expression: ${visible(error, 200)}` : this.lines.length || !matches ? "" : `No tensor matches${state.search.trim() ? ` “${visible(state.search.trim(), 80)}”` : ""}${this.shown.value === "all" ? "" : " among those that are listed"}.`);
     this.view.style.height = `${LINE * Math.max(1, Math.min(this.most, this.lines.length))}px`;
     this.space.style.height = `${LINE * this.lines.length}px`;
     this.top = this.view.scrollTop;
@@ -249,7 +257,7 @@ export class HeatMap {
       title: `${visible(site ? `${site.layer} ${site.tensor}` : node.path)}${why ? `\n${why}` : ""}`,
       "aria-expanded": hasMore ? String(node.open) : null,
       onclick: () => (site ? set({ layer: site.layer, tensor: site.tensor }) : this._toggle(node)),
-    }, el("span", { class: "fold" }, hasMore ? (node.open || state.search.trim() ? "▾" : "▸") : ""), el("span", { class: "name" }, visible(name || "(no name)", 60)),
+    }, el("span", { class: "fold" }, hasMore ? (node.open || state.search.trim() || this.shown.value !== "all" ? "▾" : "▸") : ""), el("span", { class: "name" }, visible(name || "(no name)", 60)),
     health ? el("span", { class: health }, MARKS[health]) : null);
   }
 

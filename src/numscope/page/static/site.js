@@ -5,6 +5,7 @@ import { csv } from "./map.js";
 import { UNITS, count, digits, steps } from "./numbers.js";
 import { ranksView } from "./ranks.js";
 import { set, state } from "./state.js";
+import { MARKS } from "./tree.js";
 
 const OPPOSITE = { output: "gradient", gradient: "output", activation: "dgrad", dgrad: "activation", weight: "wgrad", wgrad: "weight" };
 const BACKWARD = ["gradient", "dgrad", "wgrad"];
@@ -50,7 +51,7 @@ export class SitePane {
     keeping(this.body, () => fill(this.body,
       el("h3", { class: "site-name", title: site.layer.slice(0, 2000) }, visible(site.layer, 120), " ", el("small", {}, visible(site.cls, 60))),
       el("div", { class: "chips" }, run.tensorsOf(site.layer).map((one) => el("button", { class: one === row ? "chip selected" : "chip", onclick: () => set({ tensor: run.sites[one].tensor }) }, visible(run.sites[one].tensor, 40)))),
-      el("p", {}, `${site.dtype}, ${count(site.numel, "element")}${site.ranks > 1 ? `, ${count(site.ranks, "rank")}` : ""}. `, site.why ? el("b", { class: site.health }, site.health === "bad" ? "✖ " : "▲ ", site.why) : null),
+      el("p", {}, `${site.dtype}, ${count(site.numel, "element")}${site.ranks > 1 ? `, ${count(site.ranks, "rank")}` : ""}. `, site.why ? el("b", { class: site.health }, `${MARKS[site.health]} `, site.why, site.health === "spoiled" ? " Something else went bad first." : "") : null),
       el("p", { class: "explain" }, other < 0 ? "" : "Forward and backward. ", el("span", { class: "key largest" }), " largest magnitude ", run.kindOf.has("rms") ? [el("span", { class: "key rms" }), " root mean square "] : null,
         el("span", { class: "key smallest" }), " smallest non-zero magnitude ", el("span", { class: "key limit" }), " limit of the dtype ", el("b", { class: "bad" }, "✖"), " nan or inf"),
       el("div", { class: "pair" }, shown.map((one, i) => el("figure", {}, el("figcaption", {}, visible(run.sites[one].tensor, 40), el("small", {}, ` ${run.sites[one].dtype}`)), this.charts[i].plot))),

@@ -17,7 +17,8 @@ export function buildTree(sites) {
   return root;
 }
 
-const RANK = { undefined: 0, warn: 1, bad: 2 };
+const RANK = { undefined: 0, warn: 1, spoiled: 2, bad: 3 };
+export const MARKS = { bad: "✖", spoiled: "○", warn: "▲" };
 
 function node(name, path, depth, parent) {
   return { name, path, depth, parent, children: new Map(), rows: [], below: [], health: undefined, open: false };
