@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -11,9 +12,16 @@ from pathlib import Path
 import pytest
 import torch
 
+from numscope.records.words import escape
 from numscope.summary.dispatch import summarize
 from numscope.summary.extras import EXPONENTS
+from tests.page.test_recorded import FINDING, document
 from tests.runs.tensors import Place, joined, two_layers, write
+
+CULPRIT = {
+    "op": "", "phase": "forward", "module": "", "file": "", "line": 0, "code": "", "reason": "unknown", "detail": "", "advice": "",
+    "inputs": [], "outputs": [], "stack": [],
+}  # fmt: skip
 
 
 @pytest.fixture(scope="module")
@@ -162,9 +170,51 @@ def test_overview_tells_of_how_many_ranks_the_numbers_are(tmp_path: Path) -> Non
     sink = ParquetSink(tmp_path, 0, {})
     sink.write([observe(Place(0, "fc1", "Linear", "activation"), 0, torch.ones(4))._replace(ranks=2)])
     sink.close()
-    done = stats(tmp_path)
-    head, row = done.stdout.splitlines()
-    assert dict(zip(head.split(), row.split(), strict=True))["ranks"] == "2"
+    (row,) = csv.DictReader(stats(tmp_path, "--csv").stdout.splitlines())
+    assert row["ranks"] == "2"
+
+
+def growing(name: str) -> dict[Place, torch.Tensor]:
+    seen: dict[Place, torch.Tensor] = {}
+    for step in range(12):
+        last = float("inf") if step == 11 else 2.0 ** (step + 4)
+        seen[Place(step, name, "Linear", "output")] = torch.tensor([last, 1.0], dtype=torch.float16)
+        seen[Place(step, "norm", "LayerNorm", "activation")] = torch.tensor([1.5])
+        seen[Place(step, "loss", "loss", "loss")] = torch.tensor(10.0 - step / 2)
+    return seen
+
+
+@pytest.mark.parametrize("name", ["decoder.fc1", 'it\'s "$HOME" `ls` \\ \x1b[2J'])
+def test_without_a_question_it_says_where_to_look_and_what_to_ask(tmp_path: Path, name: str) -> None:
+    folder = tmp_path / "my runs"
+    write(folder, growing(name))
+    site = {**FINDING["site"], "module": name}
+    culprit = {**CULPRIT, "op": "aten.mul", "file": "train.py", "line": 13}
+    (folder / "findings-rank0.json").write_text(
+        document({**FINDING, "step": 11, "kind": "inf", "site": site, "culprit": culprit}, steps=12)
+    )
+    done = stats(folder)
+    shown = escape(name)
+    head, first, loss, *rest = done.stdout.splitlines()
+    assert head == "Decoder, 12 steps, 3 tensors, 1 finding" and loss == "Loss: 10 at step 0, 4.5 at step 11"
+    assert first == f"Went bad first: {shown} (Linear) output, inf at step 11: aten.mul at train.py:13"
+    assert f"  {shown} output  25 % of fp16's 65504  step 10" in rest
+    grown = next(line for line in rest if " × " in line)
+    assert grown.split("  ")[1] == f"{shown} output" and "1.02e+03" in grown  # 2^14 of 2^4
+    asked = [line.strip() for line in rest[rest.index("Ask:") + 1 :]]
+    assert len(asked) == 3
+    for question in asked:
+        words = ["numscope", "stats", str(folder), *shlex.split(question)[3:]]
+        assert shlex.split(question)[:3] == words[:3]
+        if "\x1b" not in name or "SELECT" not in question:  # such a name is shown, not written
+            answer = stats(*words[2:])
+            assert answer.returncode == 0 and len(answer.stdout.splitlines()) > 3, answer.stderr
+
+
+def test_a_healthy_run_has_nothing_that_went_bad(tmp_path: Path) -> None:
+    write(tmp_path, {Place(0, "fc1", "Linear", "activation"): torch.ones(4)})
+    said = stats(tmp_path).stdout
+    assert "Went bad first: nothing, so far\n" in said and "Fastest growing" not in said and said.count("  numscope stats ") == 3
 
 
 def test_narrow_terminal_gets_a_wide_table_in_parts_that_break_no_number(

@@ -12,8 +12,10 @@ from typing import Any
 
 import click
 
+from numscope.cli.guide import guide
 from numscope.cli.printing import say
 from numscope.cli.values import whole_number
+from numscope.page.overview import overview_of
 from numscope.records.errors import UsageError
 from numscope.records.finding import plain
 from numscope.records.words import escape
@@ -54,7 +56,8 @@ def stats(
 ) -> None:
     """Query a run's statistics by SQL over the view "stats", or merge them exactly by groups of layers and steps.
 
-    RUN is the run's log_dir. Without SQL and --by: an overview of the run.
+    RUN is the run's log_dir. Without SQL and --by: where to look, and questions ready to run; with --json or --csv, what
+    there is of each class.
 
     \b
     numscope stats runs/a "SELECT step, l2_norm FROM stats WHERE layer = 'fc1' AND tensor = 'wgrad' ORDER BY step"
@@ -82,6 +85,10 @@ def stats(
             "Of a step that was run again, the last attempt's numbers are shown.",
             err=True,
         )
+    if by is None and sql is None and not (as_json or as_csv):
+        for line in guide(overview_of(run), run):
+            say(line)
+        return
     columns: Sequence[str]
     if by is not None:
         columns, rows = _grouped(found, by, names, _bounds(steps), every_steps)
