@@ -12,10 +12,8 @@ from typing import Any
 
 import click
 
-from numscope.cli.guide import guide
 from numscope.cli.printing import say
 from numscope.cli.values import whole_number
-from numscope.page.overview import overview_of
 from numscope.records.errors import UsageError
 from numscope.records.finding import plain
 from numscope.records.words import escape
@@ -86,6 +84,9 @@ def stats(
             err=True,
         )
     if by is None and sql is None and not (as_json or as_csv):
+        from numscope.page.guide import guide
+        from numscope.page.overview import overview_of
+
         for line in guide(overview_of(run), run):
             say(line)
         return

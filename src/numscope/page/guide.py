@@ -33,11 +33,12 @@ def guide(overview: Overview, run: str) -> Iterator[str]:
     yield ", ".join(facts)
     begun = next((one for one in recorded.findings if not one.contained), None)
     yield "Went bad first: nothing, so far" if begun is None else f"Went bad first: {_told(begun)}"
-    loss = matrices.loss
-    known = np.flatnonzero(~np.isnan(loss[0])) if loss is not None else ()
-    if loss is not None and len(known):
-        first, last = known[0], known[-1]
-        yield f"Loss: {loss[0][first]:.4g} at step {axis.first[first]:,}, {loss[0][last]:.4g} at step {axis.last[last]:,}"
+    if matrices.loss is not None:
+        largest, _ = matrices.loss
+        known = np.flatnonzero(~np.isnan(largest))
+        if len(known):
+            first, last = int(known[0]), int(known[-1])
+            yield f"Loss: {largest[first]:.4g} at step {axis.first[first]:,}, {largest[last]:.4g} at step {axis.last[last]:,}"
     near = sorted(_near(matrices), reverse=True)[:MOST]
     if near:
         yield ""
