@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -59,6 +60,49 @@ def test_json_is_the_document(runs: Path) -> None:
     assert document["stats"] == ["rms", "amax"]
     assert len(document["modules"]) == 1
     assert [m["layer_b"] for m in document["modules"]] == ["module.layers.0.fc2"]
+
+
+def test_it_begins_with_the_settings_that_differ(runs: Path, tmp_path: Path) -> None:
+    facts = {"threads": "2", "seed": "1", "version of torch": "2.13.0"}
+    for name, command, environment in (
+        ("a", ["python", "t.py", "--lr", "1"], facts),
+        ("b", ["python", "t.py", "--lr", "2"], {**facts, "threads": "1"}),
+    ):
+        shutil.copytree(runs / name, tmp_path / name)
+        file = tmp_path / name / "run.json"
+        told = json.loads(file.read_text())
+        told["attempts"][-1] |= {"command": command, "environment": environment, "config": "x: \x1b[31m\n" * 400 if name == "b" else ""}
+        file.write_text(json.dumps(told))
+    done = cli("a", "b", cwd=tmp_path)
+    head, rest = done.stdout.split("\n\n", 1)
+    lines = [line.rstrip() for line in head.splitlines()]
+    assert lines[:4] == [
+        "Settings that differ, A above B",
+        "  command        python t.py --lr 1",
+        "                 python t.py --lr 2",
+        "  configuration  none",
+    ]
+    assert (
+        lines[4].lstrip().startswith("x: \\x1b[31m x:") and " … " in lines[4] and lines[5:] == ["  threads        2", "                 1"]
+    )
+    assert rest.startswith("A ")
+    settings = json.loads(cli("a", "b", "--json", cwd=tmp_path).stdout)["settings"]
+    assert [one["name"] for one in settings] == ["command", "configuration", "threads"] and settings[2] == {
+        "name": "threads",
+        "a": "2",
+        "b": "1",
+    }
+    assert json.loads(cli("b:0", "b:1", "--json", cwd=tmp_path).stdout)["settings"] == []
+
+
+def test_what_an_older_run_did_not_record_is_no_difference(runs: Path, tmp_path: Path) -> None:
+    for name in ("a", "b"):
+        shutil.copytree(runs / name, tmp_path / name)
+    file = tmp_path / "b" / "run.json"
+    told = json.loads(file.read_text())
+    del told["attempts"][-1]["environment"]
+    file.write_text(json.dumps(told))
+    assert json.loads(cli("a", "b", "--json", cwd=tmp_path).stdout)["settings"] == []
 
 
 def test_two_steps_of_one_run(runs: Path) -> None:

@@ -3,15 +3,22 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 import click
 
 from numscope.cli.values import listed, real, whole_number
 from numscope.records.errors import UsageError
-from numscope.runs.comparison import compare
+from numscope.records.words import escape
+from numscope.runs.comparison import compare, split_step
 from numscope.runs.diff_text import text
 from numscope.runs.divergence import STATS
 
+if TYPE_CHECKING:
+    from numscope.page.settings import Differing
+
+MOST_SHOWN = 200  # characters of a setting
 DIVERGED = 1  # as diff(1) ends; 2 is wrong usage
 
 
@@ -38,8 +45,37 @@ def diff(a: str, b: str, noise: tuple[str, ...], tolerance: float | None, stats:
         where, _, rest = str(error).partition(":")
         option = where.partition("[")[0] in ("noise", "tolerance", "stats", "top")
         raise click.UsageError(f"{'--' if option else ''}{where}:{rest}") from None
+    settings = _settings(a, b)
     if as_json:
-        click.echo(json.dumps(found.document(), indent=1, allow_nan=False))
+        told = {"settings": [{"name": name, "a": left, "b": right} for name, left, right in settings], **found.document()}
+        click.echo(json.dumps(told, indent=1, allow_nan=False))
     else:
+        for line in _settings_text(settings):
+            click.echo(escape(line))
         click.echo(text(found), nl=False)
     return DIVERGED if found.diverged else 0
+
+
+def _settings(a: str, b: str) -> Differing:
+    """What the runs were started with, as far as it is not the same; empty for two steps of one run."""
+    from numscope.page.recorded import read_recorded
+    from numscope.page.settings import differing
+
+    folders = [split_step(given)[0] for given in (a, b)]
+    return [] if folders[0] == folders[1] else differing(*map(read_recorded, folders))
+
+
+def _settings_text(settings: Differing) -> Iterator[str]:
+    if settings:
+        yield "Settings that differ, A above B"
+        width = max(len(name) for name, _, _ in settings)
+        for name, left, right in settings:
+            yield f"  {name:<{width}}  {_short(left)}"
+            yield f"  {'':<{width}}  {_short(right)}"
+        yield ""
+
+
+def _short(value: str) -> str:
+    """One line, of which what is too long is left out in the middle."""
+    text = " ".join(value.split()) or "none"
+    return text if len(text) <= MOST_SHOWN else f"{text[: MOST_SHOWN // 2]} … {text[-MOST_SHOWN // 2 :]}"

@@ -18,6 +18,7 @@ from numscope.page.histograms import Histograms
 from numscope.page.matrices import LOSS, SiteRow
 from numscope.page.rank_cells import RankAmax
 from numscope.page.recorded import MAX_FRAMES, MAX_STACK, AlertOfRanks, Recorded, read_statistics
+from numscope.page.settings import differing
 from numscope.records.alert import Alert
 from numscope.records.errors import UsageError
 from numscope.records.finding import Finding, plain
@@ -31,7 +32,6 @@ MAX_FACTS, MAX_FACT = 12, 300  # facts of an alert's evidence, and characters of
 NUM_DETAILED, FEW_FRAMES = 20, 6  # findings with all their frames, and frames of those behind them
 
 MAX_COMPARED_STEPS, MAX_COMPARED_MODULES = 2000, 12
-MAX_SETTING = 4000  # characters
 AROUND = 6  # source lines before and after one that a culprit names
 MAX_SOURCE_BYTES, MAX_SOURCES = 4 << 20, 200  # bytes of a source file, and source files
 
@@ -215,9 +215,7 @@ def comparison_of(a: Recorded, b: Recorded) -> Payload:
 
     ``problem`` is the reason why their numbers can't be compared, or empty.
     """
-    sides = [_settings_of(one) for one in (a, b)]
-    rows = ([name, *(side.get(name, "") for side in sides)] for name in dict.fromkeys([*sides[0], *sides[1]]))
-    told: Payload = {"problem": "", "settings": [row for row in rows if row[1] != row[2]]}  # name, A's and B's value
+    told: Payload = {"problem": "", "settings": [list(row) for row in differing(a, b)]}  # name, A's and B's value
     try:
         found = compare(a.path, b.path, top=MAX_COMPARED_MODULES).document()
     except UsageError as error:
@@ -232,10 +230,3 @@ def comparison_of(a: Recorded, b: Recorded) -> Payload:
         "steps": steps[:MAX_COMPARED_STEPS],
         "only": [len(found["only_a"]), len(found["only_b"])],
     }
-
-
-def _settings_of(recorded: Recorded) -> dict[str, str]:
-    last, told = recorded.last_attempt, {f"version of {name}": value for name, value in recorded.versions.items()}
-    told |= {"model": recorded.model, "command": recorded.command, "world size": str(last.get("world_size", ""))}
-    told["configuration"] = str(last.get("config", ""))
-    return {name[:200]: value[:MAX_SETTING] for name, value in told.items()}

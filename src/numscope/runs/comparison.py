@@ -42,16 +42,21 @@ class Side:
 
     @classmethod
     def parse(cls, where: str, given: str, table: str) -> Side:
-        """Reads ``RUN`` or ``RUN:STEP``; a folder whose own name ends so is taken as the folder.
+        """Reads ``RUN`` or ``RUN:STEP``.
 
         Raises: UsageError where there is no run.
         """
-        match = re.fullmatch(r"(.+):(\d+)", given)
-        path, step = (match[1], int(match[2])) if match and not os.path.isdir(given) else (given, None)
+        path, step = split_step(given)
         run = find_run(path, where)
         for problem in run.problems:
             log.warning("numscope diff: %s: %s", where, problem)
         return cls(where, table, given, run, step)
+
+
+def split_step(given: str) -> tuple[str, int | None]:
+    """The folder and the step of ``RUN:STEP``, or ``RUN`` and None; a folder whose own name ends so is taken as the folder."""
+    match = re.fullmatch(r"(.+):(\d+)", given)
+    return (match[1], int(match[2])) if match and not os.path.isdir(given) else (given, None)
 
 
 def compare(

@@ -15,6 +15,7 @@ from numscope.records.attempt import ENDED, Attempt
 from numscope.records.faults import ours, suppress
 from numscope.records.files import read_json, write_atomically
 from numscope.records.words import without_passwords
+from numscope.sinks.environment import environment
 from numscope.version import __version__
 
 RUN_FILE = "run.json"
@@ -31,8 +32,8 @@ class RunFolder:
     Args:
         log_dir: the folder; created if missing.
         rank: this process's.
-        run: facts for ``run.json`` besides versions, the command line and the start: JSON values. The command line is stored without
-            the values of options that sound like secrets; the environment is not stored.
+        run: facts for ``run.json`` besides versions, the environment (``environment.py``), the command line and the start: JSON
+            values. The command line is stored without the values of options that sound like secrets.
 
     Raises: OSError.
     """
@@ -71,7 +72,13 @@ class RunFolder:
         if self.rank != 0 and os.path.exists(path):
             return
         attempts = [a for a in read_attempts(self.path) if a.get("attempt") != self.attempt]
-        said = {"attempt": self.attempt, "started": self._attempt.started, "versions": versions(), "command": sys.orig_argv, **run}
+        said: dict[str, Any] = {
+            "attempt": self.attempt,
+            "started": self._attempt.started,
+            "versions": versions(),
+            "environment": environment(),
+        }
+        said |= {"command": sys.orig_argv, **run}
         attempts.append({**said, "command": without_secrets(said["command"])})
         content = {"format": FORMAT, "numscope": __version__, "attempts": sorted(attempts, key=lambda a: a["attempt"])}
         if self.rank == 0:
