@@ -29,7 +29,9 @@ def test_command_is_in_the_file_of_its_name(name: str) -> None:
     command = numscope.get_command(click.Context(numscope), name)
     assert isinstance(command, click.Command)
     assert command.name == name
-    assert CliRunner().invoke(numscope, [name, "--help"]).output.startswith(f"Usage: numscope {name}")
+    told = CliRunner().invoke(numscope, [name, "--help"]).output
+    assert told.startswith(f"Usage: numscope {name}")
+    assert CliRunner().invoke(numscope, [name, "-h"]).output == told
 
 
 def options(command: click.Command) -> int:

@@ -111,6 +111,11 @@ def test_tensors_of_inference_have_no_versions(probe: Callable[[], OpProbe]) -> 
     assert all(torch.equal(one, torch.full((2,), 2.0)) for one in values)
 
 
+def least_squares(a: Tensor, b: Tensor) -> Tensor:
+    found: Tensor = torch.linalg.lstsq(a, torch.complex(b, b.roll(1)), driver="gelsd").residuals
+    return found
+
+
 # Each asks for values alone, or for vectors, of a symmetric matrix.
 DECOMPOSED: dict[str, Callable[[Tensor], Any]] = {
     "singular values": lambda a: torch.linalg.svdvals(a),
@@ -129,6 +134,7 @@ DECOMPOSED: dict[str, Callable[[Tensor], Any]] = {
     "eigenvectors": lambda a: torch.linalg.eigh(a),
     "pseudoinverse": lambda a: torch.linalg.pinv(a, hermitian=True),
     "complex pseudoinverse": lambda a: torch.linalg.pinv(torch.complex(a, a.roll(1)).detach().requires_grad_(a.requires_grad)),
+    "complex residuals": lambda a: least_squares(torch.complex(a, a.roll(1)).detach()[:, :5], a.detach()[:, :1]),
     "pseudoinverse of a conjugate": lambda a: torch.linalg.pinv(torch.complex(a, a.roll(1)).detach().mH[:5]),
     "rank": lambda a: torch.linalg.matrix_rank(a),
     "tangents": lambda a: torch.func.jvp(torch.linalg.svdvals, (a,), (a * 0.5,)),

@@ -57,7 +57,12 @@ class Commands(click.Group):
             formatter.write_dl(list(COMMANDS.items()))
 
 
-@click.group(cls=Commands, options_metavar="[options]", subcommand_metavar="COMMAND …")
+@click.group(
+    cls=Commands,
+    context_settings={"help_option_names": ["-h", "--help"]},  # commands take them over
+    options_metavar="[options]",
+    subcommand_metavar="COMMAND …",
+)
 @click.version_option(__version__, prog_name="numscope", message="%(prog)s %(version)s")
 def numscope() -> None:
     """Find the first bad number in a PyTorch training run: which tensor, operation, line and rank, and why."""

@@ -34,7 +34,7 @@ def _caller(func: Any) -> Caller | None:
     schema = getattr(func, "_schema", None)
     if schema is None:
         return None
-    if schema.name == "aten::linalg_pinv" or not schema.name.startswith(_OF_TORCH):
+    if schema.name in _CONJUGATE or not schema.name.startswith(_OF_TORCH):
         return _resolving
     if schema.name in _VECTORS:
         return _spared_vectors
@@ -43,6 +43,7 @@ def _caller(func: Any) -> Caller | None:
 
 
 _OF_TORCH = ("aten::", "prims::", "prim::", "c10d::", "_c10d_functional::", "c10d_functional::")
+_CONJUGATE = frozenset({"aten::linalg_pinv", "aten::linalg_lstsq"})  # within their kernels
 _LAZY = ("Conjugate", "Negative", "ZeroTensor")
 
 

@@ -1,0 +1,32 @@
+"""pca_lowrank, svd_lowrank and lobpcg between the steps draw random numbers; what they return, the random states after them and the next dropout masks must stay the same."""
+# PRELUDE
+torch.manual_seed(7)
+m = nn.Sequential(nn.Linear(8, 32), nn.Dropout(0.3), nn.ReLU(), nn.Linear(32, 4))
+W(m)
+opt = torch.optim.AdamW(m.parameters(), 1e-2)
+hist = []
+for s in range(6):
+    x, y = batch(s, 16)
+    opt.zero_grad()
+    h = m[0](x)
+    U, S, V = torch.svd_lowrank(h, q=4, niter=2)
+    loss = F.mse_loss(m(x), y) + 1e-3 * S.sum()
+    loss.backward()
+    print(s, "lowrank", H(S), H(U.abs()), U.stride(), S._version, h.grad_fn.name(), R())
+    opt.step()
+    hist.append(torch.cat([p.grad.flatten() for p in m.parameters()]))
+    with torch.no_grad():
+        u, sv, v = torch.pca_lowrank(m[0](x), q=3)
+        print(s, "pca", H(sv), H(v), v.stride(), R())
+        a = m[0].weight.T @ m[0].weight + torch.eye(8)
+        e, w = torch.lobpcg(a, k=2, largest=True)
+        print(s, "lobpcg", H(e), H(w), w.stride(), R())
+        e, w = torch.lobpcg(a, X=torch.randn(8, 2), niter=5, method="basic", tol=1e-3)
+        print(s, "basic", H(e), H(w.abs()), R())
+        k = torch.stack(hist)
+        print(s, "gram", H(torch.linalg.eigvalsh(k @ k.T)), H(torch.linalg.svdvals(k)), H(torch.linalg.cond(k @ k.T + torch.eye(len(k)))))
+        omega = torch.randn(k.shape[1], 3)
+        q, _ = torch.linalg.qr((k.T @ (k @ omega)) + omega)
+        hutch = torch.empty_like(omega).bernoulli_(0.5).mul_(2).sub_(1)
+        print(s, "sketch", H(q), H((hutch * (k.T @ (k @ hutch))).sum(0)), H(torch.multinomial(sv.softmax(0), 2)), H(torch.randperm(7)), R())
+    print(s, float(loss.detach()).hex(), M(m))
