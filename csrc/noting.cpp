@@ -14,10 +14,12 @@ struct Noting {
     PyObject* put;    // what makes a record of a note
     PyObject* maker;  // and the probe that makes it; None: this one
     int64_t num, most;  // operations noted or recorded, and at which number the probe ends
+    int care;  // so many operations after one that needs care are called with care too
     bool is_on;
 };
 constexpr int NUM_REFERENCES = 5;
 constexpr int VIEW = 1, BLANK = 2, NEEDS_CARE = 4, WRITTEN = 1, UNREAD = 2;  // as in Python
+constexpr int CAREFUL = 3;  // a product has as many operations after its first one
 constexpr size_t MOST_CODES = 4096;
 
 Noting* as_noting(PyObject* self) { return reinterpret_cast<Noting*>(self); }
@@ -237,7 +239,10 @@ PyObject* at_once(PyObject* self, PyObject* function, PyObject* types, PyObject*
 
 // The operation's result, in Python where that takes care to be the same within a mode.
 PyObject* call(PyObject* self, PyObject* function, PyObject* args, PyObject* kwargs, int flags) {
-    if (!(flags & NEEDS_CARE)) return PyObject_Call(function, args, kwargs);
+    Noting* const noting = as_noting(self);
+    if (flags & NEEDS_CARE) noting->care = CAREFUL;
+    else if (noting->care > 0) noting->care--;
+    else return PyObject_Call(function, args, kwargs);
     const Ref none(kwargs ? nullptr : PyDict_New());
     return kwargs || none ? PyObject_CallMethod(self, "_call", "OOO", function, args, kwargs ? kwargs : none.get()) : nullptr;
 }

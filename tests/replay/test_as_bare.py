@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import weakref
 from collections.abc import Callable
 from typing import Any
 
@@ -160,6 +161,41 @@ def test_decompositions_have_the_bits_without_a_probe(probe: Callable[[], OpProb
         bare = bits(requires_grad)
         with probe():
             assert bits(requires_grad) == bare
+
+
+@with_probes
+@pytest.mark.parametrize("way", ["operator", "function", "in place of", "by hand", "with a gradient"])
+def test_products_with_a_single_matrix_have_the_bits_without_a_probe(probe: Callable[[], OpProbe], way: str) -> None:
+    generator = torch.Generator().manual_seed(3)
+
+    def products(num: int, rows: int, inner: int, columns: int) -> Tensor:
+        a, b = torch.rand(num, rows, inner, generator=generator), torch.rand(1, inner, columns, generator=generator)
+        if way == "by hand":  # the same operations, and one product
+            return torch.mm(a.view(-1, inner), b.squeeze(0))
+        b.requires_grad_(way == "with a gradient")
+        if way == "operator":
+            return a @ b
+        if way == "in place of":
+            return torch.matmul(a, b.mT.contiguous().mT)
+        return torch.matmul(a, b).detach()
+
+    sizes = [(2, 1, 16, 1), (2, 3, 3, 16), (8, 33, 100, 64), (17, 5, 64, 33), (3, 16, 33, 5), (2, 100, 5, 16)]
+    bare = [products(*size) for size in sizes]
+    generator.manual_seed(3)
+    with probe():
+        watched = [products(*size) for size in sizes]
+    assert all(torch.equal(a, b) and a.stride() == b.stride() for a, b in zip(watched, bare, strict=True))
+
+
+@with_probes
+def test_what_may_be_a_product_keeps_nothing_alive(probe: Callable[[], OpProbe]) -> None:
+    with probe():
+        single, batch = torch.ones(1, 3, 4), torch.ones(2, 5, 3)
+        squeezed = single.squeeze(0)
+        held = weakref.ref(single), weakref.ref(squeezed), weakref.ref(batch)
+        batch.view(-1, 3)
+        del single, squeezed, batch
+        assert [one() for one in held] == [None, None, None]
 
 
 @with_probes

@@ -5,11 +5,13 @@ from __future__ import annotations
 import linecache
 import re
 import sys
+import threading
 from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
 from itertools import islice
 from types import FrameType
 from typing import Any
+from weakref import ref
 
 import torch
 from torch import Tensor, nn
@@ -21,6 +23,9 @@ Caller = Callable[[Any, Sequence[Any], Mapping[str, Any]], Any]
 
 def call(func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
     """An operation's result as it is outside of modes."""
+    product = getattr(_here, "product", None)
+    if product is not None and (found := product.went_on(func, args)) is not None:
+        return found
     caller = _caller(func)
     return func(*args, **kwargs) if caller is None else caller(func, args, kwargs)
 
@@ -34,12 +39,67 @@ def _caller(func: Any) -> Caller | None:
     schema = getattr(func, "_schema", None)
     if schema is None:
         return None
+    if func is torch.ops.aten.squeeze.dim:
+        return _maybe_of_product
     if schema.name in _CONJUGATE or not schema.name.startswith(_OF_TORCH):
         return _resolving
     if schema.name in _VECTORS:
         return _spared_vectors
     writes_lists = any(a.alias_info is not None and a.alias_info.is_write and str(a.type) == "List[Tensor]" for a in schema.arguments)
     return _counted if writes_lists and not schema.name.startswith(_NOT_COUNTED) else None
+
+
+_here = threading.local()  # product: what may be one, of this thread
+
+
+class _Product:
+    """A batch of matrices times a single one. Where a mode is active and no gradient is asked for, torch makes one product of it, by the
+    operations squeeze, view and mm; else the single matrix is repeated, and other last bits come out.
+    """
+
+    def __init__(self, single: Tensor, squeezed: Tensor, place: tuple[int, int]) -> None:
+        self._single, self._squeezed, self._place = ref(single), ref(squeezed), place  # nothing is kept alive
+        self._batch: ref[Tensor] | None = None
+
+    def went_on(self, func: Any, args: Sequence[Any]) -> Tensor | None:
+        """The result of the product where this is its third operation, in place of the operation's."""
+        if func is torch.ops.aten.view.default and self._batch is None and args[0].dim() == 3:
+            self._batch = ref(args[0])
+            return None
+        _here.product = None
+        batch, single = None if self._batch is None else self._batch(), self._single()
+        if func is not torch.ops.aten.mm.default or batch is None or single is None or args[1] is not self._squeezed():
+            return None
+        if _place(sys._getframe(2)) != self._place:
+            return None
+        made: Tensor = torch.ops.aten.bmm.default(batch, single.expand(batch.shape[0], -1, -1))
+        return made.view(-1, made.shape[-1])
+
+
+def _maybe_of_product(func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
+    result = func(*args, **kwargs)
+    single = args[0]
+    if (
+        len(args) == 2
+        and args[1] == 0
+        and single.dim() == 3
+        and single.shape[0] == 1
+        and not (torch.is_grad_enabled() and single.requires_grad)
+    ):
+        _here.product = _Product(single, result, _place(sys._getframe(2)))
+    return result
+
+
+def _place(frame: FrameType | None) -> tuple[int, int]:
+    """Where the innermost frame that is no probe's is: operations of one call are at one place."""
+    frame = _of_script(frame)
+    return (0, 0) if frame is None else (id(frame), frame.f_lasti)
+
+
+def _of_script(frame: FrameType | None) -> FrameType | None:
+    while frame is not None and frame.f_globals.get("__name__", "").startswith(_OF_PROBES):
+        frame = frame.f_back
+    return frame
 
 
 _OF_TORCH = ("aten::", "prims::", "prim::", "c10d::", "_c10d_functional::", "c10d_functional::")
@@ -100,8 +160,7 @@ def _spared_vectors(func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -
 
 def _asks_for_values(frame: FrameType | None) -> bool:
     """Whether the innermost frame that is no probe's calls a function of values alone, as far as its source tells."""
-    while frame is not None and frame.f_globals.get("__name__", "").startswith(_OF_PROBES):
-        frame = frame.f_back
+    frame = _of_script(frame)
     called = set(_CALLED.findall(_source_of_call(frame))) if frame is not None else set()
     return bool(called & _OF_VALUES) and not called & _OF_VECTORS
 
