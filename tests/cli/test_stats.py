@@ -184,7 +184,7 @@ def growing(name: str) -> dict[Place, torch.Tensor]:
     return seen
 
 
-@pytest.mark.parametrize("name", ["decoder.fc1", 'it\'s "$HOME" `ls` \\ \x1b[2J'])
+@pytest.mark.parametrize("name", ["decoder.fc1", "x!rm", 'it\'s "$HOME" `ls` \\ \x1b[2J'])
 def test_without_a_question_it_says_where_to_look_and_what_to_ask(tmp_path: Path, name: str) -> None:
     folder = tmp_path / "my runs"
     write(folder, growing(name))
@@ -209,6 +209,17 @@ def test_without_a_question_it_says_where_to_look_and_what_to_ask(tmp_path: Path
         if "\x1b" not in name or "SELECT" not in question:  # such a name is shown, not written
             answer = stats(*words[2:])
             assert answer.returncode == 0 and len(answer.stdout.splitlines()) > 3, answer.stderr
+
+
+def test_statistics_that_can_not_be_shown_are_said(tmp_path: Path) -> None:
+    import pyarrow.parquet as pq
+
+    write(tmp_path, {Place(0, "fc1", "Linear", "activation"): torch.ones(4)})
+    (tmp_path / "findings-rank0.json").write_text(document(FINDING))
+    for part in (tmp_path / "statistics").iterdir():
+        pq.write_table(pq.read_table(part).drop_columns(["abs_max"]), part)
+    done = stats(tmp_path)
+    assert "Traceback" not in done.stderr and (done.stdout or done.stderr)
 
 
 def test_a_healthy_run_has_nothing_that_went_bad(tmp_path: Path) -> None:

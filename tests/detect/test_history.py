@@ -4,6 +4,7 @@ import gc
 import subprocess
 import sys
 import tracemalloc
+import types
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -286,6 +287,12 @@ def test_what_is_shown_is_shown_once_in_time_and_ever_more_rarely(seconds: list[
         assert all(
             gap >= kept._rarer * min(LIVE_S, max(2.0, a / 2), max(a, 1) / 100 + LIVE_S) * 0.999 for a, gap in zip(times, gaps, strict=False)
         )
+
+
+def test_a_stub_in_the_place_of_pyarrow_stops_no_watch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "pyarrow", types.ModuleType("pyarrow"))
+    with numscope.watch(Net(), log_dir=str(tmp_path)):
+        pass
 
 
 def test_without_pyarrow_it_is_said_before_training(

@@ -229,6 +229,24 @@ def test_update_that_is_bad_in_one_ranks_shard_stops_all(ranks: RankPool, bad_st
     assert told[0].value["replay"] == "reproduced" and told[0].value["reason"]
 
 
+def fsdp_noted(rank: int) -> list[tuple[int, str, int]]:
+    model = shard(Net())
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.01, momentum=0.9)
+    with numscope.watch(model, on_nonfinite="warn") as scope:
+        for step, x in enumerate(batches(rank)):
+            optimizer.param_groups[0]["lr"] = float("inf") if (rank, step) == (1, 1) else 0.01
+            optimizer.zero_grad()
+            model(x).square().mean().backward()
+            optimizer.step()
+            with torch.no_grad():
+                model(x)
+    return [(one.step, one.phase.value, one.rank) for one in scope.findings]
+
+
+def test_what_an_evaluation_hears_early_is_told_once(ranks: RankPool) -> None:
+    assert [t.value for t in ranks.run(fsdp_noted)] == [[(1, "optimizer", 1)]] * 2
+
+
 def fsdp_questions(rank: int) -> list[int]:
     from numscope.distributed import channel
 

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import contextlib
+import sys
 import weakref
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Tuple  # noqa: UP035  # TorchScript reads it
 
 import pytest
 import torch
@@ -36,6 +37,7 @@ PROBES = [
     pytest.param(noting, id="noting", marks=needs_native),
     pytest.param(lambda: noting(is_on=False), id="cut", marks=needs_native),
 ]
+positions = pytest.mark.skipif(sys.version_info < (3, 11), reason="Python 3.10 doesn't know which part of a line is at work")
 with_probes = pytest.mark.parametrize("probe", PROBES)
 
 # Each writes a list of two tensors.
@@ -117,6 +119,15 @@ def least_squares(a: Tensor, b: Tensor) -> Tensor:
     return found
 
 
+decompose = torch.linalg.svd
+
+
+@torch.jit.script
+def scripted_norm(a: Tensor) -> Tuple[Tensor, Tensor]:  # noqa: UP006  # as TorchScript wants it
+    u, s, _ = torch.linalg.svd(a)
+    return u, torch.norm(s)
+
+
 # Each asks for values alone, or for vectors, of a symmetric matrix.
 DECOMPOSED: dict[str, Callable[[Tensor], Any]] = {
     "singular values": lambda a: torch.linalg.svdvals(a),
@@ -131,6 +142,9 @@ DECOMPOSED: dict[str, Callable[[Tensor], Any]] = {
     "method": lambda a: a.norm("nuc"),
     "vectors": lambda a: torch.linalg.svd(a, full_matrices=False),
     "values of vectors": lambda a: torch.linalg.svd(a).S,
+    "vectors by another name": lambda a: decompose(a / torch.linalg.norm(a), full_matrices=False),
+    "vectors by map": lambda a: tuple(*map(torch.linalg.svd, [a / torch.linalg.matrix_norm(a)])),
+    "vectors in a script": lambda a: scripted_norm(a),
     "norm of a reconstruction": lambda a: torch.linalg.norm(torch.linalg.svd(a, full_matrices=False).U),
     "eigenvectors": lambda a: torch.linalg.eigh(a),
     "pseudoinverse": lambda a: torch.linalg.pinv(a, hermitian=True),
@@ -148,6 +162,7 @@ def matrix() -> Tensor:
     return drawn + drawn.T
 
 
+@positions
 @with_probes
 @pytest.mark.parametrize("what", DECOMPOSED)
 @pytest.mark.parametrize("grad", [True, False])
@@ -163,8 +178,9 @@ def test_decompositions_have_the_bits_without_a_probe(probe: Callable[[], OpProb
             assert bits(requires_grad) == bare
 
 
+@positions
 @with_probes
-@pytest.mark.parametrize("way", ["operator", "function", "in place of", "by hand", "with a gradient"])
+@pytest.mark.parametrize("way", ["operator", "function", "assigned", "in place of", "by hand", "with a gradient", "a parameter"])
 def test_products_with_a_single_matrix_have_the_bits_without_a_probe(probe: Callable[[], OpProbe], way: str) -> None:
     generator = torch.Generator().manual_seed(3)
 
@@ -175,6 +191,13 @@ def test_products_with_a_single_matrix_have_the_bits_without_a_probe(probe: Call
         b.requires_grad_(way == "with a gradient")
         if way == "operator":
             return a @ b
+        if way == "assigned":
+            a @= b if inner == columns else torch.eye(inner)[None]
+            return a
+        if way == "a parameter":
+            b.requires_grad_()
+            with torch.no_grad():
+                return torch.matmul(a, b)
         if way == "in place of":
             return torch.matmul(a, b.mT.contiguous().mT)
         return torch.matmul(a, b).detach()
@@ -185,6 +208,30 @@ def test_products_with_a_single_matrix_have_the_bits_without_a_probe(probe: Call
     with probe():
         watched = [products(*size) for size in sizes]
     assert all(torch.equal(a, b) and a.stride() == b.stride() for a, b in zip(watched, bare, strict=True))
+
+
+@torch.jit.script
+def others(w: Tensor, x: Tensor, z: Tensor) -> Tuple[Tensor, Tensor]:  # noqa: UP006
+    single = w.squeeze(0)
+    rows = x.view(-1, x.size(2))
+    return torch.mm(z, single), rows
+
+
+@torch.jit.script
+def by_hand(w: Tensor, x: Tensor) -> Tensor:
+    single = w.squeeze(0)
+    return torch.mm(x.view(-1, x.size(2)), single)
+
+
+@with_probes
+def test_other_operations_within_one_call_are_what_they_are(probe: Callable[[], OpProbe]) -> None:
+    generator = torch.Generator().manual_seed(1)
+    w, x, z = (torch.rand(*size, generator=generator) for size in ((1, 16, 1), (2, 1, 16), (2, 16)))
+    for _ in range(4):  # scripts are compiled at their first calls
+        bare = *others(w, x, z), by_hand(w, x)
+        with probe():
+            watched = *others(w, x, z), by_hand(w, x)
+        assert all(torch.equal(a, b) for a, b in zip(watched, bare, strict=True))
 
 
 @with_probes

@@ -131,6 +131,12 @@ def test_report_is_one_screen(case):
     assert printed(CASES[case], 120).count("\n") <= 25
 
 
+def test_magnitudes_beyond_two_digits_are_whole():
+    n = dataclasses.replace(OVERFLOW.frames[0].lines[-1].numbers, dtype="float64", max=1.5e300, abs_max=1.5e300, abs_min=2.5e-300)
+    frames = (Frame("fc", "Linear", Phase.FORWARD, (Line("output", n),)), OVERFLOW.frames[-1])
+    assert "2.50e-300 1.50e+300 fc (Linear) output" in printed(dataclasses.replace(OVERFLOW, frames=frames), 80)
+
+
 def test_names_are_never_broken():
     name = ".".join(["a_module_of_a_model"] * 12)
     culprit = OVERFLOW.culprit

@@ -79,6 +79,11 @@ KEEP = "with --log-dir DIR the run's records are kept: a page, and how each numb
         (None, [NET, Watched(["Net"], 1, alerts=["a"])], KEEP),
         ("runs/t5", [NET], "numscope stats runs/t5; as a page: numscope view runs/t5"),
         ("runs/my t5\x1b[2J", [NEWS], "numscope stats 'runs/my t5\\x1b[2J'; as a page: numscope report 'runs/my t5\\x1b[2J'"),
+        (
+            "s3://me:secret@host/run",
+            [NET],
+            "numscope stats 's3://me:[hidden]@host/run'; as a page: numscope view 's3://me:[hidden]@host/run'",
+        ),
         ("runs/t5", [Watched()], ""),
     ],
 )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import json
 import os
 import subprocess
@@ -110,3 +111,43 @@ def test_it_is_in_the_runs_folder(tmp_path: Path) -> None:
     (attempt,) = json.loads((tmp_path / "run.json").read_text())["attempts"]
     assert attempt["environment"]["version of torch"] == torch.__version__
     assert os.environ.get("HOME", "nowhere at all") not in json.dumps(attempt["environment"])
+
+
+def test_nothing_that_stands_among_the_modules_ends_it(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    class Hostile(types.ModuleType):
+        def __getattribute__(self, name: str) -> object:
+            raise RuntimeError(name)
+
+    (tmp_path / "numscope_lazy_test.py").write_text("raise SystemExit('it was loaded')\n")
+    spec = importlib.util.spec_from_file_location("numscope_lazy_test", tmp_path / "numscope_lazy_test.py")
+    assert spec is not None and spec.loader is not None
+    spec.loader = importlib.util.LazyLoader(spec.loader)
+    lazy = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(lazy)
+    monkeypatch.setitem(sys.modules, "numscope_lazy_test", lazy)
+    monkeypatch.setitem(sys.modules, "numscope_hostile", Hostile("numscope_hostile"))
+    monkeypatch.setitem(sys.modules, "numscope_none", None)  # type: ignore[arg-type]
+    monkeypatch.setitem(sys.modules, 7, types.ModuleType("seven"))  # type: ignore[arg-type]
+    assert environment()["version of torch"] == torch.__version__
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="no pipes in folders")
+@pytest.mark.parametrize("file", ["HEAD", "packed-refs", "refs/heads/main"])
+@pytest.mark.parametrize("what", ["pipe", "endless"])
+def test_a_strangers_repository_makes_nobody_wait(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, file: str, what: str) -> None:
+    git = tmp_path / ".git"
+    (git / "refs" / "heads").mkdir(parents=True)
+    (git / "HEAD").write_text("ref: refs/heads/main\n")
+    (git / file).unlink(missing_ok=True)
+    os.mkfifo(git / file) if what == "pipe" else (git / file).symlink_to("/dev/zero")
+    script_in(tmp_path, monkeypatch)
+    assert "git commit" not in environment()
+
+
+def test_a_work_tree_of_another_repository_has_no_commit_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / ".git").mkdir()
+    (tmp_path / ".git" / "HEAD").write_text(COMMIT)
+    (tmp_path / "tree").mkdir()
+    (tmp_path / "tree" / ".git").write_text("gitdir: elsewhere\n")
+    script_in(tmp_path / "tree", monkeypatch)
+    assert "git commit" not in environment()

@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from numscope.detect.journal import Event, Journal
-from numscope.records.faults import ours
+from numscope.records.faults import ours, suppress
 from numscope.records.observation import FIELDS, Observation
 from numscope.records.site import tensor_of
 from numscope.summary.ledger import Kept, Ledger
@@ -84,8 +84,9 @@ class RunHistory:
         self._written: set[tuple[int, str, str]] = set()  # of the steps at which something was found: they may go on
         self._began, self._next, self._rarer = time.monotonic(), 0.0, max(1.0, num_ranks / 32)
         self._shown: set[int] = set()  # steps that were written while they were kept
-        if importlib.util.find_spec("pyarrow") is None:
-            self._say(_MISSING)
+        with suppress(Exception):  # something else stands there
+            if importlib.util.find_spec("pyarrow") is None:
+                self._say(_MISSING)
 
     def note(self, step: int, journal: Journal) -> None:
         """Keep a step as it has been read so far; what was kept of the same step before is replaced."""

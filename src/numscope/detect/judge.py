@@ -292,7 +292,7 @@ class Judge:
         for finding in findings:
             self.victim = True
             self.findings.append(finding)
-            self._delivery.finding(finding, speaks=False)
+            self._delivery.finding(finding, speaks=False, whole=raises)  # this rank may end before the one at fault can tell
         if findings and raises and self._options.on_nonfinite == "raise":
             raise NonFiniteError(self.findings[-1])
         return bool(findings)
@@ -396,8 +396,8 @@ class Judge:
         return found
 
     def _alarm(self, finding: Finding | None) -> None:
-        if finding is None:  # the rank that had raised the alarm could not say why
-            return
+        if finding is None or (finding.rank != self._evidence.rank and finding in self.findings):
+            return  # the rank that had raised the alarm could not say why, or it is known here
         self.findings.append(finding)
         self.company.publish(finding)
         self._delivery.finding(finding, speaks=self.company.speaks)

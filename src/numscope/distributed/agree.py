@@ -210,7 +210,7 @@ class Ranks:
         """Leave a finding, JSON-ready, for ranks whose training ends before they can meet; ``is_kept``: until they ask each other."""
         if self._meetings is not None:
             self._meetings.publish(finding)
-        elif is_kept and self.have_to_be_asked:
+        elif is_kept and self._channels:
             with suppress(Exception):  # the store disappears with the rank that hosts it
                 store().compare_set(f"{self._key}/found/{self._num_told}", "", json.dumps(finding))
 
@@ -221,7 +221,7 @@ class Ranks:
     def published(self) -> list[Any]:
         """What another rank that has to be asked has found since it was asked last. *Cost:* one request to the store."""
         with suppress(Exception):  # the store disappears with the rank that hosts it
-            if self.have_to_be_asked and store().check([f"{self._key}/found/{self._num_told}"]):
+            if self._channels and os.getpid() == self._pid and store().check([f"{self._key}/found/{self._num_told}"]):
                 return [json.loads(store().get(f"{self._key}/found/{self._num_told}"))]
         return []
 

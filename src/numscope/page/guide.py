@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import shlex
 from collections.abc import Iterator
 
@@ -25,7 +24,9 @@ def guide(overview: Overview, run: str) -> Iterator[str]:
         run: the folder, as the user has named it.
     """
     recorded, matrices = overview.recorded, overview.matrices
-    assert matrices is not None  # there are statistics
+    if matrices is None:
+        yield from (escape(problem) for problem in overview.problems)
+        return
     axis = matrices.axis
     facts = [escape(recorded.model)] if recorded.model else []
     facts += [count(max(recorded.num_steps, axis.last[-1] + 1), "step"), count(matrices.num_sites, "tensor")]
@@ -91,7 +92,7 @@ def _questions(overview: Overview, matrices: Matrices) -> Iterator[str]:
     site = matrices.sites[order[0]]
     layer, tensor = (name.replace("'", "''") for name in (site.layer, site.tensor))
     sql = f"SELECT step, abs_max, num_nan, num_inf FROM stats WHERE layer = '{layer}' AND tensor = '{tensor}' ORDER BY step"
-    yield escape('"' + re.sub(r'(["$`\\])', r"\\\1", sql) + '"')  # as a shell reads it
+    yield escape(shlex.quote(sql) if set(sql) & set('"$`\\!') else f'"{sql}"')
     last = matrices.axis.last[-1]
     yield f"--by name --stats max,min,num_nan,num_inf --steps {max(0, last - 9)}-{last}"
     yield "--by type"

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import ast
 import linecache
-import re
 import sys
 import threading
 from collections.abc import Callable, Mapping, Sequence
@@ -17,6 +17,8 @@ import torch
 from torch import Tensor, nn
 from torch.autograd import forward_ad
 from torch.autograd.graph import increment_version
+
+from numscope.records.faults import suppress
 
 Caller = Callable[[Any, Sequence[Any], Mapping[str, Any]], Any]
 
@@ -49,44 +51,46 @@ def _caller(func: Any) -> Caller | None:
     return _counted if writes_lists and not schema.name.startswith(_NOT_COUNTED) else None
 
 
+_PRODUCTS = frozenset({"@", "matmul", "__matmul__", "__rmatmul__"})
 _here = threading.local()  # product: what may be one, of this thread
 
 
 class _Product:
-    """A batch of matrices times a single one. Where a mode is active and no gradient is asked for, torch makes one product of it, by the
+    """A batch of matrices times a single one, which asks for no gradient. Where a mode is active torch makes one product of it, by the
     operations squeeze, view and mm; else the single matrix is repeated, and other last bits come out.
     """
 
     def __init__(self, single: Tensor, squeezed: Tensor, place: tuple[int, int]) -> None:
         self._single, self._squeezed, self._place = ref(single), ref(squeezed), place  # nothing is kept alive
         self._batch: ref[Tensor] | None = None
+        self._rows: ref[Tensor] | None = None
 
     def went_on(self, func: Any, args: Sequence[Any]) -> Tensor | None:
-        """The result of the product where this is its third operation, in place of the operation's."""
+        """The result of the operation where it is the product's second one, and of the product where it is the third."""
+        made: Tensor
         if func is torch.ops.aten.view.default and self._batch is None and args[0].dim() == 3:
-            self._batch = ref(args[0])
-            return None
+            made = func(*args)
+            self._batch, self._rows = ref(args[0]), ref(made)
+            return made
         _here.product = None
-        batch, single = None if self._batch is None else self._batch(), self._single()
-        if func is not torch.ops.aten.mm.default or batch is None or single is None or args[1] is not self._squeezed():
+        if func is not torch.ops.aten.mm.default or self._batch is None or self._rows is None:
             return None
-        if _place(sys._getframe(2)) != self._place:
+        batch, rows, single = self._batch(), self._rows(), self._single()
+        if batch is None or single is None or args[0] is not rows or args[1] is not self._squeezed():
             return None
-        made: Tensor = torch.ops.aten.bmm.default(batch, single.expand(batch.shape[0], -1, -1))
+        if rows.shape != (batch.shape[0] * batch.shape[1], batch.shape[2]) or _place(sys._getframe(2)) != self._place:
+            return None
+        made = torch.ops.aten.bmm.default(batch, single.expand(batch.shape[0], -1, -1))
         return made.view(-1, made.shape[-1])
 
 
 def _maybe_of_product(func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
     result = func(*args, **kwargs)
     single = args[0]
-    if (
-        len(args) == 2
-        and args[1] == 0
-        and single.dim() == 3
-        and single.shape[0] == 1
-        and not (torch.is_grad_enabled() and single.requires_grad)
-    ):
-        _here.product = _Product(single, result, _place(sys._getframe(2)))
+    if len(args) == 2 and args[1] == 0 and single.dim() == 3 and single.shape[0] == 1 and not single.requires_grad:
+        frame = _of_script(sys._getframe(2))
+        if frame is not None and _called(frame) in _PRODUCTS:
+            _here.product = _Product(single, result, _place(frame))
     return result
 
 
@@ -138,8 +142,6 @@ def _counted(func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
 # Where a mode is active, torch computes vectors even if only values are asked for, and these with another algorithm.
 _VECTORS = {"aten::_linalg_svd": ("compute_uv", True), "aten::_linalg_eigh": ("compute_v", True)}
 _OF_VALUES = frozenset({"svdvals", "eigvalsh", "cond", "norm", "matrix_norm", "nuclear_norm"})
-_OF_VECTORS = frozenset({"svd", "eigh", "lstsq", "pinv"})
-_CALLED = re.compile(r"(\w+)\s*\(")
 _OF_PROBES = ("numscope.replay.", "torch._dynamo.", "torch._compile")  # modules in whose frames a probe runs
 _PLAIN = (Tensor, nn.Parameter)
 
@@ -153,25 +155,34 @@ def _spared_vectors(func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -
     is_needed = (
         (torch.is_grad_enabled() and a.requires_grad) or type(a) not in _PLAIN or torch._C._functorch.peek_interpreter_stack() is not None
     )
-    if given.get(asked, default) and not is_needed and forward_ad._current_level < 0 and _asks_for_values(sys._getframe(2)):
+    frame = _of_script(sys._getframe(2))
+    if given.get(asked, default) and not is_needed and forward_ad._current_level < 0 and frame is not None and _called(frame) in _OF_VALUES:
         given[asked] = False
     return func(**given)
 
 
-def _asks_for_values(frame: FrameType | None) -> bool:
-    """Whether the innermost frame that is no probe's calls a function of values alone, as far as its source tells."""
-    frame = _of_script(frame)
-    called = set(_CALLED.findall(_source_of_call(frame))) if frame is not None else set()
-    return bool(called & _OF_VALUES) and not called & _OF_VECTORS
+def _called(frame: FrameType) -> str:
+    """The name of the function that a frame's instruction calls, or ``@``; empty where its source doesn't tell.
 
-
-def _source_of_call(frame: FrameType) -> str:
-    code, line, end, begins, ends = frame.f_code, frame.f_lineno, frame.f_lineno, None, None
-    if sys.version_info >= (3, 11):
-        line, end, begins, ends = next(islice(code.co_positions(), frame.f_lasti // 2, None))
-    lines = linecache.getlines(code.co_filename, frame.f_globals)[(line or 1) - 1 : end]
-    if not lines:
+    What a function written in Python does has a frame of its own: it is one written in C.
+    """
+    if sys.version_info < (3, 11):  # which part of a line is at work is not known
+        return ""
+    line, end, begins, ends = next(islice(frame.f_code.co_positions(), frame.f_lasti // 2, None))
+    lines = linecache.getlines(frame.f_code.co_filename, frame.f_globals)[(line or 1) - 1 : end]
+    if not lines or begins is None or ends is None:
         return ""
     lines[-1] = lines[-1].encode()[:ends].decode(errors="replace")
     lines[0] = lines[0].encode()[begins:].decode(errors="replace")
-    return "".join(lines)
+    text = "".join(lines)
+    for source in (f"({text}\n)", text):
+        with suppress(SyntaxError, ValueError):
+            (statement,) = ast.parse(source).body
+            if isinstance(statement, ast.AugAssign):
+                return "@" if isinstance(statement.op, ast.MatMult) else ""
+            value = statement.value if isinstance(statement, ast.Expr) else None
+            if isinstance(value, ast.BinOp) and isinstance(value.op, ast.MatMult):
+                return "@"
+            called = value.func if isinstance(value, ast.Call) else None
+            return called.attr if isinstance(called, ast.Attribute) else called.id if isinstance(called, ast.Name) else ""
+    return ""

@@ -127,15 +127,17 @@ class Delivery:
             except ours(OSError) as error:
                 log.error("log_dir: got %r, expected a folder that can be written to: %s. No report will be in it.", self._log_dir, error)
 
-    def finding(self, finding: Finding, *, speaks: bool = True) -> None:
+    def finding(self, finding: Finding, *, speaks: bool = True, whole: bool = False) -> None:
         """Report a finding: in full on the rank where it began, in one line elsewhere.
 
         Args:
+            whole: in full here too.
             speaks: this rank passes it to the outlet, for all ranks that know it.
         """
-        if finding.rank == self._rank and show is not None and show(finding):
+        in_full = whole or finding.rank == self._rank
+        if in_full and show is not None and show(finding):
             pass
-        elif finding.rank == self._rank:
+        elif in_full:
             if self._prints_frames and finding.frames:
                 frames = "\n".join(map(escape, finding_text(finding).split("\n")))
                 say(f"\n{frames}\n")

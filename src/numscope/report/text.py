@@ -171,8 +171,8 @@ def _frames(finding: Finding) -> list[RenderableType]:
         told = told or (where[0] if where else next((one for one in reversed(frame.lines) if one.numbers is not None), None))
         if told is not None:
             name = f"{frames_text.named(frame)} {told.slot}".strip()
-            low, high = frames_text.line_text(told)[: len(frames_text.PREFIX)], escape(name)
-            text.append(f"\n{low} {high}", style=BAD if frame is shown[-1] and where else "")
+            magnitudes = frames_text.line_text(told).removesuffix(told.slot).rstrip()
+            text.append(f"\n{magnitudes} {escape(name)}", style=BAD if frame is shown[-1] and where else "")
             text.append("   <-- here" if frame is shown[-1] and where else "", style=BAD)
     return [text]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import shlex
 from collections.abc import Sequence
 
-from numscope.records.words import count, escape, few
+from numscope.records.words import count, escape, few, without_passwords
 from numscope.scope.coverage import Watched
 
 _MAX_NAMES = 3
@@ -31,7 +31,7 @@ def next_step(log_dir: str | None, processes: Sequence[Watched]) -> str:
     watched = [one for one in processes if one.models]
     has_news = any(one.findings or one.alerts for one in watched)
     if log_dir is not None and watched:
-        folder = escape(shlex.quote(log_dir))
+        folder = escape(shlex.quote(without_passwords(log_dir)))
         return f"numscope: next: numscope stats {folder}; as a page: numscope {'report' if has_news else 'view'} {folder}"
     return "numscope: next: with --log-dir DIR the run's records are kept: a page, and how each number came there" if has_news else ""
 

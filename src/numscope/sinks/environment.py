@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import re
+import stat
 import sys
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -78,11 +79,16 @@ def _variables() -> Iterator[tuple[str, Any]]:
 
 
 def _packages() -> Iterator[tuple[str, Any]]:
-    """Versions of what is imported, as the packages themselves say."""
-    known = sorted(name for name in sys.modules if "." not in name and not name.startswith("_") and name not in sys.stdlib_module_names)
-    told = [(name, version) for name in known if isinstance(version := getattr(sys.modules[name], "__dict__", {}).get("__version__"), str)]
-    for name, version in told[:MOST_PACKAGES]:
-        yield f"version of {name}", version
+    """Versions of what is imported, as the packages themselves say. Lazy modules stay unloaded."""
+    told = {}
+    for name, module in list(sys.modules.items()):
+        with suppress(Exception):  # whatever a script has put there
+            if "." not in name and not name.startswith("_") and name not in sys.stdlib_module_names:
+                version = object.__getattribute__(module, "__dict__").get("__version__")
+                if isinstance(version, str):
+                    told[name] = version
+    for name in sorted(told)[:MOST_PACKAGES]:
+        yield f"version of {name}", told[name]
 
 
 def _commit() -> str | None:
@@ -90,24 +96,31 @@ def _commit() -> str | None:
     main: Any = sys.modules.get("__main__")
     try:
         folder = os.path.dirname(os.path.abspath(main.__file__))
-        while not os.path.isdir(git := os.path.join(folder, ".git")):
+        while not os.path.exists(git := os.path.join(folder, ".git")):
             if folder == (folder := os.path.dirname(folder)):
                 return None
-        with open(os.path.join(git, "HEAD")) as file:
-            head = file.read(_MOST).strip()
+        head = _read(os.path.join(git, "HEAD")).strip()  # of a work tree of another repository's, .git is a file: not known
         reference = head.removeprefix("ref: ")
         if reference == head:
             return _checked(head)
         if not re.fullmatch(r"refs(/(?!\.)[\w.+-]+)+", reference):  # of a stranger's repository
             return None
         try:
-            with open(os.path.join(git, *reference.split("/"))) as file:
-                return _checked(file.read(_MOST).strip())
+            return _checked(_read(os.path.join(git, *reference.split("/"))).strip())
         except FileNotFoundError:
-            with open(os.path.join(git, "packed-refs")) as file:
-                return next((_checked(line.split()[0]) for line in file if line.rstrip("\n").endswith(f" {reference}")), None)
+            lines = _read(os.path.join(git, "packed-refs")).split("\n")
+            return next((_checked(line.split()[0]) for line in lines if line.endswith(f" {reference}")), None)
     except ours(OSError, ValueError, AttributeError, TypeError):
         return None
+
+
+def _read(path: str) -> str:
+    """The first megabyte of a plain file: anything else might be endless. Raises: OSError."""
+    handle = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_CLOEXEC", 0))
+    with open(handle, "rb") as file:
+        if not stat.S_ISREG(os.fstat(handle).st_mode):
+            raise OSError(f"{path} is no plain file")
+        return file.read(1 << 20).decode(errors="replace")
 
 
 def _checked(commit: str) -> str | None:
