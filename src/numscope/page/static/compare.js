@@ -4,6 +4,12 @@ import { count, digits } from "./numbers.js";
 import { Run } from "./run.js";
 import { set } from "./state.js";
 
+// What the panes of the run that is shown go to, for the first divergence; nothing where the runs agree.
+export function firstOf(told, chosen) {
+  const first = told?.first;
+  return first ? { step: chosen ? first.step_b : first.step_a, layer: chosen ? first.layer_b : first.layer_a, tensor: first.tensor } : {};
+}
+
 // Two runs: where they begin to differ, and which settings are not the same.
 export class Compare {
   // The sides have names; one of them is chosen and shown below, and the other one can be. Where their runs are at hand, there is a map.
@@ -52,7 +58,7 @@ export class Compare {
     const step = (one) => (one.step_a === one.step_b ? `step ${one.step_a}` : `step ${one.step_a} of A, ${one.step_b} of B`);
     const number = (value) => (typeof value === "number" ? digits(value) : String(value ?? "–"));
     return el("div", {},
-      el("p", {}, "First divergence: ", el("button", { id: "first-divergence", onclick: () => set({ step: this.sides.chosen ? first.step_b : first.step_a, layer: this.sides.chosen ? first.layer_b : first.layer_a, tensor: first.tensor }) },
+      el("p", {}, "First divergence: ", el("button", { id: "first-divergence", onclick: () => set(firstOf(told, this.sides.chosen)) },
         `${visible(first.layer_a, 100)} ${visible(first.tensor, 40)}, ${step(first)}`),
       first.nonfinite_in ? ` is not finite in ${first.nonfinite_in.toUpperCase()} alone.` : worst ? `: ${first.worst} is ${number(worst.a)} in A and ${number(worst.b)} in B.` : ""),
       el("p", { class: "explain" }, `${count(told.num_diverging_steps, "step")} of ${told.num_steps.toLocaleString("en-US")} diverge by more than their dtypes round. ${count(told.only[0], "tensor")} only in A, ${told.only[1].toLocaleString("en-US")} only in B.`));

@@ -1,5 +1,5 @@
 import { Alerts } from "./alerts.js";
-import { Compare } from "./compare.js";
+import { Compare, firstOf } from "./compare.js";
 import { CulpritPane } from "./culprit.js";
 import { el, fill, keeping, visible } from "./dom.js";
 import { Findings } from "./findings.js";
@@ -34,11 +34,13 @@ export class Page {
     this.given = given;
     this.panes = new Map();
     this.sign = null; // stands in the head
+    this.opening = {}; // what it is opened at, of two runs
     this.follows = false; // the newest step, and the first finding
   }
 
   // Shows a comparison beside the run, or another one in its place.
   compare(told, sides) {
+    this.opening = firstOf(told, sides.chosen);
     if (this.panes.has("compare")) this.panes.get("compare").renew(told, sides);
     else this._put("compare", new Compare(pane("compare"), told, sides));
   }
@@ -123,7 +125,7 @@ export class Page {
       run.unobserved.length ? el("details", {}, el("summary", {}, `${count(run.unobserved.length, "layer")} without statistics`), run.unobserved.map((name) => el("div", {}, visible(name, 200)))) : null));
   }
 
-  // What a page shows that was opened without an address: its first finding, else its first alert, or its last step and worst tensor.
+  // What a page shows that was opened without an address: of two runs the first difference, else its first finding, else its first alert, or its last step and worst tensor.
   _begin() {
     const { run, given } = this;
     const changes = {};
@@ -132,6 +134,7 @@ export class Page {
     if (run.alerts[alert]) Object.assign(changes, goToAlert(run, alert));
     else if (run.findings[finding]) Object.assign(changes, goTo(run, finding));
     else if (!given.has("finding")) changes.step = run.last[run.width - 1] ?? 0;
+    if (this.opening.layer) Object.assign(changes, { finding: -1, alert: -1 }, this.opening);
     if (!changes.layer) Object.assign(changes, worst(run));
     if (!run.kindOf.has(state.stat)) changes.stat = run.kinds[0]?.name ?? "amax";
     for (const name of given.keys()) delete changes[name];
