@@ -132,7 +132,7 @@ def test_run_json_says_what_ran(tmp_path: Path) -> None:
     (attempt,) = json.loads((tmp_path / "run.json").read_text())["attempts"]
     assert attempt["config"] == "layers: all"
     assert attempt["versions"]["torch"] == str(torch.__version__)
-    assert set(attempt) == {"attempt", "started", "versions", "command", "config", "world_size"}
+    assert set(attempt) == {"attempt", "started", "versions", "environment", "command", "config", "world_size"}
     rank = json.loads((tmp_path / "ranks" / "rank0-1.json").read_text())
     assert rank["layers"] == [{"name": "fc1", "cls": "Linear", "weights": ["weight"]}]
     assert rank["pid"] == os.getpid()

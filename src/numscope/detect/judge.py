@@ -231,7 +231,7 @@ class Judge:
         """
         kept = self.company.kept is not None
         alarm = bool(reached or (place and kept)) and not self.victim
-        if alarm and not (place or kept) and self._has_heard(self.company.published()):
+        if alarm and not (place or kept) and self._has_heard(self.company.published(), whole=True):
             return
         speaks, met = alarm and (kept or not discarded), Met.HERE if alarm else Met.NOBODY
         if place:
@@ -287,12 +287,12 @@ class Judge:
         self._note(finding)
         return finding
 
-    def _has_heard(self, findings: Sequence[Finding], *, raises: bool = True) -> bool:
-        """Of findings that other ranks tell; False where there are none."""
+    def _has_heard(self, findings: Sequence[Finding], *, raises: bool = True, whole: bool = False) -> bool:
+        """Of findings that other ranks tell; False where there are none. ``whole``: this rank may end before the one at fault can tell."""
         for finding in findings:
             self.victim = True
             self.findings.append(finding)
-            self._delivery.finding(finding, speaks=False, whole=raises)  # this rank may end before the one at fault can tell
+            self._delivery.finding(finding, speaks=False, whole=whole)
         if findings and raises and self._options.on_nonfinite == "raise":
             raise NonFiniteError(self.findings[-1])
         return bool(findings)
