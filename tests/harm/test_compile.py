@@ -154,6 +154,7 @@ def with_the_backward_inside(entrance: str, backend: str, compiles_backward: boo
 @pytest.mark.parametrize("compiles_backward", [False, True])
 @pytest.mark.parametrize("backend", ["eager", "aot_eager"])
 @pytest.mark.parametrize("entrance", ["watch", "run"])
+@pytest.mark.filterwarnings("error:Dynamo detected")
 def test_compiled_function_may_hold_the_backward(entrance: str, backend: str, compiles_backward: bool) -> None:
     expected, got = (with_the_backward_inside(way, backend, compiles_backward) for way in ("", entrance))
     assert len(expected) == len(got) and all(map(torch.equal, expected, got))

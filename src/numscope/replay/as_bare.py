@@ -18,11 +18,13 @@ from torch import Tensor, nn
 from torch.autograd import forward_ad
 from torch.autograd.graph import increment_version
 
+from numscope.probe.dynamo import run_plainly
 from numscope.records.faults import suppress
 
 Caller = Callable[[Any, Sequence[Any], Mapping[str, Any]], Any]
 
 
+@run_plainly
 def call(func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
     """An operation's result as it is outside of modes."""
     product = getattr(_here, "product", None)

@@ -15,6 +15,7 @@ import torch
 from torch import Tensor
 from torch.overrides import TorchFunctionMode
 
+from numscope.probe.dynamo import run_plainly
 from numscope.records.faults import had_no_room, is_ours, ours
 from numscope.records.site import Phase
 from numscope.replay import stack as stacks
@@ -72,6 +73,7 @@ class NotingProbe(OpProbe):  # type: ignore[no-untyped-call]
         if self.num == self._most:
             self._end()
 
+    @run_plainly
     def _plan(self, func: Any) -> tuple[bytes, tuple[str, ...]] | None:
         """An operator as C knows it: flags of it and of its arguments, and their names; None: it is recorded at once."""
         op = op_of(func)

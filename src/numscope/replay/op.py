@@ -138,7 +138,9 @@ class OpProbe(TorchDispatchMode):  # type: ignore[no-untyped-call]
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
-        if not self.is_on or is_traced():
+        if is_traced():
+            return func(*args, **kwargs)
+        if not self.is_on:
             return call(func, args, kwargs)
         if self.lone and getattr(func, "namespace", "") in COLLECTIVES:
             raise Communicates(str(func))
