@@ -15,6 +15,7 @@ from torch.optim.swa_utils import get_ema_multi_avg_fn
 
 import numscope
 from numscope.records.site import Phase
+from numscope.replay import as_bare
 from numscope.replay.log import Log
 from numscope.replay.named import Named
 from numscope.replay.noting import NotingProbe
@@ -232,6 +233,19 @@ def test_other_operations_within_one_call_are_what_they_are(probe: Callable[[], 
         with probe():
             watched = *others(w, x, z), by_hand(w, x)
         assert all(torch.equal(a, b) for a, b in zip(watched, bare, strict=True))
+
+
+@positions
+@with_probes
+def test_source_that_can_not_be_read_ends_nothing(probe: Callable[[], OpProbe], monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(*given: object) -> list[str]:
+        raise RuntimeError("of a loader")
+
+    monkeypatch.setattr(as_bare.linecache, "getlines", broken)
+    a, b = torch.rand(2, 3, 4), torch.rand(1, 4, 5)
+    with probe():
+        assert torch.allclose(a @ b, torch.bmm(a, b.expand(2, -1, -1)))
+        assert torch.linalg.svdvals(matrix()).shape == (24,)
 
 
 @with_probes

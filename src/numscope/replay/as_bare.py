@@ -164,6 +164,12 @@ def _spared_vectors(func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -
 
 
 def _called(frame: FrameType) -> str:
+    with suppress(Exception):  # whoever has made the code says where its source is, and perhaps wrongly
+        return _read_called(frame)
+    return ""
+
+
+def _read_called(frame: FrameType) -> str:
     """The name of the function that a frame's instruction calls, or ``@``; empty where its source doesn't tell.
 
     What a function written in Python does has a frame of its own: it is one written in C.
