@@ -117,3 +117,36 @@ def test_digest_has_versions_and_no_names_of_home_folders(tmp_path: Path) -> Non
     assert "\nVersions: numscope 1.2.3, platform Linux-6, kernel avx2, gpu H100\n" in markdown
     assert "Command: `python " in markdown and markdown.count("~/") == 3
     assert "ann" not in text + markdown and str(Path.home()) not in text + markdown
+
+
+def test_the_first_bad_number_stands_alone_for_programs(tmp_path: Path) -> None:
+    environment = {"threads": "2", "version of numpy": "2.3.1"}
+    (tmp_path / "run.json").write_text(json.dumps({"format": 2, "attempts": [{"attempt": 1, "environment": environment}]}))
+    found = {
+        "op": "aten.log", "module": "head", "file": "train.py", "line": 7, "code": "torch.log(x)",
+        "reason": "argument outside the function's domain", "detail": "log(0) = -inf", "advice": "log(x.clamp(min=1e-6))",
+        "tried": [{"remedy": "log(x.clamp_min(1e-6))", "worked": True, "outcome": "finite"}],
+    }  # fmt: skip
+    culprit = {**found, "phase": "loss", "inputs": [], "outputs": [], "stack": []}
+    (tmp_path / "findings-rank0.json").write_text(document({**FINDING, "culprit": culprit}, {**FINDING, "step": 0, "contained": True}))
+    digest = json.loads(digests(read_recorded(tmp_path))[0])
+    assert (digest["verdict"], digest["environment"]) == ("bad numbers", environment)
+    place = {"tensor": "decoder.layers.1.mlp.fc1 (Linear) output", "kind": "nan", "step": 2, "rank": 0}
+    assert digest["first"] == place | found
+
+
+@pytest.mark.parametrize(
+    ("texts", "verdict"),
+    [
+        ([document()], "nothing found"),
+        ([document(alerts=[ALERT])], "alerts"),
+        ([document({**FINDING, "contained": True})], "nothing found"),
+        ([], "not watched"),
+    ],
+)
+def test_verdict_of_a_run_without_bad_numbers(tmp_path: Path, texts: list[str], verdict: str) -> None:
+    write(tmp_path, two_layers())
+    for rank, text in enumerate(texts):
+        (tmp_path / f"findings-rank{rank}.json").write_text(text)
+    digest = json.loads(digests(read_recorded(tmp_path))[0])
+    assert (digest["verdict"], digest["first"]) == (verdict, None)

@@ -12,7 +12,7 @@ from torch import nn
 import numscope
 from numscope.records import finding as record
 from numscope.records.alert import Alert, parse_alert
-from numscope.records.finding import Culprit, Finding, Frame, Kind, Line, Numbers, Operand, Reason, parse_finding
+from numscope.records.finding import Culprit, Finding, Frame, Kind, Line, Numbers, Operand, Reason, Trial, parse_finding
 from numscope.records.site import Phase, Site
 from numscope.report import delivery
 
@@ -24,6 +24,7 @@ NONE_FINITE = Numbers("float32", (), 1, 1, 0, 0, 0, 0, None, None, None, None)
 CULPRIT = Culprit(
     "aten.log", Phase.FORWARD, "head", "/train/[x]\ud800.py", 3, "y = x.log()", Reason.DOMAIN, "log(-1).", "Clamp.",
     (Operand("self", N), Operand("alpha", None, "inf")), (Operand("", NONE_FINITE),), (("/train/t.py", 1, "main", "m(x)"),),
+    (Trial("log(x.clamp_min(1e-6))", True, "finite"), Trial("bfloat16", False, "its result is nan")),
 )  # fmt: skip
 FINDING = Finding(
     3, 4, Phase.LOSS, 1, Site("head", "Head", Phase.LOSS, "loss"), Kind.NAN, False, CULPRIT, "reproduced",
@@ -45,7 +46,8 @@ def test_file_reads_back_as_the_same_findings(tmp_path):
 
 
 def test_every_field_and_every_choice_is_in_the_schema():
-    homes = {"finding": Finding, "culprit": Culprit, "numbers": Numbers, "operand": Operand, "frame": Frame, "site": Site, "alert": Alert}
+    homes = {"finding": Finding, "culprit": Culprit, "trial": Trial, "numbers": Numbers, "operand": Operand, "frame": Frame, "site": Site}
+    homes["alert"] = Alert
     for name, cls in homes.items():
         fields = set(cls.__dataclass_fields__)
         assert fields == set(SCHEMA["$defs"][name]["required"]) == set(SCHEMA["$defs"][name]["properties"]), name

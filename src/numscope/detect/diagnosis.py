@@ -6,6 +6,7 @@ import itertools
 from collections.abc import Sequence
 from typing import Any
 
+from numscope.detect.cures import with_trials
 from numscope.detect.evidence import BadLeaf, Evidence, kind_of
 from numscope.detect.weight_evidence import with_weights
 from numscope.distributed.agree import Ranks
@@ -45,7 +46,8 @@ def escaped(evidence: Evidence, bad: Sequence[BadLeaf], known_weights: frozenset
 
 def diagnose(evidence: Evidence, bad: Sequence[BadLeaf], reached: Sequence[BadLeaf]) -> Finding:
     """Name the culprit of what escaped. *Cost:* at most a replay of each suspected call."""
-    return _finding(evidence, bad, reached, _find(evidence, bad))
+    replay = _find(evidence, bad)
+    return with_trials(_finding(evidence, bad, reached, replay), evidence, replay)
 
 
 def diagnose_together(evidence: Evidence, bad: Sequence[BadLeaf], reached: Sequence[BadLeaf], ranks: Ranks) -> Finding | None:

@@ -65,6 +65,7 @@ class Evidence:
     past: tuple[list[State], int] = field(default_factory=lambda: ([], 0))
     history: RunHistory | None = None
     born: tuple[Outside | None, int] = (None, 0)  # the tape of the thread where the watch began, and its first record since
+    trials: int = 3  # findings against which remedies may yet be tried
     _rates: Beside[Optimizer, list[Any]] = field(default_factory=Beside)  # of the last update, by group
 
     @classmethod
@@ -116,6 +117,7 @@ class Evidence:
         bad, suspects = self._gave_bad(call), {*self.saved.bad, *saved}
         call.rewritten = self.rewritten()
         done = replay_call(call, self.names, self.buffers, backward=backward, ranks=ranks, gave_bad=bad, forks=forks, saved=suspects)
+        done.call = call
         return Replay(None, CHANGED) if call.rewritten is not None and done.status in (FINITE, FORWARD_FINITE) else done
 
     def rewritten(self) -> Rewritten | None:

@@ -12,6 +12,7 @@ from numscope.page.health import FINE, WARN, judge
 from numscope.page.matrices import MAX_SITES, Matrices
 from numscope.page.rank_cells import RankAmax
 from numscope.page.recorded import AlertOfRanks, Recorded, read_statistics
+from numscope.page.settings import last_environment
 from numscope.records.finding import Culprit, Finding, Numbers, Operand, plain
 from numscope.records.markdown import code as _code
 from numscope.records.markdown import text as _md
@@ -49,11 +50,14 @@ def _digest(recorded: Recorded, matrices: Matrices | None, ranks: RankAmax | Non
         "model": _text(recorded.model),
         "command": _text(recorded.command, 2000),
         "versions": {_text(k, 40): _text(v, 60) for k, v in list(recorded.versions.items())[:8]},
+        "environment": {_text(k, 60): _text(v, 200) for k, v in list(last_environment(recorded).items())[: 2 * most]},
+        "verdict": _verdict(recorded),
+        "first": next((_first(one) for one in recorded.findings if not one.contained), None),
         "attempts": len(recorded.attempts),
         "num_steps": recorded.num_steps,
         "ended": not recorded.killed,
         "num_findings": recorded.num_findings,
-        "findings": [_finding(finding, matrices) for finding in recorded.findings[:most]],
+        "findings": [_finding(finding) for finding in recorded.findings[:most]],
         "num_alerts": recorded.num_alerts,
         "alerts": [_alert(one) for one in recorded.alerts[:most]],
         "num_events": len(recorded.events),
@@ -67,7 +71,21 @@ def _digest(recorded: Recorded, matrices: Matrices | None, ranks: RankAmax | Non
     }
 
 
-def _finding(finding: Finding, matrices: Matrices | None) -> Digest:
+def _verdict(recorded: Recorded) -> str:
+    if not recorded.watched:
+        return "not watched"
+    return "bad numbers" if any(not one.contained for one in recorded.findings) else "alerts" if recorded.num_alerts else "nothing found"
+
+
+def _first(finding: Finding) -> Digest:
+    """What a program acts on: the first bad tensor and its operation, in one level."""
+    c = finding.culprit
+    found = {"tensor": _text(str(finding.site)), "kind": finding.kind.value, "step": finding.step, "rank": finding.rank}
+    keys = ("op", "module", "file", "line", "code", "reason", "detail", "advice", "tried")
+    return found | (dict.fromkeys(keys) if c is None else {key: value for key, value in _culprit(c).items() if key in keys})
+
+
+def _finding(finding: Finding) -> Digest:
     c = finding.culprit
     return {
         "step": finding.step, "rank": finding.rank, "kind": finding.kind.value, "contained": finding.contained,
@@ -90,6 +108,7 @@ def _culprit(c: Culprit) -> Digest:
         "op": _text(c.op), "phase": c.phase.value, "module": _text(c.module), "file": _text(c.file), "line": c.line, "code": _text(c.code),
         "reason": c.reason.value, "detail": _text(c.detail), "advice": _text(c.advice),
         "inputs": [_operand(one) for one in c.inputs[:6]], "outputs": [_operand(one) for one in c.outputs[:3]],
+        "tried": [{"remedy": _text(t.remedy), "worked": t.worked, "outcome": _text(t.outcome)} for t in c.tried[:6]],
         "called_from": [f"{_text(file, 200)}:{line} in {_text(function, 80)}" for file, line, function, _ in c.stack[::-1][:6]],
     }  # fmt: skip
 
@@ -235,5 +254,8 @@ def _finding_lines(finding: Digest) -> Iterator[str]:
     yield f"  - reason: {culprit['reason']}. {_md(culprit['detail'])}"
     if culprit["advice"]:
         yield f"  - advice: {_md(culprit['advice'])}"
+    yield from (
+        f"  - tried: {_md(one['remedy'])}: {'' if one['worked'] else 'does not cure it: '}{_md(one['outcome'])}" for one in culprit["tried"]
+    )
     yield from (f"  - input {_md(one)}" for one in culprit["inputs"])
     yield from (f"  - output {_md(one)}" for one in culprit["outputs"])

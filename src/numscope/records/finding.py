@@ -96,6 +96,24 @@ class Operand:
 
 
 @dataclass(frozen=True, slots=True)
+class Trial:
+    """A remedy under which the call at fault was done once more.
+
+    Args:
+        remedy: what to write.
+        worked: everything was finite.
+        outcome: what came of it, one sentence without a full stop.
+    """
+
+    remedy: str
+    worked: bool
+    outcome: str
+
+    def __str__(self) -> str:
+        return f"{self.remedy}: {'' if self.worked else 'does not cure it: '}{self.outcome}"
+
+
+@dataclass(frozen=True, slots=True)
 class Culprit:
     """The operation a finding comes from.
 
@@ -111,6 +129,7 @@ class Culprit:
         inputs: the operands, as they were before the op ran.
         outputs: the results.
         stack: ``(file, line, function, code)`` from the outermost user frame to the innermost.
+        tried: remedies that were tried, those that worked first; empty where none could be.
     """
 
     op: str
@@ -125,6 +144,7 @@ class Culprit:
     inputs: tuple[Operand, ...] = ()
     outputs: tuple[Operand, ...] = ()
     stack: tuple[tuple[str, int, str, str], ...] = ()
+    tried: tuple[Trial, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -183,6 +203,7 @@ class Finding:
         )
         facts.append(("Reason", f"{c.reason.value}. {c.detail}"))
         facts += [("Advice", element("span", c.advice, style=GOOD))] if c.advice else []
+        facts += [("Tried", Markup("<br>".join(markup(str(one)) for one in c.tried)))] if c.tried else []
         rows = [_cells(one, "") for one in c.inputs] + [_cells(one, "→ ") for one in c.outputs]
         head = ("operand", "dtype", "shape", "abs min", "abs max", "nan", "inf")
         return element("div", title, *note, table(facts), *([table(rows, head)] if rows else []))

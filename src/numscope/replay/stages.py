@@ -42,10 +42,11 @@ ELSEWHERE = "not reproduced: another rank could not do its part"
 
 @dataclass(slots=True)
 class Replay:
-    """The result of a replay: a culprit, or the reason why there is none."""
+    """The result of a replay: a culprit, or the reason why there is none; and the call that was done again."""
 
     culprit: Culprit | None
     status: str
+    call: Call | None = None
 
 
 @contextlib.contextmanager

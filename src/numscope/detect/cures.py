@@ -1,0 +1,240 @@
+"""Tries remedies before they are given: does the call at fault once more under each, and says what came of it.
+
+Each trial is a replay, in a forked process where there can be one. It never changes the run.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.overrides import TorchFunctionMode
+
+from numscope.detect.evidence import Evidence
+from numscope.precision.high_precision import high_precision
+from numscope.records.faults import ours
+from numscope.records.finding import Culprit, Finding, Reason, Trial
+from numscope.records.site import Phase
+from numscope.replay import stack
+from numscope.replay.capture import Call, put_back
+from numscope.replay.fork import in_child
+from numscope.replay.reasons.case import FLOAT32_RANGE, attribute, largest
+from numscope.replay.reasons.functions import DOMAINS
+from numscope.replay.stages import Replay
+from numscope.replay.tape import plain_name
+from numscope.replay.variation import Outcome, varied
+
+MOST_SECONDS = 60.0  # no further trial begins after so long
+_NOT_THE_CALLS = (Reason.BAD_INPUT, Reason.BAD_PARAMETER, Reason.UNINITIALIZED, Reason.OPTIMIZER_UPDATE, Reason.COMPILED)
+_PRECISION = "numscope.high_precision("
+_EPS = (1e-6, 1e-4, 1e-2)
+_SCALES = (3, 8, 16)  # powers of two by which a loss scale is lowered
+_MOST_MODULES = 6
+
+
+@dataclass(frozen=True, slots=True)
+class _Remedy:
+    """One thing to try.
+
+    Args:
+        text: what to write.
+        under: makes what the call is done under.
+        call: it, with what it is to begin from.
+        factor: of the gradients that its results receive.
+    """
+
+    text: str
+    under: Callable[[], AbstractContextManager[object]]
+    call: Call
+    factor: float = 1.0
+
+
+def with_trials(finding: Finding, evidence: Evidence, replay: Replay) -> Finding:
+    """The finding with what was tried against it; as it is where the call at fault can't be done again, or no remedy of ours fits.
+
+    *Cost:* a replay each, at most some ten, none begun after a minute.
+    """
+    culprit, call = finding.culprit, replay.call
+    if culprit is None or call is None or culprit.reason in _NOT_THE_CALLS or finding.note:  # the note names another cause
+        return finding
+    if not evidence.trials or evidence.rewritten() is not None:
+        return finding
+    evidence.trials -= 1
+
+    def work() -> tuple[Trial, ...]:
+        return _tried(evidence, call, culprit)
+
+    try:
+        found = in_child(work, lambda why: ())
+        tried = work() if found is None else found
+    except ours():  # as where a device has no memory left
+        return finding
+    if not tried:
+        return finding
+    advice = culprit.advice
+    fails = any(not one.worked and one.remedy in advice for one in tried)
+    if tried[0].worked and (fails or _PRECISION in advice):  # what a rule computes in float32 may be too little, or more than it takes
+        advice = f"Use {tried[0].remedy}, which was tried."
+    return replace(finding, culprit=replace(culprit, advice=advice, tried=tried))
+
+
+def _tried(evidence: Evidence, call: Call, culprit: Culprit) -> tuple[Trial, ...]:
+    end = time.monotonic() + MOST_SECONDS
+
+    def outcome(remedy: _Remedy) -> Outcome:
+        return varied(remedy.call, evidence.names, evidence.buffers, culprit, remedy.under(), remedy.factor)
+
+    watched = _AtLine(culprit)
+    control = outcome(_Remedy("", lambda: watched, call))
+    if control.is_finite is not False:  # what it is to cure does not show: a trial would prove nothing
+        return ()
+    found: list[Trial] = []
+    for family in _families(evidence.names, call, culprit, watched.met):
+        last = None
+        for remedy in family:
+            if time.monotonic() > end:
+                break
+            try:
+                seen = outcome(remedy)
+            except ours() as error:
+                seen = Outcome(None, None, f"could not be done: {type(error).__name__}: {error}")
+            last = Trial(remedy.text, bool(seen.is_finite), seen.said)
+            if last.worked:
+                break
+            if last.remedy in culprit.advice:
+                found.append(last)
+        found += [last] if last is not None and last not in found else []
+    return tuple(sorted(found, key=lambda trial: not trial.worked))
+
+
+def _families(names: Mapping[nn.Module, str], call: Call, culprit: Culprit, met: list[str]) -> Iterator[Iterator[_Remedy]]:
+    """Remedies of one kind each, the mildest first: of each kind the first that works is told, or the last that does not."""
+    dtypes = {o.numbers.dtype for o in (*culprit.inputs, *culprit.outputs) if o.numbers is not None}
+    own = [name for name in met if _TABLE[name][0] == plain_name(culprit.op)]
+    for name in own or met:
+        yield (_Remedy(text, partial(_AtLine, culprit, name, edit, level), call) for edit, level, text in _levels(name, dtypes))
+    if "float16" in dtypes and culprit.phase is Phase.BACKWARD:
+        yield (_Remedy(f"a loss scale 2^{k} times smaller", contextlib.nullcontext, call, 2.0**-k) for k in _SCALES)
+    if dtypes & {"float16", "bfloat16"} and culprit.module:
+        yield _in_float32(names, call, culprit.module)
+    if "float16" in dtypes:
+        yield _in_bfloat16(names, call)
+
+
+def _in_float32(names: Mapping[nn.Module, str], call: Call, name: str) -> Iterator[_Remedy]:
+    """The module at fault, what holds it, and so on up to the whole model, whose result stays float32."""
+    modules = {name: module for module, name in names.items()}
+    held = [".".join(parts[:n]) for parts in [name.split(".")] for n in range(len(parts), 0, -1)]
+    for at in held[: _MOST_MODULES - 1]:
+        if (module := modules.get(at)) is not None and not isinstance(module, nn.ModuleList | nn.ModuleDict):
+            yield _Remedy(f"{_PRECISION}{attribute(at)})", partial(high_precision, module), call)
+    text = f"{_PRECISION}{attribute(call.name)}, output_dtype=torch.float32)"
+    yield _Remedy(text, partial(high_precision, call.module, output_dtype=torch.float32), call)
+
+
+def _in_bfloat16(names: Mapping[nn.Module, str], call: Call) -> Iterator[_Remedy]:
+    text = "bfloat16 in place of float16"
+    if any(enabled and dtype is torch.float16 for _, enabled, dtype in call.autocast.types):
+        types = [(kind, enabled, torch.bfloat16 if dtype is torch.float16 else dtype) for kind, enabled, dtype in call.autocast.types]
+        yield _Remedy(text, contextlib.nullcontext, replace(call, autocast=replace(call.autocast, types=types)))
+    else:
+        yield _Remedy(text, partial(_weights_in_bfloat16, names, call.module), call)
+
+
+@contextlib.contextmanager
+def _weights_in_bfloat16(names: Mapping[nn.Module, str], module: nn.Module) -> Iterator[None]:
+    """As after ``module.to(torch.bfloat16)``, gradients too; what the call is given is cast. The weights themselves are not touched."""
+    kept = [(m, dict(m._parameters.items())) for m in names]
+    stand_ins: dict[int, nn.Parameter] = {}  # a shared weight needs one
+    try:
+        for m, weights in kept:
+            for slot, weight in weights.items():
+                if weight is not None and weight.dtype is torch.float16:
+                    cast = nn.Parameter(weight.detach().bfloat16(), weight.requires_grad)
+                    m._parameters[slot] = stand_ins.setdefault(id(weight), cast)
+        with high_precision(module, dtype=torch.bfloat16, output_dtype=torch.bfloat16):
+            yield
+    finally:
+        for m, weights in kept:
+            put_back(m._parameters, weights)
+
+
+Arguments = tuple[Any, ...]
+Edit = Callable[[Tensor, float], Tensor]
+Form = tuple[Edit, str]  # how an argument is moved by a number, and how a script writes it
+
+
+def _clamped(op: str) -> Form:
+    low, high, *_ = DOMAINS[op]
+    lowest = "{eps}" if low == 0 else f"{low:g} + {{eps}}"
+    written = f"clamp_min({lowest})" if high == math.inf else f"clamp({lowest}, {high:g} - {{eps}})"
+    return lambda x, eps: x.clamp(low + eps, high - eps if high < math.inf else None), f"{op}(x.{written})"
+
+
+def _away(x: Tensor, eps: float) -> Tensor:
+    return torch.where(x.abs() < eps, eps, x)
+
+
+def _bounded(x: Tensor, most: float) -> Tensor:
+    return x.clamp(-most, most)
+
+
+_DIVISOR: list[Form] = [(_away, "x / torch.where(y.abs() < {eps}, {eps}, y)")]
+_BASE: list[Form] = [(Tensor.clamp_min, "x.clamp_min({eps}) ** p")]
+# By the name of torch's function: the operation, which argument is changed, and how.
+_TABLE: dict[str, tuple[str, int, list[Form]]] = {
+    **{op: (op, 0, [_clamped(op)]) for op in DOMAINS},
+    **{op: (op, 0, [(Tensor.add, f"{op}(x + {{eps}})"), (Tensor.clamp_min, f"{op}(x.clamp_min({{eps}}))")]) for op in ("sqrt", "rsqrt")},
+    **{op: ("div", 1, _DIVISOR) for op in ("div", "true_divide", "divide", "__truediv__")},
+    **{op: ("div", 0, _DIVISOR) for op in ("__rtruediv__", "__rdiv__", "reciprocal")},
+    **{op: ("pow", 0, _BASE) for op in ("pow", "__pow__", "float_power")},
+    **{op: (op, 0, [(_bounded, f"{op}(x.clamp(-{{most}}, {{most}}))")]) for op in ("exp", "expm1")},
+}
+
+
+def _levels(name: str, dtypes: set[str]) -> Iterator[tuple[Edit, float, str]]:
+    """How an argument is moved, the least first, and how that is written."""
+    for edit, written in _TABLE[name][2]:
+        if edit is _bounded:
+            limit = min(map(largest, dtypes), default=largest("float32"))
+            most = int(math.log(limit) / (2 if limit < FLOAT32_RANGE else 4))  # its square, too, is to stay in range
+            yield edit, most, written.replace("{most}", str(most))
+        else:
+            yield from ((edit, eps, written.replace("{eps}", f"{eps:g}".replace("e-0", "e-"))) for eps in _EPS)
+
+
+class _AtLine(TorchFunctionMode):
+    """Changes an argument of one of torch's functions wherever the culprit's line calls it; without a name it only notes which are called.
+
+    Attributes:
+        met: names of functions in ``_TABLE`` that the line has called, in order.
+    """
+
+    def __init__(self, culprit: Culprit, name: str = "", edit: Edit | None = None, level: float = 0.0) -> None:
+        super().__init__()
+        self._place = culprit.file, culprit.line
+        self._name, self._edit, self._level = name, edit, level
+        self.met: list[str] = []
+
+    def __torch_function__(self, func: Any, types: Any, args: Arguments = (), kwargs: Mapping[str, Any] | None = None) -> Any:
+        name = getattr(func, "__name__", "")
+        if name in _TABLE and (not self._name or name == self._name) and self._is_here():
+            if name not in self.met:
+                self.met.append(name)
+            at = _TABLE[name][1]
+            if self._edit is not None and at < len(args) and isinstance(args[at], Tensor):
+                args = (*args[:at], self._edit(args[at], self._level), *args[at + 1 :])
+        return func(*args, **(kwargs or {}))
+
+    def _is_here(self) -> bool:
+        lines = stack.capture(sys._getframe(2)).resolve()
+        return bool(lines) and lines[-1][:2] == self._place

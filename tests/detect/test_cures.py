@@ -1,0 +1,237 @@
+"""What a report says was tried: a remedy that worked, written into the script, cures it; and no trial changes the run."""
+
+from __future__ import annotations
+
+import ast
+import copy
+import re
+from collections.abc import Callable
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+import numscope
+from numscope.detect import cures
+from numscope.records.finding import Culprit, Finding, Reason, Trial
+from numscope.replay import fork
+from tests.faults.planting import quiet
+
+SCRIPT = """
+import math
+import torch
+import torch.nn.functional as F
+
+class Net(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.inner = torch.nn.Linear(4, 4)
+
+    def forward(self, given):
+        h = self.inner(given)
+        x = {argument}
+        return ({expression}){end}
+"""
+
+
+def net_of(folder: Path, argument: str, expression: str, end: str = ".mean()") -> nn.Module:
+    """A model from a file, as a report's lines need one."""
+    path = folder / f"net{len(list(folder.iterdir()))}.py"
+    path.write_text(SCRIPT.format(argument=argument, expression=expression, end=end))
+    module = ModuleType(path.stem)
+    exec(compile(path.read_text(), str(path), "exec"), module.__dict__)
+    torch.manual_seed(0)
+    net: nn.Module = module.Net()
+    return net
+
+
+def trained(model: nn.Module, dtype: torch.dtype = torch.float32, scale: float = 1.0) -> Finding | None:
+    """Two steps of a watched model; the finding that stops them."""
+    optimizer = torch.optim.SGD(model.parameters(), lr=1e-3 / scale)
+    scope = numscope.watch(model, on_nonfinite="raise")
+    try:
+        for _ in range(2):
+            optimizer.zero_grad()
+            (model(torch.linspace(-1, 1, 32).reshape(8, 4).to(dtype)) * scale).float().sum().backward()
+            optimizer.step()
+    except numscope.NonFiniteError:
+        return scope.findings[0]
+    finally:
+        scope.close()
+    return None
+
+
+def culprit_of(finding: Finding | None) -> Culprit:
+    assert finding is not None and finding.culprit is not None
+    return finding.culprit
+
+
+CASES = {
+    "log": ("h.relu()", "torch.log(x)"),
+    "log of softmax": ("F.softmax(h * 1e4, -1)", "x.log()"),
+    "log1p": ("h.relu() - 1", "torch.log1p(x)"),
+    "logit": ("h.sign().relu()", "torch.logit(x)"),
+    "negative root": ("h", "torch.sqrt(x)"),
+    "root at 0": ("h.relu() * 0", "x.sqrt()"),
+    "rsqrt": ("h.relu() * 0", "torch.rsqrt(x)"),
+    "acos": ("h / h.detach()", "torch.acos(x)"),
+    "atanh": ("h.sign()", "torch.atanh(x)"),
+    "quotient": ("h.relu()", "h / x"),
+    "signed divisor": ("h * (h.abs() > 0.3)", "h / x"),
+    "one over": ("h.relu()", "1 / x"),
+    "power": ("h.relu()", "x ** -0.5"),
+    "power at 0": ("h - h.detach()", "x.pow(0.3)"),
+    "exponential": ("h * 1e4", "torch.exp(x)"),
+}
+
+
+def written(trial: Trial, expression: str) -> str:
+    """The script's expression with a remedy written into it by hand: its argument is what the remedy makes of it."""
+    text = trial.remedy
+    if text.startswith("x / "):
+        return f"{expression.partition('/')[0]} / {text[4:].replace('y', 'x')}"
+    inner = re.sub(r"^\w+\((.*)\)$", r"\1", text)
+    inner = inner.removesuffix(" ** p")
+    return re.sub(r"\bx\b", f"({inner})", expression, count=1)
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_a_remedy_that_worked_cures_the_script_when_it_is_written_into_it(name: str, tmp_path: Path) -> None:
+    argument, expression = CASES[name]
+    with quiet():
+        trial = culprit_of(trained(net_of(tmp_path, argument, expression))).tried[0]
+        assert trial.worked and trial.outcome.startswith("forward and backward finite"), trial
+        after = written(trial, expression)
+        ast.parse(after)
+        assert trained(net_of(tmp_path, argument, after)) is None, after
+
+
+class Block(nn.Module):
+    """Its result is too large for float16; where it ends depends on ``back``."""
+
+    def __init__(self, back: float) -> None:
+        super().__init__()
+        self.up, self.back = nn.Linear(4, 4), back
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.up(x) * 5e5 * self.back
+
+
+class Outer(nn.Module):
+    def __init__(self, back: float) -> None:
+        super().__init__()
+        self.block, self.norm = Block(back), nn.LayerNorm(4)
+
+    def forward(self, x: Tensor) -> Tensor:
+        y: Tensor = self.norm(self.block(x))
+        return y
+
+
+@pytest.mark.parametrize(
+    ("back", "working"),
+    [
+        (1e-3, "numscope.high_precision(model.block)"),
+        (1.0, "numscope.high_precision(model, output_dtype=torch.float32)"),
+    ],
+    ids=["within the block", "beyond it"],
+)
+def test_the_smallest_module_that_cures_an_overflow_is_named_and_advised(back: float, working: str) -> None:
+    torch.manual_seed(0)
+    with quiet():
+        culprit = culprit_of(trained(Outer(back).half(), torch.float16))
+    assert [one.remedy for one in culprit.tried if one.worked] == [working, "bfloat16 in place of float16"]
+    assert culprit.advice == f"Use {working}, which was tried."
+    torch.manual_seed(0)
+    model = Outer(back).half()
+    eval(working)  # as it is pasted
+    with quiet():
+        assert trained(model, torch.float16) is None
+
+
+def test_a_loss_scale_that_overflows_the_backward_is_lowered_until_it_does_not() -> None:
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Linear(4, 4), nn.Linear(4, 4)).half()
+    with quiet():
+        culprit = culprit_of(trained(copy.deepcopy(model), torch.float16, 2.0**15))
+    told = [one for one in culprit.tried if one.remedy.startswith("a loss scale")]
+    assert [one.worked for one in told] == [True], culprit.tried
+    assert told[0].remedy == "a loss scale 2^3 times smaller"
+    with quiet():
+        assert trained(copy.deepcopy(model), torch.float16, 2.0**12) is None
+        assert trained(model.bfloat16(), torch.bfloat16, 2.0**15) is None
+    assert [one.remedy for one in culprit.tried if one.worked][1:] == ["bfloat16 in place of float16"]
+
+
+def test_where_only_the_result_was_bad_the_backward_begins_from_a_mean_of_it(tmp_path: Path) -> None:
+    model = net_of(tmp_path, "h", "torch.sqrt(x)", "")
+    optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
+    with quiet(), pytest.raises(numscope.NonFiniteError) as caught:
+        numscope.watch(model, on_nonfinite="raise")
+        out = model(torch.linspace(-1, 1, 32).reshape(8, 4))
+        nn.functional.cross_entropy(out, torch.zeros(8, dtype=torch.long)).backward()  # what it gives back is nan too
+        optimizer.step()
+    trial = culprit_of(caught.value.finding).tried[0]
+    assert trial.worked and trial.outcome.endswith(", the backward from a mean of its results")
+
+
+@pytest.mark.parametrize("forks", [True, False])
+def test_no_trial_changes_the_run(forks: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    if not forks:
+        monkeypatch.setattr(fork, "can_fork", lambda: False)
+
+    def run(trials: bool) -> tuple[Any, ...]:
+        model = net_of(tmp_path, "F.dropout(F.softmax(self.norm(h) * 1e4, -1))", "torch.log(x)")
+        model.norm = nn.BatchNorm1d(4)
+        optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
+        monkeypatch.setattr(cures, "MOST_SECONDS", 60.0 if trials else -1.0)
+        with quiet():
+            scope = numscope.watch(model, on_nonfinite="note")
+            torch.manual_seed(1)
+            for _ in range(2):
+                loss = model(torch.linspace(-1, 1, 32).reshape(8, 4))
+                loss.backward()
+                optimizer.step()
+                optimizer.zero_grad()
+            scope.close()
+        tried = [bool(one.culprit and one.culprit.tried) for one in scope.findings]
+        assert any(tried) is trials
+        return *(t.clone() for t in model.state_dict().values()), torch.get_rng_state(), loss.detach()
+
+    for bare, after in zip(run(False), run(True), strict=True):
+        assert torch.equal(bare, after) or torch.equal(bare.isnan(), after.isnan())
+    assert not any(isinstance(mode, cures._AtLine) for mode in torch.overrides._get_current_function_mode_stack())
+
+
+def broken(change: Callable[[nn.Module], None]) -> Callable[[], nn.Module]:
+    def made() -> nn.Module:
+        model = nn.Sequential(nn.Linear(4, 4), nn.Softplus())
+        change(model)
+        return model
+
+    return made
+
+
+def test_a_bad_weight_is_cured_by_no_change_of_the_call() -> None:
+    def spoil(model: nn.Module) -> None:
+        with torch.no_grad():
+            model[0].weight[0, 0] = float("nan")  # type: ignore[index]
+
+    with quiet():
+        culprit = culprit_of(trained(broken(spoil)()))
+    assert culprit.reason is Reason.BAD_PARAMETER and culprit.tried == ()
+
+
+def test_what_is_tried_is_bounded(tmp_path: Path) -> None:
+    model = net_of(tmp_path, "h.relu()", "torch.log(x)")
+    with quiet():
+        scope = numscope.watch(model, on_nonfinite="note")
+        for _ in range(6):
+            model(torch.linspace(-1, 1, 32).reshape(8, 4)).backward()
+            model.zero_grad()
+            scope.step()
+        scope.close()
+    tried = [bool(one.culprit and one.culprit.tried) for one in scope.findings]
+    assert sum(tried) <= 3 and tried[0]
