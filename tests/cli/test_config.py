@@ -173,13 +173,13 @@ def test_explain_names_the_layers_of_features_of_ones_own_too(tmp_path: Path) ->
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["config", "chek"], """numscope config: got 'chek', expected one of check, explain. Did you mean 'check'?"""),
-        (["config", "check"], "numscope config check: got no FILE, expected numscope config check [options] FILE."),
-        (["config", "check", "--all", "f"], "numscope config check: got '--all', expected one of --features."),
-        (["config", "explain", "f", "--tokns", "1"], """numscope config explain: got '--tokns', expected one of --features, --model, \
+        (["config", "chek"], """numscope: got 'chek', expected one of check, explain. Did you mean 'check'?"""),
+        (["config", "check"], "numscope: got no FILE, expected numscope config check [options] FILE."),
+        (["config", "check", "--all", "f"], "numscope: got '--all', expected one of --features."),
+        (["config", "explain", "f", "--tokns", "1"], """numscope: got '--tokns', expected one of --features, --model, \
 --recipe, --tokens. Did you mean '--tokens'?"""),
-        (["config", "explain", "f", "--tokens", "x"], "numscope config explain: --tokens: got 'x', expected a whole number."),
-        (["layers"], "numscope layers: got no MODEL_OR_RUN, expected numscope layers [options] MODEL_OR_RUN."),
+        (["config", "explain", "f", "--tokens", "x"], "numscope: --tokens: got 'x', expected a whole number."),
+        (["layers"], "numscope: got no MODEL_OR_RUN, expected numscope layers [options] MODEL_OR_RUN."),
     ],
 )  # fmt: skip
 def test_wrong_words_are_refused(

@@ -48,9 +48,9 @@ def test_equal_runs_end_with_0(runs: Path) -> None:
 def test_wrong_usage_ends_with_2_and_one_line(runs: Path) -> None:
     done = cli("a", "nowhere", cwd=runs)
     assert (done.returncode, done.stdout) == (2, "")
-    assert done.stderr.startswith("numscope diff: B: got 'nowhere', expected a run's folder")
+    assert done.stderr.startswith("numscope: B: got 'nowhere', expected a run's folder")
     assert done.stderr.count("\n") == 1
-    assert cli("a", cwd=runs).stderr == "numscope diff: got no B, expected numscope diff [options] A B.\n"
+    assert cli("a", cwd=runs).stderr == "numscope: got no B, expected numscope diff [options] A B.\n"
 
 
 def test_json_is_the_document(runs: Path) -> None:

@@ -24,15 +24,15 @@ def refusal(*words: str, **environ: str) -> str:
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (["--settings", "absent.yaml"], "numscope doctor: --settings: got 'absent.yaml', expected a file that can be read. No such file"),
-        (["--nproc", "0"], "numscope doctor: --nproc: got '0', expected a whole number of at least 1."),
+        (["--settings", "absent.yaml"], "numscope: --settings: got 'absent.yaml', expected a file that can be read. No such file"),
+        (["--nproc", "0"], "numscope: --nproc: got '0', expected a whole number of at least 1."),
         (
             ["--baseline", "absent.json"],
-            "numscope doctor: --baseline: got 'absent.json', expected a file written by numscope doctor --json.",
+            "numscope: --baseline: got 'absent.json', expected a file written by numscope doctor --json.",
         ),
-        (["--json", "."], "numscope doctor: --json: got '.', expected a file's path. It is a folder: add a file's name."),
-        (["--quik"], "numscope doctor: got '--quik', expected one of --baseline, "),
-        (["explian", "x"], "numscope doctor: got 'explian', expected one of explain."),
+        (["--json", "."], "numscope: --json: got '.', expected a file's path. It is a folder: add a file's name."),
+        (["--quik"], "numscope: got '--quik', expected one of --baseline, "),
+        (["explian", "x"], "numscope: got 'explian', expected one of explain."),
     ],
 )
 def test_wrong_words_are_refused_with_what_is_expected(
@@ -46,7 +46,7 @@ def test_wrong_words_are_refused_with_what_is_expected(
 
 
 def test_nodes_need_an_endpoint() -> None:
-    assert refusal("--nnodes", "2").startswith("numscope doctor: --endpoint: got nothing, expected HOST:PORT of one of the nodes")
+    assert refusal("--nnodes", "2").startswith("numscope: --endpoint: got nothing, expected HOST:PORT of one of the nodes")
 
 
 @pytest.mark.parametrize(
@@ -62,7 +62,7 @@ def test_nodes_need_an_endpoint() -> None:
 )
 def test_file_of_settings_is_refused_with_the_place(settings: dict[str, object], said: str) -> None:
     words = asked(**settings)
-    assert refusal(*words).startswith(f"numscope doctor: --settings: got {words[1]!r}, expected a file of settings. {said}")
+    assert refusal(*words).startswith(f"numscope: --settings: got {words[1]!r}, expected a file of settings. {said}")
 
 
 def test_mistyped_setting_or_phase_suggests_the_nearest() -> None:
@@ -80,7 +80,7 @@ def test_settings_are_read_in_the_words_of_people() -> None:
 
 @pytest.mark.parametrize(("words", "rule"), [((), "--nnodes N beside it"), (("--nnodes", "2"), "0 to 1, since --nnodes is 2")])
 def test_number_of_a_node_is_one_of_its_job(words: tuple[str, ...], rule: str) -> None:
-    assert refusal(*words, *asked(node_rank=2)) == f"numscope doctor: --settings: node_rank: got 2, expected {rule}."
+    assert refusal(*words, *asked(node_rank=2)) == f"numscope: --settings: node_rank: got 2, expected {rule}."
 
 
 def test_nproc_under_a_launcher_is_refused() -> None:

@@ -40,22 +40,22 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["advise"], "numscope precision advise: got no train.py | -m module, expected "),
-        (["advise", "no.py"], "numscope precision advise: got 'no.py', expected a script's path, or -m and a module's name. "),
+        (["advise"], "numscope: got no train.py | -m module, expected "),
+        (["advise", "no.py"], "numscope: got 'no.py', expected a script's path, or -m and a module's name. "),
         (
             ["advise", "--recipe", "delaid", "s.py"],
-            "numscope precision advise: --recipe: got 'delaid', expected one of 'delayed', 'current', 'rowwise', 'block', 'mxfp8', "
+            "numscope: --recipe: got 'delaid', expected one of 'delayed', 'current', 'rowwise', 'block', 'mxfp8', "
             "'nvfp4', 'autocast'. Did you mean 'delayed'?",
         ),
         (
             ["advise", "--recipe", "autocast", "s.py"],
-            "numscope precision advise: --recipe: got 'autocast', expected an fp8 or fp4 recipe",
+            "numscope: --recipe: got 'autocast', expected an fp8 or fp4 recipe",
         ),
-        (["advise", "--settings", "no.yaml", "s.py"], "numscope precision advise: no.yaml: no such file, expected a YAML file."),
-        (["advise", "--steps", "0", "s.py"], "numscope precision advise: --steps: got '0', expected a whole number of at least 1."),
-        (["bisect", "--steps", "0", "s.py"], "numscope precision bisect: --steps: got '0', expected a whole number of at least 1."),
-        (["bisect", "--config", "no.yaml", "s.py"], "numscope precision bisect: no.yaml: no such file, expected a YAML file."),
-        (["bissect", "s.py"], "numscope precision: got 'bissect', expected one of "),
+        (["advise", "--settings", "no.yaml", "s.py"], "numscope: no.yaml: no such file, expected a YAML file."),
+        (["advise", "--steps", "0", "s.py"], "numscope: --steps: got '0', expected a whole number of at least 1."),
+        (["bisect", "--steps", "0", "s.py"], "numscope: --steps: got '0', expected a whole number of at least 1."),
+        (["bisect", "--config", "no.yaml", "s.py"], "numscope: no.yaml: no such file, expected a YAML file."),
+        (["bissect", "s.py"], "numscope: got 'bissect', expected one of "),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else "",
 )

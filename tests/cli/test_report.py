@@ -65,7 +65,7 @@ def test_wrong_usage_is_told(folder: Path, tmp_path: Path, words: list[str], mes
     done = report(*(word.replace("RUN", str(folder)).replace("FOLDER", str(tmp_path)) for word in words), cwd=tmp_path)
     assert (done.returncode, done.stdout) == (2, "")
     assert message in done.stderr
-    assert done.stderr.startswith("numscope report: ")
+    assert done.stderr.startswith("numscope: ")
 
 
 def test_problems_of_a_run_are_told(folder: Path, tmp_path: Path) -> None:
@@ -73,7 +73,7 @@ def test_problems_of_a_run_are_told(folder: Path, tmp_path: Path) -> None:
     (tmp_path / "findings-rank1.json").write_text("{")
     done = report(tmp_path)
     assert done.returncode == 0
-    assert done.stderr.startswith("numscope report: findings-rank1.json could not be read and is left out: ")
+    assert done.stderr.startswith("numscope: findings-rank1.json could not be read and is left out: ")
 
 
 def test_report_loads_no_torch(folder: Path, tmp_path: Path) -> None:

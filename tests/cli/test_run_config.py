@@ -103,7 +103,7 @@ def test_all_that_is_wrong_with_a_config_is_told_before_the_first_line(folder: P
     done = run("--config", "stats.yaml", "train.py", cwd=folder)
     assert (done.returncode, done.stdout) == (2, "")
     told = done.stderr.splitlines()
-    assert told[0] == "numscope run: 3 errors:"
+    assert told[0] == "numscope: 3 errors:"
     assert len(told) == 4
     assert all(line.startswith("  stats.yaml: watched.statistics.") for line in told[1:])
     assert 'Did you mean "rms"?' in done.stderr
@@ -113,19 +113,18 @@ def test_all_that_is_wrong_with_a_config_is_told_before_the_first_line(folder: P
 @pytest.mark.parametrize(
     ("words", "text"),
     [
-        (["--config", "stat.yaml"], 'numscope run: stat.yaml: no such file, expected a YAML file. Did you mean "stats.yaml"?'),
+        (["--config", "stat.yaml"], 'numscope: stat.yaml: no such file, expected a YAML file. Did you mean "stats.yaml"?'),
         (
             ["--features", "own.py"],
-            "numscope run: --features: given without config, expected statistics to write. Add config=, or leave features out.",
+            "numscope: --features: given without config, expected statistics to write. Add config=, or leave features out.",
         ),
         (
             ["--config", "stats.yaml", "--features", "own.py"],
-            "numscope run: features: got 'own.py', expected a Python file or a folder of such. It is not there.",
+            "numscope: features: got 'own.py', expected a Python file or a folder of such. It is not there.",
         ),
         (
             ["--on-nonfinite", "off"],
-            "numscope run: --on-nonfinite: got 'off' without --config or --recipe, expected something to do. "
-            "Add one of them, or leave it out.",
+            "numscope: --on-nonfinite: got 'off' without --config or --recipe, expected something to do. Add one of them, or leave it out.",
         ),
     ],
 )

@@ -245,7 +245,7 @@ def test_what_is_no_debugger_is_refused_before_the_scripts_first_line(tmp_path: 
     (tmp_path / "train.py").write_text("print('begun')")
     done = cli("run", "--pdbcls", name, "train.py", cwd=tmp_path)
     assert (done.returncode, done.stdout) == (2, "")
-    assert done.stderr.startswith(f"numscope run: --pdbcls: got {name!r}, expected ")
+    assert done.stderr.startswith(f"numscope: --pdbcls: got {name!r}, expected ")
 
 
 def test_under_torchrun_only_the_rank_at_fault_asks(tmp_path: Path) -> None:

@@ -192,7 +192,7 @@ def test_service_that_fails_ends_no_run_and_is_said_once(folder: Path) -> None:
 )
 def test_wrong_destination_is_refused_before_the_scripts_first_line(folder: Path, to: str, message: str) -> None:
     done = run(folder, "--to", to, status=2)
-    assert (done.stdout, done.stderr) == ("", f"numscope run: --to: {message}\n")
+    assert (done.stdout, done.stderr) == ("", f"numscope: --to: {message}\n")
 
 
 def test_missing_package_is_one_sentence_before_the_script_starts(folder: Path) -> None:
@@ -200,7 +200,7 @@ def test_missing_package_is_one_sentence_before_the_script_starts(folder: Path) 
     code += "from numscope.cli.command import main; main()"
     done = cli(cwd=folder, command=("-c", code))
     assert done.returncode == 2
-    assert done.stderr == "numscope run: --to: got 'wandb', but wandb is not installed. Install it: pip install 'numscope[wandb]'.\n"
+    assert done.stderr == "numscope: --to: got 'wandb', but wandb is not installed. Install it: pip install 'numscope[wandb]'.\n"
 
 
 def test_folder_that_a_library_writes_to_is_not_its_package(tmp_path: Path) -> None:

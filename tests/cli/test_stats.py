@@ -102,9 +102,7 @@ def test_statistic_that_some_rows_lack_is_empty_and_said(tmp_path: Path) -> None
     write(tmp_path, {Place(0, "b", "Linear", "weight", rank=1): torch.ones(3)})
     done = stats(tmp_path, "--by", "layer", "--stats", "exponent_histogram")
     assert [line.split()[-1] for line in done.stdout.splitlines()[1:]] == ["0:3", "-"]
-    assert done.stderr == (
-        "numscope stats: exponent_histogram: left empty for groups in which some layer or step lacks the columns it needs.\n"
-    )
+    assert done.stderr == ("numscope: exponent_histogram: left empty for groups in which some layer or step lacks the columns it needs.\n")
 
 
 def test_without_a_question_what_the_run_holds(folder: Path) -> None:
@@ -122,28 +120,28 @@ def test_name_from_the_model_cannot_color_the_terminal(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["{run}", "SELEC 1"], 'numscope stats: SQL: syntax error at or near "SELEC"\nLINE 1: SELEC 1\n'),
-        (["{run}", "SELECT l2norm FROM stats"], "numscope stats: SQL: got the column 'l2norm', expected one of step, "),
-        (["{run}", "COPY stats TO 'x'"], "numscope stats: SQL: got \"COPY stats TO 'x'\", expected one SELECT over the view stats: a run"),
-        (["{run}", "--by", "layr"], "numscope stats: by: got 'layr', expected one of layer, name, type, tensor, all, or a regex found"),
-        (["{run}", "--by", "all", "--stats", "l2norm"], "numscope stats: statistic: got 'l2norm', expected one of max, min, "),
-        (["{run}", "--by", "all", "--steps", "a"], "numscope stats: --steps: got 'a', expected A-B, A-, -B or A, steps from 0.\n"),
+        (["{run}", "SELEC 1"], 'numscope: SQL: syntax error at or near "SELEC"\nLINE 1: SELEC 1\n'),
+        (["{run}", "SELECT l2norm FROM stats"], "numscope: SQL: got the column 'l2norm', expected one of step, "),
+        (["{run}", "COPY stats TO 'x'"], "numscope: SQL: got \"COPY stats TO 'x'\", expected one SELECT over the view stats: a run"),
+        (["{run}", "--by", "layr"], "numscope: by: got 'layr', expected one of layer, name, type, tensor, all, or a regex found"),
+        (["{run}", "--by", "all", "--stats", "l2norm"], "numscope: statistic: got 'l2norm', expected one of max, min, "),
+        (["{run}", "--by", "all", "--steps", "a"], "numscope: --steps: got 'a', expected A-B, A-, -B or A, steps from 0.\n"),
         (
             ["{run}", "--by", "all", "--steps", "5-2"],
-            "numscope stats: --steps: got '5-2', expected the first step first. Did you mean 2-5?\n",
+            "numscope: --steps: got '5-2', expected the first step first. Did you mean 2-5?\n",
         ),
         (
             ["{run}", "--steps", "5"],
-            "numscope stats: --steps: given without --by, which it needs. In SQL, use SELECT and WHERE.\n",
+            "numscope: --steps: given without --by, which it needs. In SQL, use SELECT and WHERE.\n",
         ),
-        (["{run}", "--by", "all", "SELECT 1"], "numscope stats: --by: given with SQL, expected one of them.\n"),
-        (["{run}", "--json", "--csv"], "numscope stats: --csv: given with --json, expected one of them.\n"),
+        (["{run}", "--by", "all", "SELECT 1"], "numscope: --by: given with SQL, expected one of them.\n"),
+        (["{run}", "--json", "--csv"], "numscope: --csv: given with --json, expected one of them.\n"),
         (
             ["{run}-not"],
-            "numscope stats: RUN: got '{run}-not', expected a run's folder: the log_dir that it was given. Did you mean '{run}'?\n",
+            "numscope: RUN: got '{run}-not', expected a run's folder: the log_dir that it was given. Did you mean '{run}'?\n",
         ),
-        ([], "numscope stats: got no RUN, expected numscope stats [options] RUN [SQL].\n"),
-        (["{run}", "--every-steps", "0", "--by", "all"], "numscope stats: --every-steps: "),
+        ([], "numscope: got no RUN, expected numscope stats [options] RUN [SQL].\n"),
+        (["{run}", "--every-steps", "0", "--by", "all"], "numscope: --every-steps: "),
     ],
 )
 def test_refusals(folder: Path, words: list[str], message: str) -> None:

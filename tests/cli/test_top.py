@@ -49,7 +49,7 @@ def test_ascii_terminal_gets_escapes(tmp_path: Path) -> None:
 def test_folder_without_a_run_is_refused() -> None:
     done = top("none")
     assert (done.returncode, done.stdout) == (2, "")
-    assert done.stderr.startswith("numscope top: RUN: got 'none', expected a run's folder")
+    assert done.stderr.startswith("numscope: RUN: got 'none', expected a run's folder")
 
 
 class Terminal:

@@ -167,7 +167,7 @@ def test_line_to_paste_has_the_secret_the_real_hosts_name_and_the_same_options()
     settings = Settings(endpoint="0.0.0.0:29400", quick=True, file="a b.yaml", node_rank=0, ifname="eth 0")
     meeting = meet_at_endpoint(settings, {})
     explanation, line = _to_paste(meeting, settings, 3, 8)
-    assert explanation == "numscope doctor: on each of the 2 other nodes, paste"
+    assert explanation == "numscope: on each of the 2 other nodes, paste"
     variable, *command = shlex.split(line)
     assert variable == f"NUMSCOPE_DOCTOR_TOKEN={meeting.token}" and len(meeting.token) == 64
     assert command[command.index("doctor") :] == [
@@ -188,7 +188,7 @@ def test_pasted_line_joins_and_a_node_without_the_secret_does_not() -> None:
     command = [*DOCTOR, *BRISKLY, "--nnodes", "2", "--nproc", "1", "--endpoint", f"0.0.0.0:{(port := free_port())}"]
     with started(command) as one:
         assert one.stderr is not None
-        assert one.stderr.readline() == "numscope doctor: on the other node, paste\n"
+        assert one.stderr.readline() == "numscope: on the other node, paste\n"
         line = one.stderr.readline()
         refused = subprocess.run(command, env=environment(), capture_output=True, text=True, timeout=60)
         assert refused.returncode == 2 and "Paste the line" in refused.stderr, refused

@@ -264,11 +264,11 @@ def test_full_disk_leaves_the_run_as_it_was(tmp_path: Path, monkeypatch: pytest.
 
 def test_command_says_what_it_did(tmp_path: Path) -> None:
     written(tmp_path, [*FULL, (1, [[(0, 0)], [(1, 0)]], True)])
-    done = CliRunner().invoke(command, ["stats", str(tmp_path), "--compact"])
-    assert done.exit_code == 0 and "numscope stats: 3 parts of 0.0 MiB became 1 of 0.0 MiB.\n" in done.output
-    assert "There is nothing to compact." in CliRunner().invoke(command, ["stats", str(tmp_path), "--compact"]).output
-    with pytest.raises(UsageError, match="--compact: given with a question"):
-        CliRunner().invoke(command, ["stats", str(tmp_path), "--compact", "--json"], catch_exceptions=False)
+    done = CliRunner().invoke(command, ["stats", str(tmp_path), "compact"])
+    assert done.exit_code == 0 and "numscope: 3 parts of 0.0 MiB became 1 of 0.0 MiB.\n" in done.output
+    assert "There is nothing to compact." in CliRunner().invoke(command, ["stats", str(tmp_path), "compact"]).output
+    with pytest.raises(UsageError, match="compact: given with a question"):
+        CliRunner().invoke(command, ["stats", str(tmp_path), "compact", "--json"], catch_exceptions=False)
 
 
 @pytest.mark.parametrize("num_ended", [63, 64])

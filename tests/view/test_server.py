@@ -177,19 +177,19 @@ def test_a_run_that_is_bad_at_the_start_is_one_sentence(tmp_path: Path) -> None:
         tmp_path / "logs": f"which holds other things, {expected.replace(', or', ',')}, or an empty one.",
     }
     for given, told in cases.items():
-        assert answered(given) == (2, f"numscope view: RUN: got '{given}', {told}\n")
+        assert answered(given) == (2, f"numscope: RUN: got '{given}', {told}\n")
     known = "expected a kind of storage that fsspec knows, such as s3:// or gs://."
-    assert answered("nosuch://bucket/run") == (2, f"numscope view: RUN: got 'nosuch://bucket/run', {known}\n")
-    assert answered() == (2, "numscope view: got no RUN…, expected numscope view [options] RUN….\n")
+    assert answered("nosuch://bucket/run") == (2, f"numscope: RUN: got 'nosuch://bucket/run', {known}\n")
+    assert answered() == (2, "numscope: got no RUN…, expected numscope view [options] RUN….\n")
 
 
 def test_a_port_that_is_taken_is_told_where_it_was_asked_for(tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
-        assert answered("--port", str(port), tmp_path) == (2, f"numscope view: --port: 127.0.0.1, port {port}: Address already in use.\n")
-    assert answered("--port", "70000", tmp_path) == (2, "numscope view: --port: got 70000, expected at most 65535.\n")
+        assert answered("--port", str(port), tmp_path) == (2, f"numscope: --port: 127.0.0.1, port {port}: Address already in use.\n")
+    assert answered("--port", "70000", tmp_path) == (2, "numscope: --port: got 70000, expected at most 65535.\n")
     status, told = answered("--host", "203.0.113.7", tmp_path)
-    assert (status, told.startswith("numscope view: --host: 203.0.113.7, port 7377: ")) == (2, True)
+    assert (status, told.startswith("numscope: --host: 203.0.113.7, port 7377: ")) == (2, True)
 
 
 def test_another_port_is_taken_where_none_was_asked_for() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import sys
+from collections.abc import Sequence
 from typing import NoReturn
 
 import click
@@ -34,6 +35,9 @@ REPLACED = {
     "--max-flushed": "max_flushed_pct in the file of --settings",
     **{f"--{name}": f"{name} in the file of --settings" for name in ("repeats", "runs", "seed", "tolerance")},
     "--fresh": "rm -r on the folder of the trials",
+    "--compact": "the word, as in numscope stats RUN compact",
+    "--every-steps": "--steps A-B/N, or --steps /N",
+    "--host": "--port HOST:PORT",
     "--once": "a pipe, as in numscope top RUN | cat",
     "--open": "the link that is printed",
 }
@@ -68,12 +72,13 @@ def numscope() -> None:
     """Find the first bad number in a PyTorch training run: which tensor, operation, line and rank, and why."""
 
 
-def main() -> NoReturn:
-    """Entry point of the console script and of ``python -m numscope``."""
+def main(words: Sequence[str] | None = None) -> NoReturn:
+    """Entry point of the console script and of ``python -m numscope``; ``words``: those of the command line unless given."""
+    words = sys.argv[1:] if words is None else words
     try:
-        outcome = numscope.main(prog_name="numscope", standalone_mode=False)
+        outcome = numscope.main(list(words), prog_name="numscope", standalone_mode=False)
     except (click.ClickException, NumscopeError) as error:
-        say(explain(error), err=True)
+        say(explain(error, words), err=True)
         raise SystemExit(getattr(error, "exit_status", WRONG_USAGE)) from None
     except click.Abort:
         raise SystemExit(130) from None
@@ -88,42 +93,46 @@ def _opts_of_run() -> list[str]:
     return [opt for param in run.params for opt in param.opts]
 
 
-def explain(error: click.ClickException | NumscopeError) -> str:
-    """A usage error in our form: where, what was given, what is expected, what to do."""
-    command: click.Command = numscope
-    where, words = "numscope", sys.argv[1:]
-    ctx = click.Context(numscope)
-    while words and isinstance(command, click.Group) and (inner := command.get_command(ctx, words[0])):  # not every error knows its command
-        where, command = f"{where} {words.pop(0)}", inner
+def explain(error: click.ClickException | NumscopeError, given: Sequence[str]) -> str:
+    """A usage error in our form: what was given, what is expected, what to do."""
     if isinstance(error, NumscopeError):
         lines = str(error).splitlines()
         several = isinstance(error, UsageError) and len(lines) > 1 and not lines[-1].startswith(" ")  # SQL's last line is an arrow
-        return f"{where}: " + ("\n  ".join((f"{len(lines)} errors:", *lines)) if several else str(error))
-    word = next(iter(words), "")
-    ctx = getattr(error, "ctx", None) or ctx
+        return "numscope: " + ("\n  ".join((f"{len(lines)} errors:", *lines)) if several else str(error))
     if isinstance(error, wrong.NoArgsIsHelpError):
         return error.format_message()
+    return f"numscope: {_explained(error, list(given))}"
+
+
+def _explained(error: click.ClickException, words: list[str]) -> str:
+    command: click.Command = numscope
+    where = "numscope"
+    ctx = click.Context(numscope)
+    while words and isinstance(command, click.Group) and (inner := command.get_command(ctx, words[0])):  # not every error knows its command
+        where, command = f"{where} {words.pop(0)}", inner
+    word = next(iter(words), "")
+    ctx = getattr(error, "ctx", None) or ctx
     if isinstance(error, wrong.NoSuchOption):
         if command is numscope and word in _opts_of_run():
-            return f"{where}: got {word!r}, expected a command first. Did you mean 'numscope run {word}'?"
+            return f"got {word!r}, expected a command first. Did you mean 'numscope run {word}'?"
         options = sorted(name for p in command.params for name in p.opts if name.startswith("-"))
         expected = f"one of {', '.join(options)}" if options else "no option"
         hint = f" Use {REPLACED[error.option_name]}." if error.option_name in REPLACED else nearest(error.option_name, options)
-        return f"{where}: got {error.option_name!r}, expected {expected}.{hint}"
+        return f"got {error.option_name!r}, expected {expected}.{hint}"
     if isinstance(error, wrong.BadOptionUsage):
-        return f"{where}: {error.option_name}: got nothing, expected a value. See {where} --help."
+        return f"{error.option_name}: got nothing, expected a value. See {where} --help."
     if isinstance(error, wrong.MissingParameter) and command.name == "run":
         from numscope.cli.run import USAGE
 
-        return f"{where}: got no script, expected {USAGE}."
+        return f"got no script, expected {USAGE}."
     if isinstance(error, wrong.MissingParameter) and error.param is not None:
         usage = " ".join((where, *command.collect_usage_pieces(ctx)))
-        return f"{where}: got no {error.param.metavar or error.param.name}, expected {usage}."
+        return f"got no {error.param.metavar or error.param.name}, expected {usage}."
     if isinstance(error, wrong.BadParameter) and error.param is not None:
-        return f"{where}: {error.param.opts[-1]}: {error.message}"
+        return f"{error.param.opts[-1]}: {error.message}"
     if isinstance(command, click.Group):
         to_run = command is numscope and word.endswith(".py")
         names = sorted(command.list_commands(ctx))
         near = f" Did you mean 'numscope run {word}'?" if to_run else nearest(word, names)
-        return f"{where}: got {word!r}, expected one of {', '.join(names)}.{near}"
-    return f"{where}: {error.format_message()}"
+        return f"got {word!r}, expected one of {', '.join(names)}.{near}"
+    return error.format_message()

@@ -2,37 +2,24 @@
 
 from __future__ import annotations
 
-import functools
-from collections.abc import Callable
 from typing import Any
 
 import click
 
-from numscope.cli.explanation import cost_lines, gemm_table, plan_table
-from numscope.cli.printing import say, show
+from numscope.cli.explanation import cost_lines, explanation_document, gemm_table, plan_table
+from numscope.cli.printing import SCHEMA_VERSION, cells, put, say, show
 from numscope.cli.subject import subject_of
-from numscope.cli.values import whole_number
+from numscope.cli.values import json_option, whole_number
 from numscope.config import resolve
 from numscope.config.features import PLAN_SWITCHES
 from numscope.config.loading import plan_of
 from numscope.records.errors import UsageError
 
-WRONG = 2
 FEATURES = click.option("--features", multiple=True, metavar="FILE|DIR", help="Your own statistics and features; repeatable.")
 
 
-def refusing(command: Callable[..., None]) -> Callable[..., None]:
-    """A UsageError ends the command: its lines are printed unchanged, as each names its file."""
-
-    @functools.wraps(command)
-    def run(**options: Any) -> None:
-        try:
-            command(**options)
-        except UsageError as error:
-            say(error, err=True)
-            click.get_current_context().exit(WRONG)
-
-    return run
+def _head(file: str) -> dict[str, Any]:
+    return {"schema_version": SCHEMA_VERSION, "file": file}
 
 
 @click.group(options_metavar="[options]", subcommand_metavar="COMMAND …")
@@ -42,15 +29,24 @@ def config() -> None:
 
 @config.command(options_metavar="[options]", short_help="Report all errors.")
 @click.argument("file", metavar="FILE")
+@json_option("Write JSON, errors included")
 @FEATURES
-@refusing
-def check(file: str, features: tuple[str, ...]) -> None:
+def check(file: str, json_to: str | None, features: tuple[str, ...]) -> None:
     """Check a configuration and print all errors, one per line. Exit status: 0 without errors, else 2."""
-    plan = plan_of(file, features)[0]
+    try:
+        plan = plan_of(file, features)[0]
+    except UsageError as error:
+        if json_to is not None:
+            put(json_to, {**_head(file), "valid": False, "errors": str(error).splitlines(), "notes": [], "parts": []})
+        raise
+    if json_to is not None:
+        parts = [{"section": part.section, "feature": part.feature} for part in plan.parts]
+        put(json_to, {**_head(file), "valid": True, "errors": [], "notes": list(plan.notes), "parts": parts})
+        return
     for note in plan.notes:
         say(f"{file}: note: {note}")
-    parts = [f"{len(plan.collects)} to collect", f"{len(plan.switches)} precision", f"{len(plan.customs)} of plug-ins"]
-    say(f"{file}: valid ({', '.join(parts)}).")
+    counts = [f"{len(plan.collects)} to collect", f"{len(plan.switches)} precision", f"{len(plan.customs)} of plug-ins"]
+    say(f"{file}: valid ({', '.join(counts)}).")
 
 
 @config.command(options_metavar="[options]", short_help="Show what is collected where and when, and its cost.")
@@ -62,9 +58,9 @@ def check(file: str, features: tuple[str, ...]) -> None:
     "--tokens", type=whole_number(1), metavar="N", help="Tokens per step and rank, to compute the sizes of activations and gradients."
 )
 @click.option("--recipe", metavar="NAME", help="Recipe of the model's GEMMs unless a switch changes it (as converted, else delayed).")
+@json_option("Write JSON instead of tables")
 @FEATURES
-@refusing
-def explain(file: str, model: str | None, tokens: int | None, recipe: str | None, features: tuple[str, ...]) -> None:
+def explain(file: str, model: str | None, tokens: int | None, recipe: str | None, json_to: str | None, features: tuple[str, ...]) -> None:
     """Show what a configuration collects, of which layers, at which steps, and about how many bytes that reads; with precision switches
     also the formats of each layer's GEMMs.
     """
@@ -77,11 +73,15 @@ def explain(file: str, model: str | None, tokens: int | None, recipe: str | None
         resolved = resolve(plan, subject.layers)
         if recipe is not None or any(switch.feature in PLAN_SWITCHES for switch, _ in resolved.switches):
             plans = gemm_table(resolved, subject, recipe)
+    notes = [*plan.notes, *(resolved.notes if resolved is not None else ())]
+    if json_to is not None:
+        put(json_to, {**_head(file), **explanation_document(plan, resolved, subject, tokens), "gemms": cells(plans), "notes": notes})
+        return
     show(plan_table(plan, resolved, subject, tokens))
     if plans is not None and plans.rows:
         say("")
         show(plans)
     for line in cost_lines(resolved, subject, tokens):
         say(line)
-    for note in (*plan.notes, *(resolved.notes if resolved is not None else ())):
+    for note in notes:
         say(f"note: {note.removeprefix(f'{plan.source}: ')}")

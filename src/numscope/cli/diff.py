@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 import click
 
-from numscope.cli.values import listed, real, whole_number
+from numscope.cli.printing import put
+from numscope.cli.values import json_option, listed, real, whole_number
 from numscope.records.errors import UsageError
 from numscope.records.words import escape
 from numscope.runs.comparison import compare, split_step
@@ -33,8 +33,10 @@ DIVERGED = 1  # as diff(1) ends; 2 is wrong usage
 )
 @click.option("--stats", type=listed("NAME,NAME…", str), help="Statistics to compare (rms,mean,std,amax,abs_min,num_zero,num_nan,num_inf).")
 @click.option("--top", type=whole_number(), default=10, metavar="N", help="Number of modules to list (10).")
-@click.option("--json", "as_json", is_flag=True, help="Print JSON instead of text.")
-def diff(a: str, b: str, noise: tuple[str, ...], tolerance: float | None, stats: tuple[str, ...] | None, top: int, as_json: bool) -> int:
+@json_option("Write JSON instead of text")
+def diff(
+    a: str, b: str, noise: tuple[str, ...], tolerance: float | None, stats: tuple[str, ...] | None, top: int, json_to: str | None
+) -> int:
     """Compare the statistics of two runs over their common steps (A and B are run folders), or of two steps (both are RUN:STEP).
 
     Exit status: 0 no divergence above tolerance; 1 a divergence; 2 wrong usage.
@@ -46,9 +48,9 @@ def diff(a: str, b: str, noise: tuple[str, ...], tolerance: float | None, stats:
         option = where.partition("[")[0] in ("noise", "tolerance", "stats", "top")
         raise click.UsageError(f"{'--' if option else ''}{where}:{rest}") from None
     settings = _settings(a, b)
-    if as_json:
+    if json_to is not None:
         told = {"settings": [{"name": name, "a": left, "b": right} for name, left, right in settings], **found.document()}
-        click.echo(json.dumps(told, indent=1, allow_nan=False))
+        put(json_to, told)
     else:
         for line in _settings_text(settings):
             click.echo(escape(line))

@@ -10,8 +10,8 @@ from typing import Any, NoReturn
 
 import click
 
-from numscope.cli.printing import say
-from numscope.cli.values import Expected, Value, output_file, whole_number
+from numscope.cli.printing import note
+from numscope.cli.values import Expected, Value, json_option, whole_number
 from numscope.doctor.explain import run
 from numscope.doctor.launcher import num_gpus, run_local, run_node
 from numscope.doctor.meet.identity import identify, in_batch_script
@@ -50,9 +50,6 @@ def _settings(path: str) -> tuple[str, dict[str, Any]]:
         raise Expected(f"a file of settings. {error}") from None
 
 
-_JSON = Value("FILE", lambda text: text if text == "-" else output_file(text))
-
-
 @click.group(
     invoke_without_command=True,
     options_metavar="[options]",
@@ -60,7 +57,7 @@ _JSON = Value("FILE", lambda text: text if text == "-" else output_file(text))
 )
 @click.option("--quick", is_flag=True, help="Use the smallest sizes, fewer links and no compute phase.")
 @click.option("--ifname", metavar="NAME", help="The network interface to use, such as eth0.")
-@click.option("--json", "json_path", type=_JSON, help="Write the report to this file as JSON; - for standard output.")
+@json_option("Write the report as JSON")
 @click.option("--baseline", type=Value("FILE", _report), help="Compare with this earlier report (--json).")
 @click.option("--redact", is_flag=True, help="Replace host names and addresses.")
 @click.option("--nproc", type=whole_number(1), help="Ranks to start on this node (one per GPU, else 2).")
@@ -71,7 +68,7 @@ _JSON = Value("FILE", lambda text: text if text == "-" else output_file(text))
 def doctor(
     ctx: click.Context,
     /,
-    json_path: str | None,
+    json_to: str | None,
     baseline: Mapping[str, Any] | None,
     nproc: int | None,
     nnodes: int | None,
@@ -99,20 +96,20 @@ def doctor(
         expected = "--nnodes N beside it" if nnodes is None else f"0 to {nnodes - 1}, since --nnodes is {nnodes}"
         raise UsageError(f"--settings: node_rank: got {asked['node_rank']}, expected {expected}.")
     given = {**asked, "file": path, **{name: value for name, value in options.items() if value is not None}}
-    return partial(_examine, given, json_path or "", baseline or {}, nproc, nnodes)
+    return partial(_examine, given, json_to or "", baseline or {}, nproc, nnodes)
 
 
 @doctor.command(short_help="Explain logs of NCCL and torchrun, and flight-recorder dumps.")
 @click.argument("paths", nargs=-1, required=True, metavar="PATH…")
-@click.option("--json", "json_path", type=_JSON, help="Write the findings to this file as JSON; - for standard output.")
+@json_option("Write the findings as JSON")
 @click.option("--redact", is_flag=True, help="Replace host names and addresses.")
-def explain(paths: tuple[str, ...], json_path: str | None, redact: bool) -> Callable[[], NoReturn]:
+def explain(paths: tuple[str, ...], json_to: str | None, redact: bool) -> Callable[[], NoReturn]:
     """Explain NCCL's logs (NCCL_DEBUG=INFO), flight-recorder dumps and torchrun's output. PATH: files or folders."""
-    return partial(_explain, paths, json_path or "", redact)
+    return partial(_explain, paths, json_to or "", redact)
 
 
-def _examine(given: Mapping[str, Any], json_path: str, baseline: Mapping[str, Any], nproc: int | None, nnodes: int | None) -> NoReturn:
-    settings, output = Settings(**given), Output(json_path, baseline)
+def _examine(given: Mapping[str, Any], json_to: str, baseline: Mapping[str, Any], nproc: int | None, nnodes: int | None) -> NoReturn:
+    settings, output = Settings(**given), Output(json_to, baseline)
     identity = None
     try:
         identity = identify(os.environ) if nnodes is None else None
@@ -132,13 +129,13 @@ def _examine(given: Mapping[str, Any], json_path: str, baseline: Mapping[str, An
             code = run_local(settings, nproc or num_gpus(os.environ) or 2, output)
     except UsageError as error:
         if not (isinstance(error, NoSecret) and identity is not None and identity.local_rank):  # it is the same for all ranks of a node
-            say(f"numscope doctor: {error}", err=True)
+            note(error)
         code = error.exit_status
     _end(code)
 
 
-def _explain(paths: tuple[str, ...], json_path: str, redact: bool) -> NoReturn:
-    _end(run(paths, json_path, redact=redact))
+def _explain(paths: tuple[str, ...], json_to: str, redact: bool) -> NoReturn:
+    _end(run(paths, json_to, redact=redact))
 
 
 def _end(code: int) -> NoReturn:

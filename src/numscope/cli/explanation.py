@@ -90,6 +90,29 @@ def cost_lines(resolved: Resolved | None, subject: ModelOrRun | None, tokens: in
     return [f"reads: {whole} at a step that collects everything, {average} per step on average over {span}, on one rank.{hint}"]
 
 
+def explanation_document(plan: Plan, resolved: Resolved | None, subject: ModelOrRun | None, tokens: int | None) -> dict[str, Any]:
+    """The parts of a configuration and what they read, as JSON-ready values; null is what is unknown."""
+    known = resolved is not None and subject is not None
+    parts: list[tuple[Collect | Switch | PluginFeature, Sequence[Layer] | None]]
+    parts = [*resolved.collects, *resolved.switches, *resolved.customs] if resolved is not None else [(one, None) for one in plan.parts]
+    told = []
+    for part, layers in parts:
+        tensors = (part.settings.get("tensors") or ()) if isinstance(part, Switch) else part.tensors
+        stats = part.stats if isinstance(part, Collect) else part.settings.get("stats") or ()
+        one: dict[str, Any] = {"section": part.section, "feature": part.feature, "selection": words_of(part.selection)}
+        one |= {"layers": None if layers is None else [layer.name for layer in layers], "tensors": list(tensors)}
+        one |= {"statistics": [asked.label for asked in stats], "every": part.schedule.freq, "steps": list(map(list, part.schedule.spans))}
+        if isinstance(part, Collect):
+            one["reads"] = None if layers is None or subject is None else cost_at_step([(part, layers)], subject, tokens).document()
+        told.append(one)
+    if not known:
+        return {"parts": told, "reads": None}
+    collects = [*resolved.collects, *_on_paper(resolved)]
+    average, steps = average_cost(collects, subject, tokens)
+    reads = {"at_most": cost_at_step(collects, subject, tokens).document(), "on_average": average.document()}
+    return {"parts": told, "reads": {**reads, "steps": [steps.start, steps.stop - 1] if steps else None}}
+
+
 def _on_paper(resolved: Resolved) -> list[tuple[Collect, Sequence[Layer]]]:
     """Statistics of casts on paper, which read their tensors. Casts that GEMMs make are counted as they are made, without a read."""
     if not any("stats" in switch.settings for switch, _ in resolved.switches):
@@ -142,6 +165,10 @@ class Cost:
 
     known: float = 0.0
     num_unknown: int = 0
+
+    def document(self) -> dict[str, float]:
+        """As JSON-ready values."""
+        return {"bytes": self.known, "num_unknown": self.num_unknown}
 
     def __str__(self) -> str:
         if not self.num_unknown:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import shlex
 import tempfile
 from collections.abc import Callable, Mapping
@@ -14,10 +13,10 @@ import click
 from numscope.cli.bisection import Bisection, BisectionTask
 from numscope.cli.precision_text import advice_document, advice_lines, advice_table, verdict_head, verdict_lines, verdict_table
 from numscope.cli.preparing import SCRIPT_WORDS, recipe_option, takes_script
-from numscope.cli.printing import say, show
+from numscope.cli.printing import note, put, say, show
 from numscope.cli.script import Target
 from numscope.cli.trial import trial
-from numscope.cli.values import OUTPUT_FILE, Value, real, whole_number
+from numscope.cli.values import OUTPUT_FILE, Value, json_option, real, whole_number
 from numscope.config.dialects import translate
 from numscope.config.loading import plan_of
 from numscope.config.wording import Errors
@@ -68,10 +67,10 @@ def _settings_option(known: Mapping[str, Value]) -> Callable[[Callable[..., obje
 @click.option("--steps", type=whole_number(1), default=8, metavar="N", help="Training steps to measure (8).")
 @recipe_option("Recipe that the YAML is for (delayed).", "delayed")
 @click.option("--output", type=OUTPUT_FILE, default="advise.yaml", help="Where to write the YAML (advise.yaml).")
-@click.option("--json", "as_json", is_flag=True, help="Print JSON instead of a table.")
+@json_option("Write JSON instead of the table")
 @_LAUNCH
 @_settings_option(ADVISE_SETTINGS)
-def advise(target: Target, steps: int, recipe: str, output: str, as_json: bool, launch: tuple[str, ...], file: str | None) -> int:
+def advise(target: Target, steps: int, recipe: str, output: str, json_to: str | None, launch: tuple[str, ...], file: str | None) -> int:
     """Run a training script unchanged for a few steps, measure what casts would do to each operand of its linear layers, and write a YAML
     that keeps the GEMMs in high precision that the recipe would harm.
 
@@ -85,10 +84,10 @@ def advise(target: Target, steps: int, recipe: str, output: str, as_json: bool, 
     script = _script(target, launch)
     with tempfile.TemporaryDirectory(prefix="numscope-") as folder:
         place = Path(folder) / "advise"
-        _note(f"{target.name}: measuring {steps} steps")
+        note(f"{target.name}: measuring {steps} steps")
         found = run_trial(script, Spec(str(place), recipe, seed=seed, steps=steps, what_if=True), place)
     if found.status:
-        _note(f"{target.name}: {found.length(steps)}")
+        note(f"{target.name}: {found.length(steps)}")
     if broken := [part["failed"] for part in found.numbers if part["failed"]]:
         raise TrialFailed(f"{target.name}: measuring failed: {broken[0]}.")
     if not any(part["layers"] for part in found.numbers):
@@ -100,8 +99,8 @@ def advise(target: Target, steps: int, recipe: str, output: str, as_json: bool, 
     if advice.high:
         head = (f"numscope precision advise: GEMMs that {recipe} would harm, from {advice.num_steps} steps of {Path(target.name).name}.",)
         write_atomically(output, text_of(sections(advice.high), head))
-    if as_json:
-        click.echo(json.dumps(advice_document(advice, bounds, recipe, output), indent=1, allow_nan=False))
+    if json_to is not None:
+        put(json_to, advice_document(advice, bounds, recipe, output))
     else:
         for line in advice_table(advice, recipe):
             click.echo(line)
@@ -124,7 +123,7 @@ def advise(target: Target, steps: int, recipe: str, output: str, as_json: bool, 
     help="Where to write the YAML (bisect.yaml); the runs are kept in a folder next to it.",
 )
 @click.option("--features", multiple=True, metavar="FILE|DIR", help="Your own features that the configuration names; repeatable.")
-@click.option("--json", "as_json", is_flag=True, help="Print JSON instead of text.")
+@json_option("Write JSON instead of text")
 @_LAUNCH
 @_settings_option(BISECT_SETTINGS)
 def bisect(
@@ -132,7 +131,7 @@ def bisect(
     config: str | None,
     output: str,
     features: tuple[str, ...],
-    as_json: bool,
+    json_to: str | None,
     launch: tuple[str, ...],
     file: str | None,
     **search: Any,
@@ -147,16 +146,16 @@ def bisect(
     folder = Path(output).with_suffix(".trials")
     book = Book(folder, task.about())
     if book.num_resumed:
-        _note(f"{folder}: reusing {book.num_resumed} runs of an earlier search")
+        note(f"{folder}: reusing {book.num_resumed} runs of an earlier search")
     try:
-        verdict = Bisection(task, book, _note).run()
+        verdict = Bisection(task, book, note).run()
     except KeyboardInterrupt:
-        _note(f"stopped; the finished runs are in {folder}: the same command continues with them")
+        note(f"stopped; the finished runs are in {folder}: the same command continues with them")
         raise
     if verdict.units:
         write_atomically(output, text_of({**base, **sections(verdict.units, base)}, verdict_head(verdict, task)))
-    if as_json:
-        click.echo(json.dumps({**verdict.document(), "output": output if verdict.units else None}, indent=1, allow_nan=False))
+    if json_to is not None:
+        put(json_to, {**verdict.document(), "output": output if verdict.units else None})
     else:
         if verdict.units:
             show(verdict_table(verdict))
@@ -199,7 +198,3 @@ def _script(target: Target, launch: tuple[str, ...]) -> Script:
     if not target.is_module and not Path(target.name).exists():
         raise click.UsageError(f"got {target.name!r}, expected a script's path, or -m and a module's name. There is no such file.")
     return Script(target.name, target.args, target.is_module, launch)
-
-
-def _note(text: str) -> None:
-    say(f"numscope: {text}", err=True)

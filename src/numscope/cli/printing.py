@@ -2,20 +2,52 @@
 
 from __future__ import annotations
 
+import json
 import sys
-from typing import TYPE_CHECKING
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Any
 
 import click
 
+from numscope.records.errors import UsageError
 from numscope.records.words import escape
 
 if TYPE_CHECKING:
     from rich.table import Table
 
+SCHEMA_VERSION = 1  # of the documents of layers and config
+
 
 def say(text: object, *, err: bool = False) -> None:
     """Print text with its line breaks; other unprintable characters are escaped."""
     click.echo(printable(text), err=err)
+
+
+def note(text: object) -> None:
+    """Print a message to stderr."""
+    say(f"numscope: {text}", err=True)
+
+
+def put(to: str, document: Mapping[str, Any] | Iterable[str], option: str = "--json") -> None:
+    """Write a command's result to where the user wants it.
+
+    Args:
+        to: a file's path; "-": standard output.
+        document: what JSON can hold, without nan and infinities; or the parts of a text.
+
+    Raises: UsageError where the file can't be written.
+    """
+    parts = [json.dumps(document, indent=1, allow_nan=False), "\n"] if isinstance(document, Mapping) else document
+    if to == "-":
+        for part in parts:
+            click.echo(part, nl=False)
+        return
+    from numscope.records.files import write_where_asked
+
+    try:
+        write_where_asked(to, "".join(parts).encode())
+    except OSError as error:
+        raise UsageError(f"got {to!r}, expected a file that can be written: {error.strerror}.", option) from None
 
 
 def printable(text: object) -> str:
@@ -39,6 +71,12 @@ def add_row(table: Table, *cells: str) -> None:
     from rich.text import Text
 
     table.add_row(*(Text(escape(cell)) for cell in cells))
+
+
+def cells(table: Table | None) -> list[dict[str, str]]:
+    """A table's rows by their columns' names, for JSON; none without a table."""
+    columns = [] if table is None else [(str(column.header), [str(cell) for cell in column.cells]) for column in table.columns]
+    return [dict(zip([name for name, _ in columns], row, strict=True)) for row in zip(*(told for _, told in columns), strict=True)]
 
 
 def show(table: Table) -> None:

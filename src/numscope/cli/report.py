@@ -7,7 +7,8 @@ from pathlib import Path
 
 import click
 
-from numscope.cli.printing import say
+from numscope.cli.printing import note, put, say
+from numscope.cli.values import OUTPUT_FILE, writable
 from numscope.config.rule_table import RULES
 from numscope.page.digest import digests
 from numscope.page.document import render
@@ -15,7 +16,6 @@ from numscope.page.payload import comparison_of, payload_of
 from numscope.page.recorded import Recorded, read_recorded
 from numscope.page.unasked import NAME
 from numscope.records.errors import UsageError
-from numscope.records.files import write_where_asked
 from numscope.report.sarif import sarif_json, source_root
 from numscope.storage.address import is_address
 
@@ -23,9 +23,9 @@ SUMMARY_NAME = "summary"
 
 
 @click.command(options_metavar="[options]", short_help="Make an HTML page of a run.")
-@click.option("-o", "--output", metavar="FILE", help=f"Where to write it (default: RUN/{NAME}; of a run in another storage ./NAME-{NAME}).")
+@click.option("-o", "--output", type=OUTPUT_FILE, help=f"Where to write it (RUN/{NAME}; of a run in another storage ./NAME-{NAME}).")
 @click.option("--compare", "other", metavar="OTHER", help="Show a second run too, and where the two begin to differ.")
-@click.option("--sarif", metavar="FILE", help="Write findings and alerts to this file instead, for a CI to show at their lines.")
+@click.option("--sarif", type=OUTPUT_FILE, help="Write findings and alerts to this file instead, for a CI to show at their lines.")
 @click.option("--summary", is_flag=True, help="Write a digest of at most 64 KB instead: FILE with .json and with .md.")
 @click.argument("run", metavar="RUN")
 def report(run: str, output: str | None, other: str | None, sarif: str | None, summary: bool) -> None:
@@ -43,10 +43,11 @@ def report(run: str, output: str | None, other: str | None, sarif: str | None, s
         return
     if summary:
         stem = output.removesuffix(".json").removesuffix(".md") if output else _beside(recorded.path, SUMMARY_NAME)
-        for suffix, text in zip((".json", ".md"), digests(recorded), strict=True):
-            _write(stem + suffix, text)
+        paths = [writable(stem + suffix, "--output") for suffix in (".json", ".md")]
+        for path, text in zip(paths, digests(recorded), strict=True):
+            _write(path, text)
         return
-    path, title = output or _beside(recorded.path, NAME), f"numscope: {os.path.basename(recorded.path)}"
+    path, title = writable(output or _beside(recorded.path, NAME), "--output"), f"numscope: {os.path.basename(recorded.path)}"
     if other is None:
         _write(path, render([payload_of(recorded)], title))
         return
@@ -72,17 +73,11 @@ def _read(folder: str, where: str) -> Recorded:
     """A run, with its problems on stderr."""
     recorded = read_recorded(folder, where)
     for problem in recorded.problems:
-        say(f"numscope report: {problem}", err=True)
+        note(problem)
     return recorded
 
 
 def _write(path: str, text: str, option: str = "--output") -> None:
     """Write a file and print a link to it."""
-    if os.path.isdir(path):
-        raise UsageError(f"{option}: got {path!r}, a folder, expected a file. Did you mean {os.path.join(path, NAME)!r}?")
-    data = text.encode()
-    try:
-        write_where_asked(path, data)
-    except OSError as error:
-        raise UsageError(f"{option}: got {path!r}, expected a file that can be written: {error.strerror}.") from None
+    put(path, [text], option)
     say(Path(path).absolute().as_uri())

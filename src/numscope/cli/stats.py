@@ -6,17 +6,18 @@ import csv
 import json
 import re
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from decimal import Decimal
 from typing import Any
 
 import click
 
-from numscope.cli.printing import say
-from numscope.cli.values import whole_number
+from numscope.cli.printing import note, put, say
+from numscope.cli.values import json_option
 from numscope.records.errors import UsageError
 from numscope.records.finding import plain
 from numscope.records.words import escape
+from numscope.runs.columns import columns as columns_in
 from numscope.runs.compaction import compact as compacted
 from numscope.runs.folder import Run, find_run
 from numscope.runs.grouping import available, group, lacking
@@ -24,6 +25,7 @@ from numscope.runs.query import ask
 from numscope.sinks.logs import text_of
 
 MAX_FOLDED = 200  # rows of a table that is folded to fit the terminal
+COLUMNS, COMPACT = "columns", "compact"  # in place of SQL
 DEFAULT_STATS = ("max", "min", "mean", "std", "l2_norm", "kurtosis", "zero_pct", "num_nan", "num_inf")
 
 
@@ -34,56 +36,45 @@ DEFAULT_STATS = ("max", "min", "mean", "std", "l2_norm", "kurtosis", "zero_pct",
     help="Merge by layer (number), whole name, class, tensor, or part of a name.",
 )
 @click.option("--stats", "names", metavar="NAME,NAME…", help=f"Statistics to show ({','.join(DEFAULT_STATS)}); all: all available.")
-@click.option("--steps", metavar="A-B", help="Only steps A to B, inclusive; also A-, -B or A.")
-@click.option("--every-steps", type=whole_number(1), metavar="N", help="Merge every N steps separately; 1: each step.")
-@click.option("--compact", is_flag=True, help="Make few sorted parts of the run's many instead, so that questions take less time.")
-@click.option("--json", "as_json", is_flag=True, help="Write JSON: a list of rows.")
+@click.option("--steps", metavar="A-B[/N]", help="Only steps A to B, inclusive; also A-, -B or A. /N: merge every N of them separately.")
+@json_option("Write JSON, a list of rows")
 @click.option("--csv", "as_csv", is_flag=True, help="Write CSV.")
 @click.argument("run", metavar="RUN")
-@click.argument("sql", required=False, metavar="[SQL]")
-def stats(
-    run: str,
-    sql: str | None,
-    by: str | None,
-    names: str | None,
-    steps: str | None,
-    every_steps: int | None,
-    compact: bool,
-    as_json: bool,
-    as_csv: bool,
-) -> None:
-    """Query a run's statistics by SQL over the view "stats", or merge them exactly by groups of layers and steps.
+@click.argument("sql", required=False, metavar="[SQL | columns | compact]")
+def stats(run: str, sql: str | None, by: str | None, names: str | None, steps: str | None, json_to: str | None, as_csv: bool) -> None:
+    """Query a run's statistics by SQL over its views, or merge them exactly by groups of layers and steps.
 
     RUN is the run's log_dir. Without SQL and --by: where to look, and questions ready to run; with --json or --csv, what
-    there is of each class.
+    there is of each class. columns: the views and their columns, each with its unit and meaning. compact: make few sorted
+    parts of the run's many, so that questions take less time.
 
     \b
     numscope stats runs/a "SELECT step, l2_norm FROM stats WHERE layer = 'fc1' AND tensor = 'wgrad' ORDER BY step"
+    numscope stats runs/a "SELECT step, loss, l2_norm FROM stats JOIN steps USING (step) WHERE layer = 'fc1'"
     numscope stats runs/a --by '.*(fc1|fc2)' --stats mean,std,kurtosis --steps 100-199
     """
-    if compact:
-        if (sql, by, names, steps, every_steps, as_json, as_csv) != (None, None, None, None, None, False, False):
-            raise UsageError("--compact: given with a question, expected it alone.")
-        say(f"numscope stats: {compacted(run)}")
-        return
-    if as_json and as_csv:
+    if json_to is not None and as_csv:
         raise UsageError("--csv: given with --json, expected one of them.")
     if sql is not None and by is not None:
         raise UsageError("--by: given with SQL, expected one of them.")
-    for option, value in (("--stats", names), ("--steps", steps), ("--every-steps", every_steps)):
+    if sql == COMPACT:
+        if (names, steps, json_to, as_csv) != (None, None, None, False):
+            raise UsageError(f"{COMPACT}: given with a question, expected it alone.")
+        say(f"numscope: {compacted(run)}")
+        return
+    for option, value in (("--stats", names), ("--steps", steps)):
         if by is None and value is not None:
             raise UsageError(f"{option}: given without --by, which it needs. In SQL, use SELECT and WHERE.")
     found = find_run(run)
     for problem in found.problems:
-        say(f"numscope stats: {problem}", err=True)
+        note(problem)
     if found.restarted and sql is None:
         attempts = sorted({part.attempt for part in found.parts})
-        say(
-            f"numscope stats: the run was started more than once (attempts {', '.join(map(str, attempts))}). "
-            "Of a step that was run again, the last attempt's numbers are shown.",
-            err=True,
+        note(
+            f"the run was started more than once (attempts {', '.join(map(str, attempts))}). "
+            "Of a step that was run again, the last attempt's numbers are shown."
         )
-    if by is None and sql is None and not (as_json or as_csv):
+    if by is None and sql is None and json_to is None and not as_csv:
         from numscope.page.guide import guide
         from numscope.page.overview import overview_of
 
@@ -92,12 +83,12 @@ def stats(
         return
     columns: Sequence[str]
     if by is not None:
-        columns, rows = _grouped(found, by, names, _bounds(steps), every_steps)
+        columns, rows = _grouped(found, by, names, steps)
     else:
-        result = ask(found, _OVERVIEW if sql is None else sql)
+        result = columns_in(found) if sql == COLUMNS else ask(found, _OVERVIEW if sql is None else sql)
         columns, rows = result.columns, result.rows
-    if as_json:
-        _write_json(columns, rows)
+    if json_to is not None:
+        put(json_to, _json_of(columns, rows))
     elif as_csv:
         csv.writer(sys.stdout, lineterminator="\n").writerows(map(_cell, row) for row in (columns, *rows))
     else:
@@ -112,9 +103,8 @@ _OVERVIEW = """
 """
 
 
-def _grouped(
-    run: Run, by: str, names: str | None, bounds: tuple[int | None, int | None], every_steps: int | None
-) -> tuple[Sequence[str], list[tuple[Any, ...]]]:
+def _grouped(run: Run, by: str, names: str | None, steps: str | None) -> tuple[Sequence[str], list[tuple[Any, ...]]]:
+    bounds, every_steps = _bounds(steps)
     if names is None:
         chosen: Sequence[str] = DEFAULT_STATS
     elif names == "all":
@@ -123,13 +113,10 @@ def _grouped(
         chosen = [name.strip() for name in names.split(",")]
     groups = group(run, by, chosen, steps=bounds, every_steps=every_steps)
     if not groups:
-        say("numscope stats: the run has no statistics of these layers at these steps.", err=True)
+        note("the run has no statistics of these layers at these steps.")
     missing = lacking(groups)
     if missing:
-        say(
-            f"numscope stats: {', '.join(missing)}: left empty for groups in which some layer or step lacks the columns it needs.",
-            err=True,
-        )
+        note(f"{', '.join(missing)}: left empty for groups in which some layer or step lacks the columns it needs.")
     columns = ("group", "tensor", "first_step", "last_step", "rows", "numel", *chosen)
     rows = [
         (one.name, one.tensor, one.first_step, one.last_step, one.num_rows, one.summary.numel, *(one.values[name] for name in chosen))
@@ -138,28 +125,28 @@ def _grouped(
     return columns, rows
 
 
-def _bounds(steps: str | None) -> tuple[int | None, int | None]:
+def _bounds(steps: str | None) -> tuple[tuple[int | None, int | None], int | None]:
+    """The first and the last step, and how many are merged; None where there is no bound, and where all are."""
     if steps is None:
-        return None, None
-    match = re.fullmatch(r"\s*(\d*)\s*(-?)\s*(\d*)\s*", steps)
-    if match is None or not (match[1] or match[3]):
-        raise UsageError(f"--steps: got {steps!r}, expected A-B, A-, -B or A, steps from 0.")
+        return (None, None), None
+    match = re.fullmatch(r"\s*(\d*)\s*(-?)\s*(\d*)\s*(?:/\s*([1-9]\d*)\s*)?", steps)
+    if match is None or not (match[1] or match[3] or (match[4] and not match[2])):
+        raise UsageError(f"--steps: got {steps!r}, expected A-B, A-, -B or A, steps from 0, and /N behind it or alone.")
     first = int(match[1]) if match[1] else None
     last = first if not match[2] else int(match[3]) if match[3] else None
     if first is not None and last is not None and last < first:
         raise UsageError(f"--steps: got {steps!r}, expected the first step first. Did you mean {last}-{first}?")
-    return first, last
+    return (first, last), int(match[4]) if match[4] else None
 
 
-def _write_json(columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
+def _json_of(columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> Iterator[str]:
     """Rows as objects; nan and infinities are the strings "nan", "inf", "-inf", as in all of numscope's JSON."""
-    if not rows:
-        sys.stdout.write("[]\n")
-        return
     last = len(rows) - 1
     for place, row in enumerate(rows):
         text = json.dumps(dict(zip(columns, map(plain, row), strict=True)), allow_nan=False, default=_plain)
-        sys.stdout.write(f"{'[' if place == 0 else ' '}{text}{']' if place == last else ','}\n")
+        yield f"{'[' if place == 0 else ' '}{text}{']' if place == last else ','}\n"
+    if not rows:
+        yield "[]\n"
 
 
 def _plain(value: Any) -> float | str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import os
 import re
@@ -11,6 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from numscope.cli.uncaught import failed
 from numscope.config.wording import meant
 from numscope.records.attempt import attempts
 from numscope.records.errors import UsageError
@@ -18,13 +20,14 @@ from numscope.records.files import read_json
 from numscope.records.layer import Layer
 from numscope.runs.folder import find_run
 from numscope.runs.query import ask
+from numscope.runs.sources import RUN, instead, no_run
 
 if TYPE_CHECKING:
     from torch import nn
 
     from numscope.precision.gemm.plan import LayerPlan
 
-EXPECTED = "a run's folder, a factory as package.module:function, or a transformers checkpoint's folder or name"
+EXPECTED = f"a factory as package.module:function, a transformers checkpoint's folder or name, or {RUN}"
 _GEMM_CLASSES = ("Linear", "Conv1D", "LayerNormLinear", "LayerNormMLP")  # a run stores only the name of a layer's class
 _FIELDS: dict[str, type] = {
     **{"name": str, "cls": str, "qualified": str, "weights": list},
@@ -58,8 +61,12 @@ def subject_of(given: str) -> ModelOrRun:
     if re.fullmatch(r"[A-Za-z_][\w.]*:[A-Za-z_][\w.]*", given):
         return _of_model(_from_factory(given))
     if folder.is_dir() and not (folder / "config.json").is_file():
-        raise UsageError(f"{given}: got a folder without run.json and config.json, expected {EXPECTED}.")
+        raise _nothing(given, "It holds other things." if os.listdir(folder) else "It is empty.")
     return _of_model(_from_transformers(given, folder))
+
+
+def _nothing(given: str, why: str) -> UsageError:
+    return no_run("MODEL_OR_RUN", given, why, EXPECTED)
 
 
 def _of_model(model: nn.Module) -> ModelOrRun:
@@ -98,20 +105,29 @@ def _from_factory(given: str) -> nn.Module:
     if "" not in sys.path and os.getcwd() not in sys.path:
         sys.path.insert(0, os.getcwd())  # as `python -m` does
     try:
-        made: Any = importlib.import_module(module_name)
+        with contextlib.redirect_stdout(sys.stderr):  # which may print, where results are printed
+            made: Any = importlib.import_module(module_name)
     except ModuleNotFoundError as error:
+        if error.name is None or not f"{module_name}.".startswith(f"{error.name}."):
+            raise UsageError(f"{given}: could not be imported: {failed(error)}") from None
         raise UsageError(f"{given}: no module {error.name!r}, expected {EXPECTED}.") from None
+    except (Exception, SystemExit) as error:
+        raise UsageError(f"{given}: could not be imported: {failed(error)}") from None
     for name in path.split("."):
         if not hasattr(made, name):
             raise UsageError(f"{given}: {module_name} has no {name!r}, expected a function or class that makes a model.")
         made = getattr(made, name)
     if not isinstance(made, nn.Module) and callable(made):
         factory = made
-        try:
-            with torch.device("meta"):
-                made = factory()
-        except Exception:  # it reads weights, or computes with them
-            made = factory()
+        with contextlib.redirect_stdout(sys.stderr):
+            try:
+                with torch.device("meta"):
+                    made = factory()
+            except (Exception, SystemExit):  # it reads weights, or computes with them
+                try:
+                    made = factory()
+                except (Exception, SystemExit) as error:
+                    raise UsageError(f"{given}: made no model: {failed(error)}") from None
     if not isinstance(made, nn.Module):
         raise UsageError(f"{given}: made {type(made).__name__}, expected a torch.nn.Module.")
     return made
@@ -120,7 +136,7 @@ def _from_factory(given: str) -> nn.Module:
 def _from_transformers(given: str, folder: Path) -> nn.Module:
     """The architecture on the meta device. No weights are read, and no code of the checkpoint is run."""
     if not folder.is_dir() and (os.sep in given[:1] or given.startswith(".")):
-        raise UsageError(f"{given}: no such folder, expected {EXPECTED}.")
+        raise _nothing(given, instead(os.path.abspath(given)))
     try:
         import transformers
         from transformers.models.auto.configuration_auto import CONFIG_MAPPING
@@ -134,7 +150,7 @@ def _from_transformers(given: str, folder: Path) -> nn.Module:
         else:
             config = transformers.AutoConfig.from_pretrained(given, local_files_only=True)  # a question needs no network
     except (OSError, ValueError):
-        raise UsageError(f"{given}: no model of that name on this machine, expected {EXPECTED}.{meant(given, CONFIG_MAPPING)}") from None
+        raise _nothing(given, f"{instead(os.path.abspath(given))}{meant(given, CONFIG_MAPPING)}") from None
     named = next(iter(getattr(config, "architectures", None) or ()), "")
     cls = getattr(transformers, named, None)
     with torch.device("meta"):

@@ -23,7 +23,7 @@ from numscope.page.overview import Overview, overview_of, stamp_of
 from numscope.records.errors import UsageError
 from numscope.records.words import escape
 from numscope.report.text import print_plain
-from numscope.runs.sources import Signature
+from numscope.runs.sources import Local, Signature, source_of
 from numscope.storage.address import is_address
 from numscope.view.refresher import Refresher
 
@@ -52,8 +52,8 @@ class _Live:
     """The screen of one run."""
 
     def __init__(self, console: Console, run: str) -> None:
-        if not is_address(run) and not os.path.isdir(run):
-            raise UsageError(f"RUN: got {run!r}, expected a run's folder: the log_dir that it was given.")
+        if isinstance(source := source_of(run), Local):
+            source.check()
         self._console, self._run = console, run
         self._gathered = Gathered()
         self._refresher = Refresher("numscope top", self._read)  # so that keys are heard meanwhile

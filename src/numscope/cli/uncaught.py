@@ -81,12 +81,28 @@ def _reason(error: BaseException) -> str:
 
 def _place(frames: Iterable[tuple[FrameType, int]]) -> str:
     """Where the script stood, of frames from the innermost on."""
+    where = _line(frames)
+    return f"stopped at {where}" if where else "stopped at the end of the script"
+
+
+def _line(frames: Iterable[tuple[FrameType, int]]) -> str:
+    """The first line of the user's own, of frames from the innermost on; "" without one."""
     frame, line = next((one for one in frames if not _is_machinery(one[0].f_code)), (None, 0))
     if frame is None:
-        return "stopped at the end of the script"
+        return ""
     code = frame.f_code
     at = linecache.getline(code.co_filename, line, frame.f_globals).strip()
-    return f"stopped at {code.co_filename}:{line} in {code.co_name}{': ' if at else ''}{at}"
+    return f"{code.co_filename}:{line} in {code.co_name}{': ' if at else ''}{at}"
+
+
+def failed(error: BaseException) -> str:
+    """An error of code that the user has named, in one line: what it is, and the user's own line that raised it."""
+    where = _line(reversed(list(traceback.walk_tb(error.__traceback__))))
+    if isinstance(error, SyntaxError) and error.filename:
+        where, text = f"{error.filename}:{error.lineno}: {(error.text or '').strip()}", error.msg
+    else:
+        text = " ".join(str(error).split())
+    return f"{type(error).__name__}{': ' if text else ''}{text}{', at ' if where else ''}{where}"
 
 
 def _is_ours(code: CodeType) -> bool:

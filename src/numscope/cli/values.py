@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 from collections.abc import Callable
 from typing import Any
 
 import click
 
+from numscope.records.errors import UsageError
+from numscope.records.files import why_unwritable
 from numscope.records.words import nearest
 from numscope.storage.address import is_address
 
@@ -80,29 +83,51 @@ def listed(name: str, read: Callable[[str], Any], expected: str = "") -> Value:
     return Value(name, lambda text: tuple(read(word.strip()) for word in text.split(",")), expected)
 
 
+def writable(text: str, option: str) -> str:
+    """The absolute path of an output file that has no option's type, such as one by default. Raises: UsageError as ``OUTPUT_FILE`` does."""
+    try:
+        return output_file(text)
+    except Expected as error:
+        raise UsageError(f"got {text!r}, expected {error}", option) from None
+
+
 def output_file(text: str) -> str:
-    """The absolute path of a file to write."""
     if is_address(text):
         raise Expected("a file of this machine. Only --log-dir may be in another storage.")
-    path = os.path.abspath(text)
-    if os.path.isdir(path):
-        raise Expected("a file's path. It is a folder: add a file's name.")
-    if not os.path.isdir(os.path.dirname(path)):
-        raise Expected(f"a file in a folder that exists. Make {os.path.dirname(text)!r} first.")
-    if not os.access(path if os.path.exists(path) else os.path.dirname(path), os.W_OK):
-        raise Expected("a file that can be written.")
-    return path
+    return _unless(os.path.abspath(text), why_unwritable(text))
 
 
 def _output_folder(text: str) -> str:
     if is_address(text):
         return text
-    path = os.path.abspath(text)
-    if os.path.exists(path) and not os.path.isdir(path):
-        raise Expected("a folder, or a path where one can be created. It is a file.")
+    return _unless(os.path.abspath(text), why_unwritable(text, folder=True))
+
+
+def _unless(path: str, why: str) -> str:
+    if why:
+        raise Expected(why)
     return path
+
+
+def _json_file(text: str) -> str:
+    if text == "-":
+        return text
+    path, to_print = os.path.abspath(text), "To print JSON, put --json last, or write --json -."
+    if os.path.isdir(path):
+        raise Expected(f"a file to write JSON to. It is a folder. {to_print}")
+    if os.path.isfile(path):  # an option's value may be left out: so a script, a log or a run's YAML that follows is taken for the file
+        with contextlib.suppress(OSError), open(path, "rb") as file:
+            if file.read(1) not in (b"", b"{", b"["):
+                raise Expected(f"a file to write JSON to. It holds something else. {to_print}")
+    return output_file(text)
 
 
 # Paths are absolute from here on: a script may change its folder.
 OUTPUT_FILE = Value("FILE", output_file)  # it must be writable, so that a run does not end with an error
 OUTPUT_FOLDER = Value("DIR", _output_folder)  # created if missing
+JSON_FILE = Value("[FILE|-]", _json_file)
+
+
+def json_option(text: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """The option ``--json [FILE|-]`` of a command that prints results, which the command gets as ``json_to``: see ``printing.put``."""
+    return click.option("--json", "json_to", type=JSON_FILE, is_flag=False, flag_value="-", help=f"{text}; alone or with -: print it.")

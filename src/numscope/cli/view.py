@@ -13,7 +13,7 @@ import threading
 import click
 
 from numscope.cli.printing import say
-from numscope.cli.values import whole_number
+from numscope.cli.values import Expected, Value
 from numscope.records.errors import UsageError
 from numscope.records.words import count
 from numscope.view.shelf import Shelf
@@ -23,11 +23,24 @@ NEEDED = ("starlette", "uvicorn", "duckdb", "pyarrow", "fsspec")
 NICE = 10  # the training goes first
 
 
+def _place(text: str) -> tuple[str, int | None]:
+    """The host and the port of ``[HOST:]PORT``; ``HOST:``: no port in particular."""
+    host, _, port = text.rpartition(":")
+    if not (host or port) or (port and not (port.isascii() and port.isdigit() and int(port) <= 65535)):
+        raise Expected("PORT or HOST:PORT, a port from 0 to 65535.")
+    return host.removeprefix("[").removesuffix("]") or HOST, int(port) if port else None
+
+
 @click.command(options_metavar="[options]")
-@click.option("--host", default=HOST, metavar="HOST", help=f"Address to listen at (default: {HOST}, which other machines don't reach).")
-@click.option("--port", type=whole_number(0), metavar="PORT", help=f"Port to listen at (default: {PORT}, or another one if it is taken).")
+@click.option(
+    "--port",
+    "place",
+    type=Value("[HOST:]PORT", _place),
+    default=f"{HOST}:",
+    help=f"Where to listen (default: {HOST}, which other machines don't reach; port {PORT}, or another one if it is taken).",
+)
 @click.argument("runs", metavar="RUN…", nargs=-1, required=True)
-def view(runs: tuple[str, ...], host: str, port: int | None) -> None:
+def view(runs: tuple[str, ...], place: tuple[str, int | None]) -> None:
     """Serve the page of "numscope report", which follows the runs while they are trained. Ctrl-C ends it.
 
     RUN is a run's log_dir, a folder of several, or the same as s3://… or gs://…. Nothing is written there.
@@ -35,11 +48,10 @@ def view(runs: tuple[str, ...], host: str, port: int | None) -> None:
     missing = [name for name in NEEDED if importlib.util.find_spec(name) is None]
     if missing:
         raise UsageError(f"{', '.join(missing)} not installed, which numscope view needs. Install: pip install 'numscope[view]'.")
-    if port is not None and port > 65535:
-        raise UsageError(f"--port: got {port}, expected at most 65535.")
     from numscope.view.guard import is_loopback, own_names
     from numscope.view.server import listen, serve
 
+    host, port = place
     shelf = Shelf(runs)
     listening = listen(host, PORT if port is None else port, range(PORT + 1, PORT + NUM_OTHERS) if port is None else range(0))
     token, number = secrets.token_urlsafe(24), listening.getsockname()[1]
@@ -52,9 +64,9 @@ def view(runs: tuple[str, ...], host: str, port: int | None) -> None:
         os.nice(NICE)
 
     def on_start() -> None:
-        say(f"numscope view: {count(len(shelf.runs()), 'run')}. Ctrl-C ends it.")
+        say(f"numscope: {count(len(shelf.runs()), 'run')}. Ctrl-C ends it.")
         if not is_loopback(host):
-            say("numscope view: other machines reach it; what they read is not encrypted. ssh -L is safer.")
+            say("numscope: other machines reach it; what they read is not encrypted. ssh -L is safer.")
         say(link)
 
     serve(shelf, listening, token, own_names(host), on_start)

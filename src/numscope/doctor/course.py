@@ -61,7 +61,7 @@ class Course:
             write_lines("".join(traceback.format_exception(self._error)).splitlines(), 2)
             return INTERNAL
         if self._reached is None:
-            write_lines(["numscope doctor: the examination did not end in time"], 2)
+            write_lines(["numscope: the examination did not end in time"], 2)
             return INCOMPLETE
         return show(*self._reached, self._output)
 

@@ -12,7 +12,7 @@ from typing import Any
 
 from numscope.doctor.records import Examined, Identity, PhaseResult, Settings, Verdict
 from numscope.doctor.redact import node_word, redacted
-from numscope.records.files import write_atomically
+from numscope.records.files import write_where_asked
 from numscope.records.words import escape
 
 INCOMPLETE = 5
@@ -43,7 +43,7 @@ def show(verdict: Verdict, examined: Examined, output: Output) -> int:
     from numscope.doctor import rendering
 
     if output.json:  # where it can't be written, the report is still worth printing
-        write_json(rendering.to_json(verdict, examined), output.json, "numscope doctor")
+        write_json(rendering.to_json(verdict, examined), output.json)
     if output.json == "-":
         return verdict.exit_code
     with contextlib.suppress(BrokenPipeError):
@@ -52,16 +52,16 @@ def show(verdict: Verdict, examined: Examined, output: Output) -> int:
     return verdict.exit_code
 
 
-def write_json(values: Mapping[str, Any], path: str, command: str) -> bool:
+def write_json(values: Mapping[str, Any], path: str) -> bool:
     """Writes a report to a file, or to standard output for "-". Returns whether it could be written; prints why not."""
     text = json.dumps(values, indent=2) + "\n"
     if path == "-":
         write_lines(text.splitlines(), 1)
         return True
     try:
-        write_atomically(path, text)
+        write_where_asked(path, text.encode())
     except OSError as error:
-        write_lines([f"{command}: --json: got {path!r}, expected a file that can be written: {error.strerror}."], 2)
+        write_lines([f"numscope: --json: got {path!r}, expected a file that can be written: {error.strerror}."], 2)
         return False
     return True
 

@@ -11,13 +11,12 @@ import numpy as np
 from numscope.page.axis import Axis, make_axis
 from numscope.page.columns import as_float32, rounded
 from numscope.page.grid import Fold, Grid, Plane
-from numscope.runs.query import VIEW, column_of, columns_of, make_table, quoted
+from numscope.runs.query import LOSS, VIEW, column_of, columns_of, make_table, quoted
 from numscope.summary.statistics import STATISTICS
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
 
-LOSS = "loss"  # the layer and the tensor that stand for it
 MAX_SITES = 5000
 EXACT_CELLS = 1_000_000  # in all matrices together; up to so many are kept exactly
 ROUNDED_CELLS = 1_800_000  # otherwise so many, rounded: about 4 MB in a page

@@ -61,6 +61,54 @@ def write_where_asked(path: str | os.PathLike[str], data: bytes) -> None:
         file.write(data)
 
 
+def why_unwritable(path: str, *, folder: bool = False) -> str:
+    """What stands against writing an output, as the end of the sentence "got …, expected …"; "" where nothing does.
+
+    It is asked before the work begins, so that no training ends without its results. Some bytes are written next to where the output will
+    be: a place without permission, a read-only one and a full one all say so.
+
+    Args:
+        path: of a file or folder.
+        folder: of a folder, which is made where it is missing, rather than of a file.
+
+    *Cost:* one write to the disk.
+    """
+    wanted = "a folder that can be written to" if folder else "a file that can be written"
+    try:
+        with contextlib.suppress(FileNotFoundError):
+            os.stat(path)  # a name that is too long, a file in place of a folder
+        place = path if folder else os.path.dirname(path) or "."
+        while folder and not os.path.lexists(place):
+            place = os.path.dirname(place) or "."
+        if not folder and os.path.isdir(path):
+            return "a file's path. It is a folder: add a file's name."
+        if not os.path.isdir(place):
+            if folder:
+                return f"a folder, or a path where one can be created. {'It' if place == path else repr(place)} is a file."
+            return f"a file in a folder that exists. Make {place!r} first."
+        if folder or not os.path.exists(path):
+            _try_writing(place)
+        elif os.path.isfile(path):
+            os.close(os.open(path, os.O_WRONLY))
+        elif not os.access(path, os.W_OK):  # a pipe or a device, which nothing is written to before its time
+            return f"{wanted}: {os.strerror(errno.EACCES)}."
+    except OSError as error:
+        return f"{wanted}: {error.strerror}."
+    return ""
+
+
+def _try_writing(folder: str) -> None:
+    """Raises: OSError where nothing can be written to the folder."""
+    path = os.path.join(folder, f".{os.urandom(8).hex()}.tmp")
+    with open(path, "xb") as file:
+        try:
+            file.write(bytes(4096))
+            file.flush()
+            os.fsync(file.fileno())
+        finally:
+            os.unlink(path)
+
+
 @contextlib.contextmanager
 def replacing(path: str | os.PathLike[str]) -> Iterator[str]:
     """The name of a file to write in place of ``path``: it is renamed when the block ends, and deleted if the block raises.

@@ -92,7 +92,7 @@ def compact(given: str) -> str:
     *Cost:* some minutes for 10^8 rows, as much room on the disk as the parts take, and ``MEMORY``.
     """
     if is_address(given):
-        raise UsageError(f"--compact: got {source_of(given).path!r}, expected a folder of this machine: parts are written anew.")
+        raise UsageError(f"compact: got {source_of(given).path!r}, expected a folder of this machine: parts are written anew.")
     with _alone(find_run(given, whole=True).path) as path:
         run = find_run(given, whole=True)
         _clear(run)
@@ -104,7 +104,7 @@ def compact(given: str) -> str:
         try:
             names = _Compaction(replace(run, parts=tuple(chosen))).run()
         except (OSError, ValueError) as error:  # a full disk; columns that Arrow can't write
-            raise UsageError(f"--compact: {given!r} could not be compacted, and is as it was: {error}.") from None
+            raise UsageError(f"compact: {given!r} could not be compacted, and is as it was: {error}.") from None
         sizes = sum(run.listed[part.name][1] for part in chosen), sum(os.path.getsize(name) for name in names)
         before, after = (f"{size / 2**20:,.1f} MiB" for size in sizes)
         return f"{count(len(chosen), 'part')} of {before} became {len(names):,} of {after}.{left}"
@@ -223,12 +223,12 @@ def _alone(path: str) -> Iterator[str]:
     try:
         handle = os.open(os.path.join(path, _LOCK), os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o666)
     except OSError as error:
-        raise UsageError(f"--compact: {path!r} can't be written to: {error}.") from None
+        raise UsageError(f"compact: {path!r} can't be written to: {error}.") from None
     try:
         try:
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as error:
-            raise UsageError(f"--compact: {path!r} is being compacted, or its file system has no locks: {error}.") from None
+            raise UsageError(f"compact: {path!r} is being compacted, or its file system has no locks: {error}.") from None
         yield path
     finally:
         os.close(handle)

@@ -49,7 +49,7 @@ class Side:
         path, step = split_step(given)
         run = find_run(path, where)
         for problem in run.problems:
-            log.warning("numscope diff: %s: %s", where, problem)
+            log.warning("%s: %s", where, problem)
         return cls(where, table, given, run, step)
 
 

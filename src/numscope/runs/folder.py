@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from numscope.records.errors import UsageError
 from numscope.records.words import few
-from numscope.runs.sources import Fingerprint, Local, Remote, Source, instead, is_of_run, source_of
+from numscope.runs.sources import Fingerprint, Local, Remote, Source, is_of_run, no_run, source_of
 from numscope.sinks.part_files import PartName, split_merged
 from numscope.sinks.runfolder import RUN_FILE, STATISTICS
 from numscope.sinks.seal import is_sound, text_in
@@ -100,11 +100,8 @@ def find_run(folder: str | os.PathLike[str], where: str = "RUN", *, whole: bool 
     """
     given = os.fspath(folder)
     source = source_of(given, where)
-    if isinstance(source, Remote):
-        source.check()
-    elif not os.path.isdir(source.path):
-        raise UsageError(f"{where}: got {given!r}, expected a run's folder: the log_dir that it was given. {instead(source.path)}")
-    elif any("\ud800" <= c <= "\udfff" for c in source.path):
+    source.check()
+    if isinstance(source, Local) and any("\ud800" <= c <= "\udfff" for c in source.path):
         raise UsageError(f"{where}: got {given!r}, a name that is not UTF-8, which DuckDB can't read. Rename it, or use a link to it.")
     listed, found, missing, superseded = _listed(source)
     # Another storage has whole parts or none.
@@ -118,8 +115,7 @@ def find_run(folder: str | os.PathLike[str], where: str = "RUN", *, whole: bool 
     if not parts:
         if any(map(is_of_run, source.names())):
             raise UsageError(f"{where}: {given!r} {_NOTHING_YET}")
-        hint = "" if isinstance(source, Remote) else f" {_inside(source.path)}"
-        raise UsageError(f"{where}: got {given!r}, expected a folder with {RUN_FILE} and {STATISTICS}/*.parquet in it.{hint}")
+        raise no_run(where, given, "There is no run." if isinstance(source, Remote) else _inside(source.path))
     in_ranges = {part.name: listed[part.name][1] for part in parts if part.made or isinstance(source, Remote)}
     ranges = source.ranges(in_ranges) if in_ranges else None
     return Run(source, parts, listed, tuple(dict.fromkeys(broken)), ranges=ranges, superseded=superseded)
@@ -201,4 +197,4 @@ def _inside(path: str) -> str:
     runs = sorted(entry.name for entry in os.scandir(path) if entry.is_dir() and os.path.exists(os.path.join(entry.path, RUN_FILE)))
     if runs:
         return f"Did you mean {os.path.join(path, runs[0])!r}?"
-    return "Runs write them where pyarrow is installed." if os.listdir(path) else "It is empty."
+    return "It holds other things." if os.listdir(path) else "It is empty."

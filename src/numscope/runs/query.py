@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import glob
 import logging
 import os
@@ -27,7 +28,8 @@ T = TypeVar("T")
 log = logging.getLogger("numscope")
 
 VIEW = "stats"
-RAW = "raw"  # without the derived columns
+RAW = "raw"  # without the derived columns, and with what these are computed from
+STEPS = "steps"  # a row a step: its loss, its learning rate
 EVERY = "every_row"  # as stored, with the steps that a later attempt ran again
 NEVER_NULL = ("step", "layer", "cls", "tensor", "dtype", "rank", "attempt", "ranks")
 NUM_READERS = 16  # threads that read from another storage: they mostly wait
@@ -37,6 +39,11 @@ _TYPES = dict.fromkeys(("step", "ord", "rank", "attempt", "ranks", "calls", *COU
 _TYPES |= dict.fromkeys(("layer", "cls", "tensor", "dtype"), "VARCHAR") | dict.fromkeys((*EXTREMA, *SUMS, "center"), "DOUBLE")
 _TYPES["time"] = "TIMESTAMP"
 _NUMBERS = ("DOUBLE", "BIGINT")
+_INTERNAL = frozenset(("center", *(name for name in SUMS)))  # together with the columns of statistics beyond the summary
+LOSS, RATES = "loss", ("learning_rate", "lr")  # tensors of one element, of no module
+_STEPS_SQL = f"""SELECT step, avg(CASE WHEN num_nan > 0 THEN 'nan'::DOUBLE WHEN num_pos_inf > 0 THEN 'inf'::DOUBLE
+    WHEN num_neg_inf > 0 THEN '-inf'::DOUBLE ELSE "max" END) FILTER (tensor = '{LOSS}' AND numel = 1) AS loss,
+    max("max") FILTER (tensor IN {RATES}) AS learning_rate FROM {RAW} GROUP BY step"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,8 +57,8 @@ class QueryResult:
 def connect(run: Run, held: bool = False, **config: Any) -> DuckDBPyConnection:
     """A connection to the run's numbers and to nothing else: no other file, no network, no extension, no variable of this program.
 
-    It holds ``raw``, the stored columns, and ``stats``, these and every statistic that follows from them. Of a step that a restarted job
-    ran twice, both hold the later attempt.
+    It holds ``raw``, the stored columns; ``stats``, every statistic that follows from them, and those of them that people ask for; and
+    ``steps``, each step's loss and learning rate. Of a step that a restarted job ran twice, they hold the later attempt.
 
     Args:
         held: many questions follow, so that many small parts are read into memory first: else each question opens them all.
@@ -90,8 +97,10 @@ def connect(run: Run, held: bool = False, **config: Any) -> DuckDBPyConnection:
         rows += " ANTI JOIN starts l ON l.rank = s.rank AND l.attempt > s.attempt AND l.step <= s.step"
     connection.execute(f"CREATE VIEW stored AS {rows} WHERE {' AND '.join(f'{name} IS NOT NULL' for name in NEVER_NULL)}")
     connection.execute(f"CREATE VIEW {RAW} AS SELECT *, {_listed(RAW_SUMS)} FROM stored")
-    derived = derivable(set(columns_of(connection)))
-    connection.execute(f"CREATE VIEW {VIEW} AS SELECT *, {_listed(derived)} FROM {RAW}")
+    stored = columns_of(connection)
+    asked = {name: quoted(name) for name in stored if not is_internal(name)} | derivable(set(stored))
+    connection.execute(f"CREATE VIEW {VIEW} AS SELECT {_listed(asked)} FROM {RAW}")
+    connection.execute(f"CREATE VIEW {STEPS} AS {_STEPS_SQL}")
     connection.execute("SET lock_configuration = true")
     return connection
 
@@ -190,6 +199,16 @@ def extra_columns(statistic: Statistic) -> set[str]:
     return set() if extra is None else set(extra.columns)
 
 
+@functools.cache
+def _extras() -> frozenset[str]:
+    return frozenset().union(*map(extra_columns, STATISTICS.values())) - STATISTICS.keys()
+
+
+def is_internal(column: str) -> bool:
+    """Whether a column of ``raw`` is only there for statistics to be computed from it."""
+    return column in _INTERNAL or column in _extras()
+
+
 def columns_of(connection: DuckDBPyConnection, table: str = RAW) -> dict[str, str]:
     """The types of a table's columns, by name."""
     return {row[0]: row[1] for row in connection.execute(f"DESCRIBE FROM {table}").fetchall()}
@@ -264,12 +283,14 @@ def _explain(error: Exception, connection: DuckDBPyConnection) -> NoReturn:
     message = rest.split("\n")[0] or kind
     missing = re.search(r'(?:column|Column)[^"]*"([^"]+)"', message)
     if missing and ("not found" in message or "does not" in message):
+        if is_internal(missing[1]) and missing[1] in columns_of(connection):
+            raise UsageError(f"SQL: got the column {missing[1]!r} of statistics' sums, which is in the view {RAW}.") from None
         columns = list(columns_of(connection, VIEW))
         hint = nearest(missing[1], columns, 3)
         raise UsageError(f"SQL: got the column {missing[1]!r}, expected one of {', '.join(columns)}.{hint}") from None
     table = re.search(r"Table with name (\S+) does not exist", message)
     if table:
-        raise UsageError(f"SQL: got the table {table[1]!r}, expected {VIEW}, the one view that there is.") from None
+        raise UsageError(f"SQL: got the table {table[1]!r}, expected {VIEW}, {STEPS} or {RAW}.") from None
     pointed = "\n".join(line for line in rest.split("\n")[1:] if line.strip())
     raise UsageError(f"SQL: {message}" + (f"\n{pointed}" if pointed else "")) from None
 

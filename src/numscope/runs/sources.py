@@ -61,16 +61,16 @@ class Local(_RunPlace):
     """A folder of this machine."""
 
     given: str
+    where: str = "RUN"  # what messages call it
 
     @property
     def path(self) -> str:
         return os.path.abspath(self.given)
 
     def check(self) -> None:
-        """Raises: UsageError where there is no such folder."""
-        if os.path.isdir(self.path):
-            return
-        raise UsageError(f"RUN: got {self.given!r}, expected a run's folder, or a folder of them. {instead(self.path)}")
+        """Raises: UsageError where there is no such folder, or it can't be read."""
+        if not os.path.isdir(self.path) or not os.access(self.path, os.R_OK | os.X_OK):
+            raise no_run(self.where, self.given, instead(self.path))
 
     def names(self) -> dict[str, bool]:
         """Names in the folder, and whether each is a folder. Raises: OSError."""
@@ -130,9 +130,7 @@ class Remote(_RunPlace):
             self._connect()
             self.names()
         except FileNotFoundError:
-            raise UsageError(
-                f"{self.where}: got {self.given!r}, expected a run's folder, or a folder of them. There is nothing of that name."
-            ) from None
+            raise no_run(self.where, self.given, "There is nothing of that name.") from None
         except UsageError:
             raise
         except Exception as error:  # whatever a storage's package raises: no credentials, no network
@@ -202,13 +200,21 @@ Source = Local | Remote
 
 def source_of(given: str, where: str = "RUN") -> Source:
     """Where a RUN lies, whether or not there is anything; ``where``: what messages call it."""
-    return Remote(given, where) if is_address(given) else Local(given)
+    return Remote(given, where) if is_address(given) else Local(given, where)
+
+
+RUN = "a run's folder, such as numscope run --log-dir DIR train.py makes"
+
+
+def no_run(where: str, given: str, why: str, expected: str = RUN) -> UsageError:
+    """The error about a word that stands for no run; ``where``: what messages call it."""
+    return UsageError(f"got {given!r}, expected {expected}. {why}", where)
 
 
 def instead(path: str) -> str:
-    """Advice about a folder that does not exist."""
+    """Advice about what is no folder that can be read."""
     if os.path.exists(path):
-        return "It is a file."
+        return "It can't be read: you have no permission." if os.path.isdir(path) else "It is a file."
     parent, name = os.path.split(path)
     near = closest(name, os.listdir(parent)) if os.path.isdir(parent) else []
     return f"Did you mean {os.path.join(parent, near[0])!r}?" if near else "There is nothing of that name."

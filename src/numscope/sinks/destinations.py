@@ -10,6 +10,7 @@ from typing import Any
 
 from numscope.records.errors import UsageError
 from numscope.records.faults import ours
+from numscope.records.files import why_unwritable
 from numscope.records.words import nearest
 
 KINDS = ("mlflow", "tensorboard", "wandb")  # also the names of the packages and of numscope's extras
@@ -56,8 +57,8 @@ def destination(text: str, where: str = "loggers") -> Destination:
         if "://" in place:
             raise UsageError(f"{where}: got {text!r}, expected a local folder. To write elsewhere, pass loggers=SummaryWriter(…).")
         place = os.path.abspath(place)  # a script may change its folder
-        if os.path.exists(place) and not os.path.isdir(place):
-            raise UsageError(f"{where}: got {text!r}, expected a folder, or a path where one can be created. It is a file.")
+        if why := why_unwritable(place, folder=True):
+            raise UsageError(f"{where}: got {text!r}, expected {why}")
     return Destination(kind, place)
 
 

@@ -132,11 +132,10 @@ def listen(host: str, port: int, others: range) -> socket.socket:
                 raise
             return listening
         except socket.gaierror as error:
-            raise UsageError(f"--host: got {host!r}, expected a name or address of this machine: {error.strerror}.") from None
+            raise UsageError(f"--port: got {host!r}, expected a name or address of this machine: {error.strerror}.") from None
         except OSError as error:
             failed = error
-    where = "--port" if "use" in str(failed.strerror) or failed.errno == 13 else "--host"
-    raise UsageError(f"{where}: {host}, port {port}: {failed.strerror}.")
+    raise UsageError(f"--port: {host}, port {port}: {failed.strerror}.")
 
 
 class TimedConnection(H11Protocol):

@@ -11,8 +11,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from numscope.page.recorded import distinct_findings, merged_alerts, read_findings
-from numscope.records.errors import UsageError
-from numscope.runs.sources import Local, Remote, Signature, Source, is_of_run, source_of
+from numscope.runs.sources import Local, Remote, Signature, Source, is_of_run, no_run, source_of
 from numscope.sinks.part_files import PartName, split_merged
 from numscope.sinks.runfolder import STATISTICS
 from numscope.view.live import LiveRun, latest_have_told
@@ -39,9 +38,7 @@ class Shelf:
             root.check()
             names = root.names()
             if names and not any(map(is_of_run, names)) and not any(True for _ in _children(root, names, ())):
-                raise UsageError(
-                    f"RUN: got {root.given!r}, which holds other things, expected a run's folder, a folder of them, or an empty one."
-                )
+                raise no_run("RUN", root.given, "It holds other things.")
 
     def runs(self) -> list[LiveRun]:
         """All of them, in the order of what was given."""

@@ -22,7 +22,7 @@ def test_it_ends_with_the_code_of_what_it_found(capsys: pytest.CaptureFixture[st
 
 def test_no_path_that_exists_is_wrong_usage(capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["nowhere.log"]) == 2
-    assert capsys.readouterr().err == "numscope doctor explain: PATH: got 'nowhere.log', expected files or folders that exist.\n"
+    assert capsys.readouterr().err == "numscope: PATH: got 'nowhere.log', expected files or folders that exist.\n"
 
 
 def test_json_goes_to_its_file_or_alone_to_standard_output(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:

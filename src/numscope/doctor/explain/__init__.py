@@ -123,12 +123,12 @@ def run(paths: Sequence[str], json_path: str = "", *, redact: bool = False) -> i
     missing = [path for path in paths if not Path(path).exists()]
     if not paths or len(missing) == len(paths):
         got = ", ".join(missing) or "nothing"
-        print(f"numscope doctor explain: PATH: got {got!r}, expected files or folders that exist.", file=sys.stderr)
+        print(f"numscope: PATH: got {got!r}, expected files or folders that exist.", file=sys.stderr)
         return WRONG_USAGE
     explanation = examine([Path(path) for path in paths], redact=redact)
     if json_path != "-":
         print_explanation(explanation, sys.stdout)
-    if json_path and not write_json(to_json_values(explanation), json_path, "numscope doctor explain"):
+    if json_path and not write_json(to_json_values(explanation), json_path):
         return WRONG_USAGE
     return exit_code(explanation)
 
