@@ -100,7 +100,7 @@ def main() -> None:
             make(before, options.ranks, options.layers, options.steps)
         if options.after is None:
             shutil.copytree(before, after, copy_function=os.link)
-            results["compacting"] = asked(["stats", str(after), "--compact"], 1)
+            results["compacting"] = asked(["stats", str(after), "compact"], 1)
         for folder in (before, after):
             sizes = [path.stat().st_size for path in (folder / "statistics").iterdir()]
             results[folder.name] = {"parts": len(sizes), "bytes": sum(sizes)}

@@ -40,7 +40,7 @@ QUESTIONS = {
         f"SELECT layer, {', '.join(f'max({s})' for s in STATS)} FROM stats GROUP BY layer"
     ],
     "--by layer, 9 statistics merged exactly": ["--by", "layer"],
-    "--by all --every-steps 100": ["--by", "all", "--every-steps", "100"],
+    "--by all --steps /100": ["--by", "all", "--steps", "/100"],
 }
 
 

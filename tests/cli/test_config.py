@@ -6,9 +6,8 @@ from pathlib import Path
 
 import pytest
 import torch
-from click.testing import CliRunner, Result
+from click.testing import Result
 
-from numscope.cli.command import numscope
 from numscope.cli.explanation import average_cost, cost_at_step, window
 from numscope.cli.subject import ModelOrRun
 from numscope.config import load, resolve
@@ -17,6 +16,7 @@ from numscope.precision import modules
 from numscope.records.layer import Layer
 from numscope.records.words import in_bytes
 from numscope.scope.watching import watch
+from tests.cli.calling import called
 
 GOOD = """
 fc:
@@ -45,7 +45,7 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def numscope_config(*words: str) -> Result:
-    return CliRunner().invoke(numscope, ["config", *words])
+    return called("config", *words)
 
 
 def test_check_says_that_a_file_is_in_order_with_its_notes() -> None:
@@ -62,8 +62,9 @@ def test_check_says_all_that_is_wrong_and_ends_with_2() -> None:
     done = numscope_config("check", "bad.yaml")
     assert (done.exit_code, done.stdout) == (2, "")
     assert done.stderr.split("\n")[:-1] == [
-        "bad.yaml: fc.statistics.freq: got 0, expected a whole number of steps, 1 or more.",
-        'bad.yaml: fc.statistics.stats[1]: got "kurtosys", expected one of max, min, mean, std, sample_std, l1_norm, l2_norm, cur_amax, …. '
+        "numscope: 2 errors:",
+        "  bad.yaml: fc.statistics.freq: got 0, expected a whole number of steps, 1 or more.",
+        '  bad.yaml: fc.statistics.stats[1]: got "kurtosys", expected one of max, min, mean, std, sample_std, l1_norm, l2_norm, cur_amax, …. '
         'Did you mean "kurtosis"?',
     ]
 
@@ -103,7 +104,7 @@ def test_explain_refuses_a_configuration_that_matches_no_layer() -> None:
     Path("stats.yaml").write_text(GOOD.replace("c_fc", "c_fcc"))
     done = numscope_config("explain", "stats.yaml", "--model", "tiny_gpt:make")
     assert done.exit_code == 2
-    assert done.stderr.startswith('stats.yaml: fc.layers: layer_name_regex_pattern: "c_fcc" matches none of the model\'s')
+    assert done.stderr.startswith('numscope: stats.yaml: fc.layers: layer_name_regex_pattern: "c_fcc" matches none of the model\'s')
 
 
 def one_layer() -> ModelOrRun:
@@ -146,8 +147,8 @@ def test_features_of_ones_own_are_known_to_check_explain_and_layers(tmp_path: Pa
         "s: {enabled: true, layers: {layer_types: all}, statistics: {enabled: true, stats: [span_of_config], tensors: [weight]}}"
     )
     for words in (["config", "check", str(file)], ["config", "explain", str(file)], ["layers", "gpt2", "--config", str(file)]):
-        assert CliRunner().invoke(numscope, words).exit_code == 2
-        done = CliRunner().invoke(numscope, [*words, "--features", str(own)])
+        assert called(*words).exit_code == 2
+        done = called(*words, "--features", str(own))
         assert done.exit_code == 0, done.output
 
 
@@ -156,7 +157,7 @@ def test_explain_tells_which_statistics_read_their_tensors_again(tmp_path: Path)
     text = "s: {enabled: true, layers: {layer_types: [c_fc]}, statistics: {enabled: true, stats: [max, kurtosisSTATS], tensors: [weight]}}"
     for stats, said in (("", False), (", exponent_histogram, e4m3_mse", True)):
         file.write_text(text.replace("STATS", stats))
-        done = CliRunner().invoke(numscope, ["config", "explain", str(file), "--model", "gpt2"])
+        done = called("config", "explain", str(file), "--model", "gpt2")
         assert ("In addition, exponent_histogram, e4m3_mse read their tensors once more." in done.output) == said
 
 
@@ -165,7 +166,7 @@ def test_explain_names_the_layers_of_features_of_ones_own_too(tmp_path: Path) ->
     code = "import numscope\n@numscope.feature('LargeOfExplain', tensors=['activation'])\ndef f(layer, name, x, step, settings): ...\n"
     own.write_text(code)
     file.write_text("s: {enabled: true, layers: {layer_types: [c_fc]}, LargeOfExplain: {enabled: true, tensors: [activation]}}")
-    done = CliRunner().invoke(numscope, ["config", "explain", str(file), "--features", str(own), "--model", "gpt2"])
+    done = called("config", "explain", str(file), "--features", str(own), "--model", "gpt2")
     (row,) = [line for line in done.output.splitlines() if "LargeOfExplain" in line]
     assert " h.0.mlp.c_fc, " in row and "(12)" in row
 
@@ -175,8 +176,8 @@ def test_explain_names_the_layers_of_features_of_ones_own_too(tmp_path: Path) ->
     [
         (["config", "chek"], """numscope: got 'chek', expected one of check, explain. Did you mean 'check'?"""),
         (["config", "check"], "numscope: got no FILE, expected numscope config check [options] FILE."),
-        (["config", "check", "--all", "f"], "numscope: got '--all', expected one of --features."),
-        (["config", "explain", "f", "--tokns", "1"], """numscope: got '--tokns', expected one of --features, --model, \
+        (["config", "check", "--all", "f"], "numscope: got '--all', expected one of --features, --json."),
+        (["config", "explain", "f", "--tokns", "1"], """numscope: got '--tokns', expected one of --features, --json, --model, \
 --recipe, --tokens. Did you mean '--tokens'?"""),
         (["config", "explain", "f", "--tokens", "x"], "numscope: --tokens: got 'x', expected a whole number."),
         (["layers"], "numscope: got no MODEL_OR_RUN, expected numscope layers [options] MODEL_OR_RUN."),
@@ -239,7 +240,7 @@ def test_explain_takes_another_recipe() -> None:
     assert plan_rows(numscope_config("explain", "stats.yaml", "--model", "tiny_gpt:make", "--recipe", "current"))
     refused = numscope_config("explain", "fp8.yaml", "--model", "tiny_gpt:make", "--recipe", "mxfp9")
     assert refused.exit_code == 2
-    assert refused.stderr.startswith("--recipe: got 'mxfp9', expected a recipe, or one of delayed, ")
+    assert refused.stderr.startswith("numscope: --recipe: got 'mxfp9', expected a recipe, or one of delayed, ")
 
 
 def test_explain_without_a_model_has_no_layers_to_show_plans_of() -> None:

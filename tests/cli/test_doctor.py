@@ -30,7 +30,7 @@ def refusal(*words: str, **environ: str) -> str:
             ["--baseline", "absent.json"],
             "numscope: --baseline: got 'absent.json', expected a file written by numscope doctor --json.",
         ),
-        (["--json", "."], "numscope: --json: got '.', expected a file's path. It is a folder: add a file's name."),
+        (["--json", "."], "numscope: --json: got '.', expected a file to write JSON to. It is a folder. To print JSON, "),
         (["--quik"], "numscope: got '--quik', expected one of --baseline, "),
         (["explian", "x"], "numscope: got 'explian', expected one of explain."),
     ],

@@ -13,6 +13,7 @@ import pytest
 
 from numscope.cli import doctor as doctor_file
 from numscope.cli.command import main, numscope
+from numscope.cli.subject import EXPECTED
 from numscope.cli.values import JSON_FILE, OUTPUT_FILE, OUTPUT_FOLDER
 from numscope.records import files
 from tests.runs.tensors import two_layers, write
@@ -284,8 +285,7 @@ BROKEN = {
     "train:f": "train:f: could not be imported: SystemExit: the script was started, at {}/train.py:1 in <module>: "
     "raise SystemExit('the script was started')",
     "cut:f": "cut:f: could not be imported: SyntaxError: invalid syntax, at {}/cut.py:1: def f(:",
-    "nowhere:f": "nowhere:f: no module 'nowhere', expected a factory as package.module:function, a transformers checkpoint's folder or name, "
-    "or a run's folder, such as numscope run --log-dir DIR train.py makes.",
+    "nowhere:f": f"nowhere:f: no module 'nowhere', expected {EXPECTED}.",
 }
 
 

@@ -8,14 +8,14 @@ from pathlib import Path
 
 import pytest
 import torch
-from click.testing import CliRunner, Result
+from click.testing import Result
 from transformers import GPT2Config, T5Config
 
-from numscope.cli.command import numscope
-from numscope.cli.subject import subject_of
+from numscope.cli.subject import EXPECTED, subject_of
 from numscope.records.errors import UsageError
 from numscope.records.layer import Layer
 from numscope.sinks.parquet import ParquetSink
+from tests.cli.calling import called
 from tests.runs.tensors import Place, observe
 
 CONFIG = """
@@ -39,7 +39,7 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def numscope_layers(*words: str) -> Result:
-    return CliRunner().invoke(numscope, ["layers", *words])
+    return called("layers", *words)
 
 
 def rows(done: Result) -> list[list[str]]:
@@ -69,7 +69,7 @@ def test_section_that_selects_nothing_is_an_error_after_the_list() -> None:
     assert done.exit_code == 2
     assert "transformer.h.1.mlp.c_fc" in done.stdout
     assert done.stderr == (
-        'stats.yaml: stats.layers: layer_numbers: 5 with layer_types: "mlp" matches none of the model\'s '
+        'numscope: stats.yaml: stats.layers: layer_numbers: 5 with layer_types: "mlp" matches none of the model\'s '
         f"{len(subject_of('gpt').layers)} layers. Layer numbers: 0-1.\n"
     )
 
@@ -112,9 +112,9 @@ def test_bytes_that_a_run_read_come_from_its_records() -> None:
         ("no_such_module:make", "no_such_module:make: no module 'no_such_module', expected "),
         ("os:getcwdd", "os:getcwdd: os has no 'getcwdd', expected a function or class that makes a model."),
         ("os:getcwd", "os:getcwd: made str, expected a torch.nn.Module."),
-        ("gpt22", "gpt22: no model of that name on this machine, expected "),
-        (".", ".: got a folder without run.json and config.json, expected "),
-        ("./nowhere", "./nowhere: no such folder, expected "),
+        ("gpt22", f"MODEL_OR_RUN: got 'gpt22', expected {EXPECTED}. Did you mean "),
+        (".", f"MODEL_OR_RUN: got '.', expected {EXPECTED}. It holds other things."),
+        ("./nowhere", f"MODEL_OR_RUN: got './nowhere', expected {EXPECTED}. There is nothing of that name."),
     ],
 )
 def test_what_is_neither_model_nor_run_is_refused(given: str, error: str) -> None:

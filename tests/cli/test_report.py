@@ -54,11 +54,17 @@ def test_second_run_is_shown_too(folder: Path, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["none"], "RUN: got 'none', expected a run's folder: the log_dir that it was given. There is nothing of that name."),
-        (["RUN", "--compare", "none"], "--compare: got 'none', expected a run's folder: the log_dir that it was given."),
+        (
+            ["none"],
+            "RUN: got 'none', expected a run's folder, such as numscope run --log-dir DIR train.py makes. There is nothing of that name.",
+        ),
+        (
+            ["RUN", "--compare", "none"],
+            "--compare: got 'none', expected a run's folder, such as numscope run --log-dir DIR train.py makes.",
+        ),
         (["RUN", "--compare", "RUN", "--summary"], "--compare: given with --summary, expected one of them."),
-        (["RUN", "-o", "FOLDER"], "a folder, expected a file. Did you mean"),
-        (["RUN", "-o", "FOLDER/none/report.html"], "expected a file that can be written: No such file or directory."),
+        (["RUN", "-o", "FOLDER"], "expected a file's path. It is a folder: add a file's name."),
+        (["RUN", "-o", "FOLDER/none/report.html"], "expected a file in a folder that exists. Make "),
     ],
 )
 def test_wrong_usage_is_told(folder: Path, tmp_path: Path, words: list[str], message: str) -> None:

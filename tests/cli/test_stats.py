@@ -88,7 +88,7 @@ def test_steps_as_people_write_them(folder: Path, steps: str, found: list[int]) 
 
 
 def test_every_step_by_itself(folder: Path) -> None:
-    assert [row["first_step"] for row in rows(folder, "--by", "all", "--every-steps", "1")] == [0, 1, 2, 3]
+    assert [row["first_step"] for row in rows(folder, "--by", "all", "--steps", "/1")] == [0, 1, 2, 3]
 
 
 def test_all_statistics(folder: Path) -> None:
@@ -125,7 +125,10 @@ def test_name_from_the_model_cannot_color_the_terminal(tmp_path: Path) -> None:
         (["{run}", "COPY stats TO 'x'"], "numscope: SQL: got \"COPY stats TO 'x'\", expected one SELECT over the view stats: a run"),
         (["{run}", "--by", "layr"], "numscope: by: got 'layr', expected one of layer, name, type, tensor, all, or a regex found"),
         (["{run}", "--by", "all", "--stats", "l2norm"], "numscope: statistic: got 'l2norm', expected one of max, min, "),
-        (["{run}", "--by", "all", "--steps", "a"], "numscope: --steps: got 'a', expected A-B, A-, -B or A, steps from 0.\n"),
+        (
+            ["{run}", "--by", "all", "--steps", "a"],
+            "numscope: --steps: got 'a', expected A-B, A-, -B or A, steps from 0, and /N behind it or alone.\n",
+        ),
         (
             ["{run}", "--by", "all", "--steps", "5-2"],
             "numscope: --steps: got '5-2', expected the first step first. Did you mean 2-5?\n",
@@ -138,10 +141,10 @@ def test_name_from_the_model_cannot_color_the_terminal(tmp_path: Path) -> None:
         (["{run}", "--json", "--csv"], "numscope: --csv: given with --json, expected one of them.\n"),
         (
             ["{run}-not"],
-            "numscope: RUN: got '{run}-not', expected a run's folder: the log_dir that it was given. Did you mean '{run}'?\n",
+            "numscope: RUN: got '{run}-not', expected a run's folder, such as numscope run --log-dir DIR train.py makes. Did you mean '{run}'?\n",
         ),
-        ([], "numscope: got no RUN, expected numscope stats [options] RUN [SQL].\n"),
-        (["{run}", "--every-steps", "0", "--by", "all"], "numscope: --every-steps: "),
+        ([], "numscope: got no RUN, expected numscope stats [options] RUN [SQL | columns | compact].\n"),
+        (["{run}", "--steps", "3/0", "--by", "all"], "numscope: --steps: got '3/0', expected "),
     ],
 )
 def test_refusals(folder: Path, words: list[str], message: str) -> None:

@@ -30,7 +30,7 @@ from tests.sinks.seen import observation
 
 COLUMNS = "step, layer, tensor, ord, rank, attempt, numel, num_nan, min, abs_max, dev_sum, exponents, v_numel, time"
 OF_ALL = f"SELECT {COLUMNS} FROM every_row"
-OF_VIEW = f"SELECT {COLUMNS}, mean FROM stats"
+OF_VIEW = "SELECT step, layer, tensor, ord, rank, attempt, numel, abs_max, mean, exponent_histogram, time FROM stats"
 
 Writes = list[tuple[int, list[list[tuple[int, int]]], bool]]  # a start of a rank each: its flushes of (step, layer), and whether it ended
 

@@ -169,7 +169,7 @@ def test_query_sees_no_variable_of_the_program(folder: Path) -> None:
     import pandas as pd
 
     secrets = pd.DataFrame({"a": ["hidden"]})
-    with pytest.raises(UsageError, match=r"^SQL: got the table 'secrets', expected stats, the one view that there is\.$"):
+    with pytest.raises(UsageError, match=r"^SQL: got the table 'secrets', expected stats, steps or raw\.$"):
         answer(folder, "SELECT * FROM secrets")
     assert len(secrets) == 1
 
@@ -200,18 +200,21 @@ def test_wrong_query_is_a_usage_error_that_helps(folder: Path, sql: str, message
 
 def test_folder_that_is_not_there(tmp_path: Path) -> None:
     (tmp_path / "runs-a").mkdir()
-    with pytest.raises(UsageError, match=r"^RUN: got '.*runs-b', expected a run's folder: .* Did you mean '.*runs-a'\?$"):
+    with pytest.raises(
+        UsageError,
+        match=r"^RUN: got '.*runs-b', expected a run's folder, such as numscope run --log-dir DIR train\.py makes\. Did you mean '.*runs-a'\?$",
+    ):
         find_run(tmp_path / "runs-b")
 
 
 def test_folder_that_is_a_file(tmp_path: Path) -> None:
     (tmp_path / "notes").write_text("")
-    with pytest.raises(UsageError, match=r"expected a run's folder: the log_dir that it was given\. It is a file\.$"):
+    with pytest.raises(UsageError, match=r"expected a run's folder, such as numscope run --log-dir DIR train\.py makes\. It is a file\.$"):
         find_run(tmp_path / "notes")
 
 
 def test_folder_that_is_empty(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match=r"in it\. It is empty\.$"):
+    with pytest.raises(UsageError, match=r"such as numscope run --log-dir DIR train\.py makes\. It is empty\.$"):
         find_run(tmp_path)
 
 
@@ -232,7 +235,9 @@ def test_folder_whose_name_is_not_utf8(tmp_path: Path) -> None:
 
 def test_folder_without_a_run_names_one_inside(tmp_path: Path) -> None:
     write(tmp_path / "deep", {Place(0, "a", "Linear", "weight"): torch.ones(3)})
-    with pytest.raises(UsageError, match=r"expected a folder with run\.json and statistics/\*\.parquet in it\. Did you mean '.*deep'\?$"):
+    with pytest.raises(
+        UsageError, match=r"expected a run's folder, such as numscope run --log-dir DIR train\.py makes\. Did you mean '.*deep'\?$"
+    ):
         find_run(tmp_path)
 
 

@@ -32,8 +32,8 @@ def layers(subject: str, file: str | None, json_to: str | None, features: tuple[
     plan = None if file is None else plan_of(file, features)[0]
     found = subject_of(subject).layers
     rows = list(_rows(found, plan))
-    notes = list(resolve(plan, found).notes) if plan is not None else []
     if json_to is not None:
+        notes = list(resolve(plan, found).notes) if plan is not None else []
         put(json_to, {"schema_version": SCHEMA_VERSION, "layers": rows, "notes": notes})
         return
     table = plain_table("number", "name", "class", *(["selected by"] if plan is not None else []))
@@ -42,7 +42,7 @@ def layers(subject: str, file: str | None, json_to: str | None, features: tuple[
         add_row(table, number, row["name"], row["class"], *([", ".join(row["selected_by"])] if plan is not None else []))
     show(table)
     say(f"{len(rows)} layers" + (f", {sum(bool(row['selected_by']) for row in rows)} selected" if plan is not None else ""))
-    for text in notes:
+    for text in resolve(plan, found).notes if plan is not None else ():
         say(f"note: {text}")
 
 

@@ -10,7 +10,7 @@ from numscope.records.errors import UsageError
 from numscope.records.words import nearest
 from numscope.runs.folder import find_run
 from numscope.runs.merging import PLAIN, merged_sql
-from numscope.runs.query import NEVER_NULL, derivable
+from numscope.runs.query import NEVER_NULL, derivable, is_internal
 from numscope.sinks.runfolder import STATISTICS
 from numscope.storage.address import is_address
 from numscope.summary.statistics import RAW_SUMS, moved_sql
@@ -24,7 +24,7 @@ _SCHEMES = {"s3": "s3a"}  # as Hadoop calls it
 
 
 def stats(spark: SparkSession, run: str, by: Sequence[str] | None = None) -> DataFrame:
-    """The view ``stats`` of a run: its stored columns, and each statistic that follows from them.
+    """The view ``stats`` of a run: its stored columns that people ask for, and each statistic that follows from all of them.
 
     Args:
         spark: a session; of a run in another storage one that reaches it (``s3://`` is read as ``s3a://``).
@@ -40,7 +40,7 @@ def stats(spark: SparkSession, run: str, by: Sequence[str] | None = None) -> Dat
     """
     rows = _raw(spark, run)
     if by is None:
-        return _with(rows, derivable(set(rows.columns)))
+        return _with(rows, derivable(set(rows.columns))).drop(*filter(is_internal, rows.columns))
     by = [by] if isinstance(by, str) else list(dict.fromkeys(by))
     for i, name in enumerate(by):
         if name not in rows.columns:
