@@ -64,8 +64,8 @@ def test_check_says_all_that_is_wrong_and_ends_with_2() -> None:
     assert done.stderr.split("\n")[:-1] == [
         "numscope: 2 errors:",
         "  bad.yaml: fc.statistics.freq: got 0, expected a whole number of steps, 1 or more.",
-        '  bad.yaml: fc.statistics.stats[1]: got "kurtosys", expected one of max, min, mean, std, sample_std, l1_norm, l2_norm, cur_amax, …. '
-        'Did you mean "kurtosis"?',
+        '  bad.yaml: fc.statistics.stats[1]: got "kurtosys", expected one of max, min, mean, std, sample_std, l1_norm, l2_norm, '
+        'cur_amax, …. Did you mean "kurtosis"?',
     ]
 
 

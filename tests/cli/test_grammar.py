@@ -295,3 +295,10 @@ def test_a_factory_that_fails_is_one_line_with_its_own_place(given: str, place: 
         status, out, err = said(capfd, *words)
         told = [line for line in err.splitlines() if line.startswith("numscope: ")]
         assert (status, out, told) == (2, "", [f"numscope: {BROKEN[given].format(place)}"])
+
+
+def test_a_file_of_features_that_fails_is_one_line(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    (own := tmp_path / "own.py").write_text("def f():\n    raise ValueError('mine')\nf()\n")
+    for words in (("config", "check", "stats.yaml"), ("config", "explain", "stats.yaml"), ("layers", "run", "--config", "stats.yaml")):
+        status, _, err = said(capfd, *words, "--features", str(own))
+        assert (status, err) == (0, f"numscope: {own} is left out: ValueError at {own}:2: mine\n")

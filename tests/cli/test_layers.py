@@ -112,7 +112,7 @@ def test_bytes_that_a_run_read_come_from_its_records() -> None:
         ("no_such_module:make", "no_such_module:make: no module 'no_such_module', expected "),
         ("os:getcwdd", "os:getcwdd: os has no 'getcwdd', expected a function or class that makes a model."),
         ("os:getcwd", "os:getcwd: made str, expected a torch.nn.Module."),
-        ("gpt22", f"MODEL_OR_RUN: got 'gpt22', expected {EXPECTED}. Did you mean "),
+        ("gpt22", f"MODEL_OR_RUN: got 'gpt22', expected {EXPECTED}. There is nothing of that name. Did you mean "),
         (".", f"MODEL_OR_RUN: got '.', expected {EXPECTED}. It holds other things."),
         ("./nowhere", f"MODEL_OR_RUN: got './nowhere', expected {EXPECTED}. There is nothing of that name."),
     ],

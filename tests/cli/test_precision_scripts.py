@@ -58,7 +58,7 @@ def test_script_that_never_steps_is_told_so_by_both(here: Path, launch: tuple[st
     for command in ("advise", "bisect"):
         done = cli("precision", command, *launch, "never.py")
         assert (done.returncode, done.stdout) == (1, "")
-        assert f"precision {command}: never.py: ended before a step was complete: no backward of a loss" in done.stderr
+        assert "numscope: never.py: ended before a step was complete: no backward of a loss" in done.stderr
         assert "\nmean " in done.stderr
 
 

@@ -141,7 +141,8 @@ def test_name_from_the_model_cannot_color_the_terminal(tmp_path: Path) -> None:
         (["{run}", "--json", "--csv"], "numscope: --csv: given with --json, expected one of them.\n"),
         (
             ["{run}-not"],
-            "numscope: RUN: got '{run}-not', expected a run's folder, such as numscope run --log-dir DIR train.py makes. Did you mean '{run}'?\n",
+            "numscope: RUN: got '{run}-not', expected a run's folder, such as numscope run --log-dir DIR train.py makes. "
+            "Did you mean '{run}'?\n",
         ),
         ([], "numscope: got no RUN, expected numscope stats [options] RUN [SQL | columns | compact].\n"),
         (["{run}", "--steps", "3/0", "--by", "all"], "numscope: --steps: got '3/0', expected "),

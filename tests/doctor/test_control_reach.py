@@ -303,5 +303,5 @@ def test_no_rank_is_past_the_deadline_whatever_hangs() -> None:
     ) as ranks:
         ended = ranks.end()
     assert ended[0].code == 5
-    assert "is incomplete: not done at the deadline of 1 s" in ended[0].out
+    assert ": incomplete: not done at the deadline of 1 s" in ended[0].out
     assert ranks.seconds < settings.deadline_s + OVERHEAD_S

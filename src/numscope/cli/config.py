@@ -2,20 +2,31 @@
 
 from __future__ import annotations
 
+import logging
 from typing import Any
 
 import click
 
 from numscope.cli.explanation import cost_lines, explanation_document, gemm_table, plan_table
-from numscope.cli.printing import SCHEMA_VERSION, cells, put, say, show
+from numscope.cli.printing import SCHEMA_VERSION, cells, note, put, say, show
 from numscope.cli.subject import subject_of
 from numscope.cli.values import json_option, whole_number
 from numscope.config import resolve
 from numscope.config.features import PLAN_SWITCHES
 from numscope.config.loading import plan_of
+from numscope.config.plan import Plan
 from numscope.records.errors import UsageError
 
 FEATURES = click.option("--features", multiple=True, metavar="FILE|DIR", help="Your own statistics and features; repeatable.")
+
+
+def plan_in(file: str, features: tuple[str, ...]) -> Plan:
+    """The plan of a configuration. A file of features that fails is left out, as by a run, and named in one line."""
+    plan, plugged = plan_of(file, features)
+    for text, level in plugged.messages:
+        if level >= logging.ERROR:
+            note(" ".join(text.split()))
+    return plan
 
 
 def _head(file: str) -> dict[str, Any]:
@@ -34,7 +45,7 @@ def config() -> None:
 def check(file: str, json_to: str | None, features: tuple[str, ...]) -> None:
     """Check a configuration and print all errors, one per line. Exit status: 0 without errors, else 2."""
     try:
-        plan = plan_of(file, features)[0]
+        plan = plan_in(file, features)
     except UsageError as error:
         if json_to is not None:
             put(json_to, {**_head(file), "valid": False, "errors": str(error).splitlines(), "notes": [], "parts": []})
@@ -43,8 +54,8 @@ def check(file: str, json_to: str | None, features: tuple[str, ...]) -> None:
         parts = [{"section": part.section, "feature": part.feature} for part in plan.parts]
         put(json_to, {**_head(file), "valid": True, "errors": [], "notes": list(plan.notes), "parts": parts})
         return
-    for note in plan.notes:
-        say(f"{file}: note: {note}")
+    for text in plan.notes:
+        say(f"{file}: note: {text}")
     counts = [f"{len(plan.collects)} to collect", f"{len(plan.switches)} precision", f"{len(plan.customs)} of plug-ins"]
     say(f"{file}: valid ({', '.join(counts)}).")
 
@@ -64,7 +75,7 @@ def explain(file: str, model: str | None, tokens: int | None, recipe: str | None
     """Show what a configuration collects, of which layers, at which steps, and about how many bytes that reads; with precision switches
     also the formats of each layer's GEMMs.
     """
-    plan = plan_of(file, features)[0]
+    plan = plan_in(file, features)
     subject, resolved, plans = None, None, None
     if recipe is not None and model is None:
         raise UsageError("--recipe: given without --model, expected a model whose GEMMs use it. Add --model MODEL_OR_RUN.")
@@ -83,5 +94,5 @@ def explain(file: str, model: str | None, tokens: int | None, recipe: str | None
         show(plans)
     for line in cost_lines(resolved, subject, tokens):
         say(line)
-    for note in notes:
-        say(f"note: {note.removeprefix(f'{plan.source}: ')}")
+    for text in notes:
+        say(f"note: {text.removeprefix(f'{plan.source}: ')}")

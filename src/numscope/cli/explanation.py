@@ -92,7 +92,6 @@ def cost_lines(resolved: Resolved | None, subject: ModelOrRun | None, tokens: in
 
 def explanation_document(plan: Plan, resolved: Resolved | None, subject: ModelOrRun | None, tokens: int | None) -> dict[str, Any]:
     """The parts of a configuration and what they read, as JSON-ready values; null is what is unknown."""
-    known = resolved is not None and subject is not None
     parts: list[tuple[Collect | Switch | PluginFeature, Sequence[Layer] | None]]
     parts = [*resolved.collects, *resolved.switches, *resolved.customs] if resolved is not None else [(one, None) for one in plan.parts]
     told = []
@@ -105,7 +104,7 @@ def explanation_document(plan: Plan, resolved: Resolved | None, subject: ModelOr
         if isinstance(part, Collect):
             one["reads"] = None if layers is None or subject is None else cost_at_step([(part, layers)], subject, tokens).document()
         told.append(one)
-    if not known:
+    if resolved is None or subject is None:
         return {"parts": told, "reads": None}
     collects = [*resolved.collects, *_on_paper(resolved)]
     average, steps = average_cost(collects, subject, tokens)

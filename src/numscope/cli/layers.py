@@ -7,12 +7,11 @@ from typing import Any
 
 import click
 
-from numscope.cli.config import FEATURES
+from numscope.cli.config import FEATURES, plan_in
 from numscope.cli.printing import SCHEMA_VERSION, add_row, plain_table, put, say, show
 from numscope.cli.subject import subject_of
 from numscope.cli.values import json_option
 from numscope.config import resolve
-from numscope.config.loading import plan_of
 from numscope.config.plan import Plan, number_of
 from numscope.records.layer import Layer
 
@@ -29,7 +28,7 @@ def layers(subject: str, file: str | None, json_to: str | None, features: tuple[
 
     Exit status: 2 if a section of the configuration selects nothing, or two sections contradict each other.
     """
-    plan = None if file is None else plan_of(file, features)[0]
+    plan = None if file is None else plan_in(file, features)
     found = subject_of(subject).layers
     rows = list(_rows(found, plan))
     if json_to is not None:

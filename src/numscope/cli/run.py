@@ -12,7 +12,7 @@ import click
 from numscope.cli.preparing import SCRIPT_WORDS, recipe_option, takes_script
 from numscope.cli.script import Target, launch
 from numscope.cli.torchwatch import TorchWatch
-from numscope.cli.values import OUTPUT_FILE, OUTPUT_FOLDER, listed, one_of, whole_number
+from numscope.cli.values import OUTPUT_FILE, OUTPUT_FOLDER, listed, one_of, whole_number, writable
 from numscope.config.alert_plan import MODES
 from numscope.config.options import LEVELS, ON_NONFINITE, WatchOptions, switched_on
 from numscope.records.errors import UsageError
@@ -76,6 +76,8 @@ def run(target: Target, **options: Any) -> Callable[[], None]:
     Exit status: the script's own; 3 when numscope stopped it at a non-finite value, 4 at an alert; 2 for wrong usage.
     """
     given = {**(switched_on() or {}), **{name: value for name, value in options.items() if value is not None and value != ()}}
+    if options["log_dir"] is None and "log_dir" in given:
+        given["log_dir"] = writable(given["log_dir"], "NV_DEBUG_TOOL_LOG_DIR", folder=True)
     recipe = given.pop("recipe", None)
     if (debugger := given.pop("pdbcls", None)) is not None:
         from numscope.replay.prompt import debugger_class

@@ -150,7 +150,8 @@ def _from_transformers(given: str, folder: Path) -> nn.Module:
         else:
             config = transformers.AutoConfig.from_pretrained(given, local_files_only=True)  # a question needs no network
     except (OSError, ValueError):
-        raise _nothing(given, meant(given, CONFIG_MAPPING).strip() or instead(os.path.abspath(given))) from None
+        near = "" if folder.exists() else meant(given, CONFIG_MAPPING)
+        raise _nothing(given, f"There is nothing of that name.{near}" if near else instead(os.path.abspath(given))) from None
     named = next(iter(getattr(config, "architectures", None) or ()), "")
     cls = getattr(transformers, named, None)
     with torch.device("meta"):

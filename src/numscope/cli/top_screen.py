@@ -11,11 +11,11 @@ from rich.console import Group, RenderableType
 from rich.text import Text
 
 from numscope.page.health import BAD, FINE, MARKS, SPOILED, cells_of, format_of_dtype, scale_of, spark, told_of
-from numscope.page.matrices import LOSS
 from numscope.page.overview import Overview
 from numscope.page.recorded import Happening
 from numscope.records.finding import Finding
 from numscope.records.words import count, escape, few
+from numscope.runs.query import LOSS
 
 BAD_STYLE, WARN_STYLE, QUIET, TITLE = "bold red", "yellow", "dim", "bold"
 STYLES = {BAD: BAD_STYLE, SPOILED: QUIET, FINE: ""}

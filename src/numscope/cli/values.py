@@ -83,10 +83,10 @@ def listed(name: str, read: Callable[[str], Any], expected: str = "") -> Value:
     return Value(name, lambda text: tuple(read(word.strip()) for word in text.split(",")), expected)
 
 
-def writable(text: str, option: str) -> str:
-    """The absolute path of an output file that has no option's type, such as one by default. Raises: UsageError as ``OUTPUT_FILE`` does."""
+def writable(text: str, option: str, *, folder: bool = False) -> str:
+    """The absolute path of an output that has no option's type, such as one by default. Raises: UsageError as ``OUTPUT_FILE`` does."""
     try:
-        return output_file(text)
+        return _output_folder(text) if folder else output_file(text)
     except Expected as error:
         raise UsageError(f"got {text!r}, expected {error}", option) from None
 

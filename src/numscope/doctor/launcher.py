@@ -57,7 +57,7 @@ def _ranks(node: Identity) -> tuple[int, ...]:
 def run_local(settings: Settings, nproc: int, output: Output) -> int:
     """Runs all ranks on this node; returns the exit code."""
     deadline = Deadline(settings.deadline_s)
-    guard(deadline, "numscope doctor", output.lines)
+    guard(deadline, "numscope", output.lines)
     meeting = Meeting("127.0.0.1", (0,), secrets.token_hex(32), True, "this launcher", local=True)
     settings = replace(settings, endpoint="", token="")
     node = _node(0, 1, nproc, "local")
@@ -74,7 +74,7 @@ def run_node(settings: Settings, num_nodes: int, nproc: int, environ: Mapping[st
     given = given_secret(settings, environ)
     meeting, numbered = meet_at_endpoint(settings, environ), settings.node_rank >= 0
     node = _node(max(settings.node_rank, 0), num_nodes, nproc, "nnodes")
-    guard(deadline, "numscope doctor", output.lines)
+    guard(deadline, "numscope", output.lines)
     if meeting.hosted:
         try:
             course = Course(meeting, settings, node.world_size, deadline, output, NodeNumbers(num_nodes, nproc, socket.gethostname()))
@@ -127,8 +127,8 @@ def _to_paste(meeting: Meeting, settings: Settings, num_nodes: int, nproc: int) 
     line = shlex.join([*command, "doctor", *(str(word) for option in options.items() for word in option if word is not True)])
     others = "the other" if num_nodes == 2 else f"each of the {num_nodes - 1} other"
     if meeting.local:
-        return [f"numscope doctor: in {others} shell{'s' * (num_nodes > 2)} of this host, run", f"  {line}"]
-    return [f"numscope doctor: on {others} node{'s' * (num_nodes > 2)}, paste", f"  {TOKEN}={meeting.token} {line}"]
+        return [f"numscope: in {others} shell{'s' * (num_nodes > 2)} of this host, run", f"  {line}"]
+    return [f"numscope: on {others} node{'s' * (num_nodes > 2)}, paste", f"  {TOKEN}={meeting.token} {line}"]
 
 
 def num_gpus(environ: Mapping[str, str]) -> int:
@@ -208,7 +208,7 @@ def _run(node: Identity, settings: Settings, endpoint: str, token: str, deadline
     if codes:
         return codes.most_common(1)[0][0]
     if stopped:
-        write_lines([f"numscope doctor is incomplete: ended by {stopped[0]}"], output.lines)
+        write_lines([f"numscope: incomplete: ended by {stopped[0]}"], output.lines)
     return INCOMPLETE
 
 
@@ -279,5 +279,5 @@ def _pass_on(stream: IO[bytes], descriptor: int, lock: threading.Lock) -> None:
 
 
 def _end_at_once(name: str) -> None:
-    write_lines([f"numscope doctor is incomplete: ended by {name} before it reached the hub"], 1)
+    write_lines([f"numscope: incomplete: ended by {name} before it reached the hub"], 1)
     os._exit(INCOMPLETE)

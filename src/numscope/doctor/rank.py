@@ -92,7 +92,7 @@ def _report_outcome(identity: Identity, settings: Settings, meeting: Meeting, ou
         write_lines(lines, output.lines)
         return verdict.exit_code
     if outcome.lost is None:
-        write_lines([f"{here} is incomplete: ended by {outcome.interrupted} before there was a verdict"], output.lines)
+        write_lines([f"{here}: incomplete: ended by {outcome.interrupted} before there was a verdict"], output.lines)
         return INCOMPLETE
     verdict, examined = alone(identity, settings, {"endpoint": meeting.name, **outcome.lost}, outcome.results)
     write_lines(finding_lines(for_ranks(verdict, examined), f"{here} "), output.lines)
@@ -111,7 +111,7 @@ def guard(deadline: Deadline, who: str, descriptor: int) -> None:
     """Ends this process shortly after the deadline, whatever it hangs in."""
 
     def end() -> None:
-        write_lines([f"{who} is incomplete: not done at the deadline of {deadline.seconds:.0f} s"], descriptor)
+        write_lines([f"{who}: incomplete: not done at the deadline of {deadline.seconds:.0f} s"], descriptor)
         os._exit(INCOMPLETE)
 
     timer = threading.Timer(deadline.seconds + _OVERTIME_S, end)

@@ -8,10 +8,11 @@ from collections.abc import Iterator
 import numpy as np
 
 from numscope.page.health import BAD, format_of_dtype
-from numscope.page.matrices import LOSS, Matrices
+from numscope.page.matrices import Matrices
 from numscope.page.overview import Overview
 from numscope.records.finding import Finding
 from numscope.records.words import count, escape
+from numscope.runs.query import LOSS
 
 MOST = 5
 _GREW = 2.0  # less is no growth

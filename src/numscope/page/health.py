@@ -11,12 +11,13 @@ from typing import Any
 
 import numpy as np
 
-from numscope.page.matrices import LOSS, Matrices
+from numscope.page.matrices import Matrices
 from numscope.records.errors import UsageError
 from numscope.records.finding import Finding, Kind
 from numscope.records.formats import Format, format_of
 from numscope.records.site import Phase, tensor_of
 from numscope.records.words import count
+from numscope.runs.query import LOSS
 
 BAD, SPOILED, WARN, FINE = "bad", "spoiled", "warn", "fine"
 MARKS = {BAD: "✖", SPOILED: "○", WARN: "▲", FINE: " "}

@@ -15,7 +15,7 @@ from numscope.page.columns import pack
 from numscope.page.gathered import Gathered
 from numscope.page.health import FINE, Health, format_of_dtype, judge, row_in, row_of
 from numscope.page.histograms import Histograms
-from numscope.page.matrices import LOSS, SiteRow
+from numscope.page.matrices import SiteRow
 from numscope.page.rank_cells import RankAmax
 from numscope.page.recorded import MAX_FRAMES, MAX_STACK, AlertOfRanks, Recorded, read_statistics
 from numscope.page.settings import differing
@@ -24,6 +24,7 @@ from numscope.records.errors import UsageError
 from numscope.records.finding import Finding, plain
 from numscope.records.formats import FORMATS
 from numscope.runs.comparison import compare
+from numscope.runs.query import LOSS
 from numscope.version import __version__
 
 SHOWN_FORMATS = ("fp32", "bf16", "fp16", "e4m3fn", "e5m2")

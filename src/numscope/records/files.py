@@ -11,6 +11,8 @@ import stat
 from collections.abc import Iterator
 from typing import Any
 
+from numscope.records.faults import ours
+
 MAX_JSON_BYTES = 32 << 20
 MAX_JSON_DEPTH = 64
 
@@ -92,7 +94,7 @@ def why_unwritable(path: str, *, folder: bool = False) -> str:
             os.close(os.open(path, os.O_WRONLY))
         elif not os.access(path, os.W_OK):  # a pipe or a device, which nothing is written to before its time
             return f"{wanted}: {os.strerror(errno.EACCES)}."
-    except OSError as error:
+    except ours(OSError) as error:
         return f"{wanted}: {error.strerror}."
     return ""
 

@@ -70,7 +70,12 @@ def _told(view: str, name: str) -> tuple[str, str]:
     if name in STORED:
         return STORED[name]
     users = list(_users(name))
-    return "", f"what {', '.join(users)} {'is' if len(users) == 1 else 'are'} made of" if users else "of a statistic or feature of your own"
+    return (
+        "",
+        f"what {', '.join(users)} {'is' if len(users) == 1 else 'are'} made of"
+        if users
+        else "of a statistic with options, or of one of your own",
+    )
 
 
 def _users(name: str) -> Iterator[str]:

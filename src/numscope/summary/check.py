@@ -19,7 +19,7 @@ _log = logging.getLogger("numscope")
 def check(tensor: Tensor, context: str = "") -> bool:
     """Whether the tensor contains a nan or inf; if so, the logger ``numscope`` warns with their number and the caller's line.
 
-    If logging is not configured, Python prints the warning on stderr.
+    If logging is not configured, the warning is printed on stderr.
 
     Args:
         tensor: any value; one that cannot be read (a meta tensor, not a tensor) counts as clean.
