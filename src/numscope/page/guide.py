@@ -88,7 +88,7 @@ def _grown(matrices: Matrices) -> Iterator[tuple[float, str, float, float]]:
 
 
 def _questions(overview: Overview, matrices: Matrices) -> Iterator[str]:
-    """One about the tensor that went bad first, or is the worst; one about all layers near the end; one about all classes."""
+    """About the tensor that went bad first, or is the worst; about all layers near the end; about all classes; about what there is."""
     order = sorted(range(len(overview.health)), key=lambda i: (overview.health[i].state != BAD, -overview.health[i].score))
     site = matrices.sites[order[0]]
     layer, tensor = (name.replace("'", "''") for name in (site.layer, site.tensor))
@@ -97,6 +97,7 @@ def _questions(overview: Overview, matrices: Matrices) -> Iterator[str]:
     last = matrices.axis.last[-1]
     yield f"--by name --stats max,min,num_nan,num_inf --steps {max(0, last - 9)}-{last}"
     yield "--by type"
+    yield "columns"
 
 
 def _aligned(rows: list[tuple[str, str, str]]) -> Iterator[str]:
