@@ -204,7 +204,7 @@ def test_without_a_question_it_says_where_to_look_and_what_to_ask(tmp_path: Path
     grown = next(line for line in rest if " × " in line)
     assert grown.split("  ")[1] == f"{shown} output" and "1.02e+03" in grown  # 2^14 of 2^4
     asked = [line.strip() for line in rest[rest.index("Ask:") + 1 :]]
-    assert len(asked) == 3
+    assert len(asked) == 4
     for question in asked:
         words = ["numscope", "stats", str(folder), *shlex.split(question)[3:]]
         assert shlex.split(question)[:3] == words[:3]
@@ -227,7 +227,7 @@ def test_statistics_that_can_not_be_shown_are_said(tmp_path: Path) -> None:
 def test_a_healthy_run_has_nothing_that_went_bad(tmp_path: Path) -> None:
     write(tmp_path, {Place(0, "fc1", "Linear", "activation"): torch.ones(4)})
     said = stats(tmp_path).stdout
-    assert "Went bad first: nothing, so far\n" in said and "Fastest growing" not in said and said.count("  numscope stats ") == 3
+    assert "Went bad first: nothing, so far\n" in said and "Fastest growing" not in said and said.count("  numscope stats ") == 4
 
 
 def test_narrow_terminal_gets_a_wide_table_in_parts_that_break_no_number(

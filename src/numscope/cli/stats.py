@@ -50,7 +50,7 @@ def stats(run: str, sql: str | None, by: str | None, names: str | None, steps: s
 
     \b
     numscope stats runs/a "SELECT step, l2_norm FROM stats WHERE layer = 'fc1' AND tensor = 'wgrad' ORDER BY step"
-    numscope stats runs/a "SELECT step, loss, l2_norm FROM stats JOIN steps USING (step) WHERE layer = 'fc1'"
+    numscope stats runs/a "SELECT step, loss, abs_max FROM stats JOIN steps USING (step) WHERE layer = 'fc1'"
     numscope stats runs/a --by '.*(fc1|fc2)' --stats mean,std,kurtosis --steps 100-199
     """
     if json_to is not None and as_csv:
