@@ -119,7 +119,7 @@ def test_finding_and_statistics_reach_all_three_at_once(folder: Path, files_allo
     assert "<pre><code>numscope: nan ───" in page and "\nCulprit  aten.log (forward)\n" in page  # the report, as code
     accumulator = pytest.importorskip("tensorboard.backend.event_processing.event_accumulator").EventAccumulator(str(folder / "tb"))
     accumulator.Reload()
-    assert [e.step for e in accumulator.Scalars("last_output_max")] == [0, 1, 2]
+    assert [e.step for e in accumulator.Scalars("output.max/last")] == [0, 1, 2]
 
     found = wandb_records(folder)
     (alert,) = wandb_alerts(folder)
@@ -132,7 +132,7 @@ def test_finding_and_statistics_reach_all_three_at_once(folder: Path, files_allo
     (tables,) = mlflow_runs(folder, "tables")
     assert tables.info.status == "FAILED"
     assert tables.data.tags["numscope/finding"].startswith("nan in last (Linear) output (forward) at step 3, rank 0: aten.log at ")
-    assert "numscope/last_output_max" in tables.data.metrics
+    assert "output.max/last" in tables.data.metrics
     (report,) = (folder / "mlruns").rglob("numscope/finding-1.txt")
     assert f"{folder}/train.py:{LINE}\n" in report.read_text(encoding="utf-8")
 

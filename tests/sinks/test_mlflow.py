@@ -10,7 +10,7 @@ import pytest
 import torch
 
 import numscope
-from numscope.sinks.mlflow import MAX_KEY, MlflowSink, metric_key
+from numscope.sinks.mlflow import MAX_KEY, MlflowSink, key_of
 from tests.sinks.seen import ALERT, ALERT_LINE, observation, opened
 
 mlflow = pytest.importorskip("mlflow")
@@ -36,8 +36,8 @@ def test_metrics_go_to_the_active_run() -> None:
         for step in (0, 100):
             sink.write([observation(step, max=step + 0.5, mean=None, exponent_histogram=[1.0] * 256)])
         sink.close()
-    assert history(run.info.run_id, "numscope/fc1_activation_max") == [(0, 0.5), (100, 100.5)]
-    assert set(mlflow.get_run(run.info.run_id).data.metrics) == {"numscope/fc1_activation_max"}
+    assert history(run.info.run_id, "activation.max/fc1") == [(0, 0.5), (100, 100.5)]
+    assert set(mlflow.get_run(run.info.run_id).data.metrics) == {"activation.max/fc1"}
 
 
 def test_without_an_active_run_one_of_our_own_is_made_and_does_not_become_the_scripts() -> None:
@@ -47,7 +47,7 @@ def test_without_an_active_run_one_of_our_own_is_made_and_does_not_become_the_sc
     sink.close()
     (run,) = mlflow.MlflowClient().search_runs(["0"])
     assert run.info.status == "FINISHED"
-    assert history(run.info.run_id, "numscope/fc1_activation_max") == [(3, 1.0)]
+    assert history(run.info.run_id, "activation.max/fc1") == [(3, 1.0)]
 
 
 def test_more_metrics_than_a_server_takes_at_once_are_split() -> None:
@@ -61,15 +61,17 @@ def test_more_metrics_than_a_server_takes_at_once_are_split() -> None:
 @pytest.mark.parametrize(
     ("name", "key"),
     [
-        ("attn_weight[in_proj_weight]_max", "numscope/attn_weight.in_proj_weight_max"),
-        ("../../etc/passwd_weight_max", "numscope/.._.._etc_passwd_weight_max"),
-        ("größe_weight_max", "numscope/gr__e_weight_max"),
-        ("decoder.0.fc1_weight_max", "numscope/decoder.0.fc1_weight_max"),
+        ("weight[in_proj_weight].max/attn", "weight.in_proj_weight.max/attn"),
+        ("weight.max/../../etc/passwd", "weight.max/.._.._etc_passwd"),
+        ("weight.max/..", "weight.max/__"),
+        ("weight.max/größe", "weight.max/gr__e"),
+        ("weight.max/decoder.0.fc1", "weight.max/decoder.0.fc1"),
     ],
 )
 def test_layer_name_cannot_choose_a_path(name: str, key: str, tmp_path: Path) -> None:
-    assert metric_key(name) == key
-    layer, tensor, label = name.rsplit("_", 2) if "[" not in name else ("attn", "weight[in_proj_weight]", "max")
+    assert key_of(name) == key
+    group, _, layer = name.partition("/")
+    tensor, _, label = group.rpartition(".")
     with mlflow.start_run() as run:
         sink = MlflowSink()
         sink.write([observation(0, layer, tensor, **{label: 1.0})])
@@ -79,7 +81,7 @@ def test_layer_name_cannot_choose_a_path(name: str, key: str, tmp_path: Path) ->
 
 
 def test_long_names_stay_different_and_short_enough() -> None:
-    keys = {metric_key("x" * 400 + str(i)) for i in range(3)}
+    keys = {key_of("x" * 400 + str(i)) for i in range(3)}
     assert len(keys) == 3
     assert {len(key) for key in keys} == {MAX_KEY}
 

@@ -6,7 +6,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 
+import numscope
 from numscope.records.finding import Culprit, Finding, Kind, Reason
 from numscope.records.markdown import finding_markdown
 from numscope.records.site import Phase, Site
@@ -39,9 +41,28 @@ def test_scalars_are_read_back_under_their_names(tmp_path: Path, writer: Any) ->
         sink.flush()
     sink.close()
     events = read(tmp_path)
-    assert set(events.Tags()[SCALARS]) == {"decoder.1.fc1_activation_max", "decoder.1.fc2_wgrad_num_nan"}
-    assert [(e.step, e.value) for e in events.Scalars("decoder.1.fc1_activation_max")] == [(0, 0.5), (100, 100.5), (200, 200.5)]
-    assert [(e.step, e.value) for e in events.Scalars("decoder.1.fc2_wgrad_num_nan")] == [(0, 0.0), (100, 100.0), (200, 200.0)]
+    assert set(events.Tags()[SCALARS]) == {"activation.max/decoder.1.fc1", "wgrad.num_nan/decoder.1.fc2"}
+    assert [(e.step, e.value) for e in events.Scalars("activation.max/decoder.1.fc1")] == [(0, 0.5), (100, 100.5), (200, 200.5)]
+    assert [(e.step, e.value) for e in events.Scalars("wgrad.num_nan/decoder.1.fc2")] == [(0, 0.0), (100, 100.0), (200, 200.0)]
+
+
+def test_names_of_transformer_engines_debug_tool_by_setting(tmp_path: Path, writer: Any) -> None:
+    sink = opened(loggers=[writer, f"tensorboard:{tmp_path / 'ours'}"], names="te")
+    sink.write([observation(0, "decoder.1.fc1", max=0.5)])
+    sink.close()
+    for folder in (tmp_path, tmp_path / "ours"):
+        assert read(folder).Tags()[SCALARS] == ["decoder.1.fc1_activation_max"]
+
+
+def test_configuration_says_how_statistics_are_named(tmp_path: Path) -> None:
+    statistics = {"enabled": True, "tensors": ["output"], "stats": ["max"]}
+    section = {"enabled": True, "layers": {"layer_types": "all"}, "statistics": statistics}
+    for said, tag in (({}, "output.max/0"), ({"names": "te"}, "0_output_max")):
+        model, folder = torch.nn.Sequential(torch.nn.Linear(2, 2)), tmp_path / str(len(said))
+        with numscope.watch(model, config={"s": section, **said}, loggers=f"tensorboard:{folder}") as scope:
+            model(torch.ones(1, 2)).sum().backward()
+            scope.step()
+        assert read(folder).Tags()[SCALARS] == [tag]
 
 
 def test_names_in_a_finding_are_no_markup(tmp_path: Path) -> None:
@@ -60,7 +81,7 @@ def test_exponent_histogram_has_a_bin_of_width_one_for_each_exponent(tmp_path: P
     sink = opened(loggers=[writer])
     sink.write([observation(7, exponent_histogram=counts)])
     sink.close()
-    (event,) = read(tmp_path).Histograms("fc1_activation_exponent_histogram")
+    (event,) = read(tmp_path).Histograms("activation.exponent_histogram/fc1")
     shown = event.histogram_value
     assert event.step == 7
     assert (shown.min, shown.max, shown.num) == (-12.0, -9.0, 84.0)
@@ -89,7 +110,7 @@ def test_writer_without_raw_histograms_still_gets_scalars() -> None:
     sink = opened(loggers=[plain])
     sink.write([observation(0, exponent_histogram=[1.0] * 256, max=1.0)])
     sink.close()
-    assert plain.tags == ["fc1_activation_max"]
+    assert plain.tags == ["activation.max/fc1"]
 
 
 def test_writer_stays_open_for_its_owner(tmp_path: Path, writer: Any) -> None:

@@ -78,8 +78,8 @@ def test_own_run_is_begun_with_the_first_statistics_and_ended(tmp_path: Path) ->
     sink.close()
     assert wandb.run is None
     assert rows(tmp_path) == [
-        {"numscope/fc1_activation_max": 0.5, "numscope/fc2_wgrad_num_nan": 2, "numscope/step": 0, "_step": 0},
-        {"numscope/fc1_activation_max": 100.5, "numscope/fc2_wgrad_num_nan": 2, "numscope/step": 100, "_step": 1},
+        {"activation.max/fc1": 0.5, "wgrad.num_nan/fc2": 2, "numscope/step": 0, "_step": 0},
+        {"activation.max/fc1": 100.5, "wgrad.num_nan/fc2": 2, "numscope/step": 100, "_step": 1},
     ]
 
 
@@ -91,7 +91,7 @@ def test_statistics_join_the_rows_of_the_scripts_run_and_do_not_end_them(tmp_pat
         run.log({"loss": epoch / 2}, step=epoch)
     sink.close()
     run.finish()
-    assert [(row["_step"], row["loss"], row["numscope/step"], row["numscope/fc1_activation_max"]) for row in rows(tmp_path)] == [
+    assert [(row["_step"], row["loss"], row["numscope/step"], row["activation.max/fc1"]) for row in rows(tmp_path)] == [
         (0, 0.0, 0, 0.0),
         (1, 0.5, 10, 1.0),
         (2, 1.0, 20, 2.0),
@@ -105,7 +105,7 @@ def test_statistics_of_a_script_that_logs_nothing_are_all_kept(tmp_path: Path) -
         sink.write([observation(step, max=float(step))])
     sink.close()
     run.finish()
-    assert [row["numscope/fc1_activation_max"] for row in rows(tmp_path)] == [0.0, 1.0, 2.0, 3.0]
+    assert [row["activation.max/fc1"] for row in rows(tmp_path)] == [0.0, 1.0, 2.0, 3.0]
 
 
 def test_histogram_is_over_exponents(tmp_path: Path) -> None:
@@ -117,7 +117,7 @@ def test_histogram_is_over_exponents(tmp_path: Path) -> None:
     sink.close()
     run.finish()
     (row,) = rows(tmp_path)
-    name = "numscope/fc1_activation_exponent_histogram"
+    name = "activation.exponent_histogram/fc1"
     assert row[f"{name}:_type"] == "histogram"
     assert len(row[f"{name}:bins"]) == 257  # edges
     assert row[f"{name}:bins"][row[f"{name}:values"].index(34)] == -12

@@ -171,7 +171,7 @@ class Session(optimizer_probe.StepListener):
             watching = WatchOptions.of(config=config, log_dir=os.fspath(log_dir), on_nonfinite=None, **options)
             if tb_writer is not None:
                 watching = replace(watching, loggers=(TensorBoardSink(tb_writer), *watching.loggers))
-            self.recorder = Recorder.of(watching, first_step=first_step, debug_file=debug_file, text_file=text_file)
+            self.recorder = Recorder.of(watching, first_step=first_step, debug_file=debug_file, text_file=text_file, names="te")
             self._groups = self.recorder.groups
             self._given = GivenTensors(self.recorder, watching)
             self._watch = AutoWatch(watching, recorder=self.recorder)

@@ -56,7 +56,8 @@ class Section:
     empty: bool  # whether it has neither features nor anything that might have been meant as one
 
 
-RELOAD = "reload"  # a key next to the sections
+RELOAD = "reload"  # keys next to the sections
+NAMES_KEY = "names"
 MISSING = object()
 
 
@@ -67,7 +68,7 @@ def below(path: str, key: str) -> str:
 def translate(tree: Mapping[str, Any], stem: str, plugged: Collection[str], errors: Errors) -> list[Section]:
     """The sections of a file, in order; one where the file has none around its features."""
     known = {*ALIASES, *plugged}
-    top = {NAMESPACE, "layers", "enabled", RELOAD, *known}
+    top = {NAMESPACE, "layers", "enabled", RELOAD, NAMES_KEY, *known}
     wrapped = {key for key, value in tree.items() if isinstance(value, Mapping) and _is_section(key, value, known)}
     bare = [key for key in tree if key in top and key not in wrapped]
     if bare and not wrapped:

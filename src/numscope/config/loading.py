@@ -6,12 +6,12 @@ import logging
 import os
 from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from pydantic import ValidationError
 
 from numscope.config.alert_plan import KEY, AlertPlan, read_alerts
-from numscope.config.dialects import MISSING, RELOAD, Section, Written, below, translate, unknown
+from numscope.config.dialects import MISSING, NAMES_KEY, RELOAD, Section, Written, below, translate, unknown
 from numscope.config.features import FEATURES
 from numscope.config.plan import Collect, Plan, PluginFeature, Schedule, Selection, StatRequest, Switch
 from numscope.config.schema import CHOICES, Feature, Layers, Plugged, Scheduled, Statistics, Words, clash, explain, for_tensor, part_of
@@ -20,6 +20,7 @@ from numscope.config.yaml_reading import parsed, read
 from numscope.plugins import discovery as plug_ins
 from numscope.plugins.discovery import Plugins
 from numscope.records.errors import UsageError
+from numscope.records.observation import NAMES, Names
 from numscope.records.words import closest
 from numscope.summary.operand_casts import CAST_STATS
 
@@ -50,13 +51,16 @@ def load(source: Source, plugins: Plugins | None = None, text: str | None = None
     if tree is None:
         errors.raise_any()
     reload = _reload(tree or {}, isinstance(source, Mapping), errors)
+    names = _names(tree or {}, errors)
     alerts = _alerts(tree or {}, plugins.rules, errors)
     stem = Path(name).stem or "config"
     builder = _Builder(errors, plugins)
     for section in translate(tree or {}, stem, plugins.features, errors):
         builder.build(section)
     errors.raise_any()
-    return Plan(name, tuple(builder.collects), tuple(builder.switches), tuple(builder.customs), tuple(builder.notes), text, reload, alerts)
+    return Plan(
+        name, tuple(builder.collects), tuple(builder.switches), tuple(builder.customs), tuple(builder.notes), text, reload, alerts, names
+    )
 
 
 def _reload(tree: dict[str, Any], is_dict: bool, errors: Errors) -> bool:
@@ -81,6 +85,19 @@ def _alerts(tree: dict[str, Any], rules: Collection[str], errors: Errors) -> Ale
         return AlertPlan()
     del tree[KEY]
     return read_alerts(given, lambda place, text: errors.add(f"{KEY}.{place}" if place else KEY, text), rules)
+
+
+def _names(tree: dict[str, Any], errors: Errors) -> Names | None:
+    """Take the key out of the tree. A mapping is a section of that name."""
+    given = tree.get(NAMES_KEY)
+    if NAMES_KEY not in tree or isinstance(given, Mapping):
+        return None
+    del tree[NAMES_KEY]
+    if given not in NAMES:
+        errors.add(NAMES_KEY, one_of(given, NAMES))
+    elif not tree:
+        errors.add("", "got no section, expected at least one.")
+    return cast(Names, given)
 
 
 class _Builder:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from numscope.config.alert_plan import AlertPlan
 from numscope.config.matching import compiled
+from numscope.records.observation import Names
 
 if TYPE_CHECKING:
     from numscope.records.layer import Layer
@@ -179,6 +180,7 @@ class Plan:
     text: str = ""  # the configuration as it was given, for the log and run.json
     reload: bool = False  # the file is read again when it is edited during the run
     alerts: AlertPlan = field(default_factory=AlertPlan)
+    names: Names | None = None  # of statistics in dashboards; None: not said
 
     @property
     def parts(self) -> tuple[Collect | Switch | PluginFeature, ...]:

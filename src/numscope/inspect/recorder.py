@@ -20,7 +20,7 @@ from numscope.inspect.rules import Rules
 from numscope.plugins.discovery import Plugins
 from numscope.records.alert import Alert
 from numscope.records.layer import Layer
-from numscope.records.observation import Observation
+from numscope.records.observation import Names, Observation
 from numscope.report.stderr import say
 from numscope.sinks.logs import DEBUG_FILE, STATISTICS_FILE, DebugLog
 from numscope.sinks.opening import Sinks
@@ -44,6 +44,7 @@ class Recorder(Sinks):
         text: the statistics' text log too.
         first_step: number of the first step.
         debug_file, text_file: the logs' places in ``log_dir``.
+        names: of statistics in dashboards, if the plan does not say.
 
     Attributes:
         rules: over statistics.
@@ -60,6 +61,7 @@ class Recorder(Sinks):
         first_step: int = 0,
         debug_file: str = DEBUG_FILE,
         text_file: str = STATISTICS_FILE,
+        names: Names = "grouped",
     ) -> None:
         self.plan = plan
         self.plugins = plugins
@@ -85,6 +87,7 @@ class Recorder(Sinks):
             text_file=text_file,
             run=run,
             log=self._log,
+            names=plan.names or names,
         )
         self.say(f"configuration {plan.source}:\n{plan.text}")
         path = os.path.abspath(plan.source)  # the script may change its folder

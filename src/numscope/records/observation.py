@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
-from typing import NamedTuple
+from typing import Literal, NamedTuple, get_args
 
 TENSORS = ("activation", "weight", "gradient", "output", "wgrad", "dgrad")
 STATES = ("exp_avg", "exp_avg_sq", "momentum_buffer")  # a weight's, by the optimizer's names; any other one is ``state.<name>``
@@ -16,6 +16,9 @@ COUNTS = ("numel", "num_nan", "num_pos_inf", "num_neg_inf", "num_zero", "num_sub
 EXTREMA = {"min": "min", "max": "max", "abs_min": "min", "abs_max": "max"}  # each with how two of them merge
 SUMS = ("dev_sum", "abs_sum", "dev_square_sum", "dev_cube_sum", "dev_fourth_sum")  # sums of powers of x - center; abs_sum: the sum of |x|
 FIELDS = (*COUNTS, *EXTREMA, *SUMS, "center")
+
+Names = Literal["grouped", "te"]  # of statistics in TensorBoard, W&B and MLflow: by statistic, or as in text logs
+NAMES: tuple[Names, ...] = get_args(Names)
 
 Value = float | int | None
 Histogram = Sequence[float]
@@ -59,3 +62,12 @@ class Observation(NamedTuple):  # made in a sixth of a frozen dataclass's time
     def name(self) -> str:
         """``<layer>_<tensor>``, to which logs append the statistic's name."""
         return f"{self.layer}_{self.tensor}"
+
+    def named(self, label: str, names: Names) -> str:
+        """A statistic's name in a dashboard: ``<tensor>.<stat>/<layer>``, so that it shows one group per statistic, one chart per layer.
+
+        Args:
+            label: the statistic's requested name.
+            names: ``te``: as in text logs and in Transformer Engine's debug tool, ``<layer>_<tensor>_<stat>``.
+        """
+        return f"{self.tensor}.{label}/{self.layer}" if names == "grouped" else f"{self.layer}_{self.tensor}_{label}"

@@ -14,7 +14,7 @@ from typing import Any
 
 from numscope.records.alert import Alert
 from numscope.records.finding import Finding
-from numscope.records.observation import Observation
+from numscope.records.observation import Names, Observation
 from numscope.records.words import escape
 from numscope.sinks.destinations import scripts_run
 from numscope.sinks.loggers import Sink
@@ -29,17 +29,20 @@ _BRACKETS = re.compile(r"\[([^\]]*)\]")
 
 
 class MlflowSink(Sink):
-    """Logs the metric ``numscope/<layer>_<tensor>_<stat>``, without histograms, which MLflow lacks.
+    """Logs the metric ``<tensor>.<stat>/<layer>``, without histograms, which MLflow lacks.
 
     All is sent from a thread; a failure shows with a later call or at the end.
 
     Args:
         run_id: the run to log to; None: the script's active run, else a new one, which does not become active.
         place: an experiment's name or a tracking server's address, for a new run. The script's run is used unless the address differs.
+        names: of the metrics; ``te``: behind ``numscope/``.
     """
 
-    def __init__(self, run_id: str | None = None, place: str = "") -> None:
+    def __init__(self, run_id: str | None = None, place: str = "", names: Names = "grouped") -> None:
         self._place = place
+        self._names: Names = names
+        self._prefix = PREFIX if names == "te" else ""
         if run_id is None and (active := scripts_run("mlflow")) is not None:
             elsewhere = self._is_address and place != sys.modules["mlflow"].get_tracking_uri()
             run_id = None if elsewhere else active.info.run_id
@@ -53,7 +56,7 @@ class MlflowSink(Sink):
     def write(self, observations: Sequence[Observation]) -> None:
         now = int(time.time() * 1000)
         metrics = [
-            (f"{seen.name}_{label}", value, now, seen.step)
+            (f"{self._prefix}{seen.named(label, self._names)}", value, now, seen.step)
             for seen in observations
             for label, value in seen.values.items()
             if isinstance(value, int | float)
@@ -84,7 +87,7 @@ class MlflowSink(Sink):
             raise RuntimeError(f"the tracking server was too slow: {self._outbox.num_left_out} batches of metrics were left out")
 
     def _tag(self, name: str, text: str) -> None:
-        self._outbox.put_news(lambda: self._with_run("set_tag", metric_key(name), text[:MAX_TAG]))
+        self._outbox.put_news(lambda: self._with_run("set_tag", key_of(f"{PREFIX}{name}"), text[:MAX_TAG]))
 
     @property
     def _is_address(self) -> bool:
@@ -114,16 +117,18 @@ class MlflowSink(Sink):
         from mlflow.entities import Metric
 
         for start in range(0, len(metrics), MAX_BATCH):
-            self._with_run("log_batch", [Metric(metric_key(name), *rest) for name, *rest in metrics[start : start + MAX_BATCH]])
+            self._with_run("log_batch", [Metric(key_of(name), *rest) for name, *rest in metrics[start : start + MAX_BATCH]])
 
     def _with_run(self, method: str, *args: object) -> None:
         run_id = self._opened()
         getattr(self._client, method)(run_id, *args)
 
 
-def metric_key(name: str) -> str:
-    """A key that MLflow accepts, also as a file name: ``weight[a]`` becomes ``weight.a``, other characters ``_``."""
-    key = PREFIX + _REFUSED.sub("_", _BRACKETS.sub(r".\1", name))
+def key_of(name: str) -> str:
+    """A key that MLflow accepts, also as a file's path: ``weight[a]`` becomes ``weight.a``, other characters ``_``."""
+    group, slash, rest = name.partition("/")
+    rest = _REFUSED.sub("_", _BRACKETS.sub(r".\1", rest))
+    key = _REFUSED.sub("_", _BRACKETS.sub(r".\1", group)) + slash + (rest if rest.strip(".") else "_" * max(1, len(rest)))
     if len(key) > MAX_KEY:
         key = f"{key[: MAX_KEY - 17]}-{hashlib.sha256(name.encode('utf-8', 'surrogatepass')).hexdigest()[:16]}"
     return key

@@ -14,7 +14,7 @@ from numscope.records.errors import UsageError
 from numscope.records.faults import ours
 from numscope.records.files import may_come_back
 from numscope.records.finding import Finding
-from numscope.records.observation import Observation
+from numscope.records.observation import Names, Observation
 from numscope.records.words import nearest
 from numscope.sinks.destinations import FORMS, KINDS, Destination, destination, is_destination, scripts_run
 from numscope.sinks.loggers import Logger, LoggerSink, Sink, call_if_there
@@ -39,6 +39,7 @@ class Sinks:
         run: facts on the run for ``run.json``, JSON values by name.
         log: of decisions and failures; None: Python's logging alone.
         folder: for files that a library writes with its runs; None: ``log_dir``.
+        names: of statistics in TensorBoard, W&B and MLflow.
 
     Raises: UsageError for a folder that can't be written to and for anything that is not a logger.
     """
@@ -54,6 +55,7 @@ class Sinks:
         run: Mapping[str, Any],
         log: DebugLog | None = None,
         folder: str | os.PathLike[str] | None = None,
+        names: Names = "grouped",
     ) -> None:
         log = log or DebugLog(None, rank)
         self._guarded: list[_Guarded] = []
@@ -70,6 +72,7 @@ class Sinks:
         named: set[Destination] = set()
         for logger in checked:
             if isinstance(logger, TensorBoardSink):
+                logger.names = names
                 add("TensorBoard", logger)
             elif isinstance(logger, Sink):
                 add(f"The sink {type(logger).__name__}", logger)
@@ -79,7 +82,7 @@ class Sinks:
                 named.add(logger)
                 # Rank 0 sends, and other ranks on which the script has its own run; the rest stand by.
                 stands_by = rank != 0 and scripts_run(logger.kind) is None
-                add(f'The logger "{logger}"', make=_maker(logger, folder or log_dir, rank), stands_by=stands_by)
+                add(f'The logger "{logger}"', make=_maker(logger, folder or log_dir, rank, names), stands_by=stands_by)
         add("The script's own run", _ScriptsRuns({one.kind for one in named}))
 
     def _each(self, what: str, *args: object) -> None:
@@ -283,10 +286,11 @@ def _parquet(log_dir: str | os.PathLike[str], rank: int, run: Mapping[str, Any],
         raise UsageError(f"log_dir: got {os.fspath(log_dir)!r}, expected a folder that can be written to: {error}.") from None
 
 
-def _maker(to: Destination, folder: str | os.PathLike[str] | None, rank: int) -> Callable[[], Sink]:
+def _maker(to: Destination, folder: str | os.PathLike[str] | None, rank: int, names: Names) -> Callable[[], Sink]:
     """Opens a destination, once there is something for it: until then the script may begin a run of its own."""
     if to.kind == "tensorboard":
-        return partial(tensorboard_in, (to if rank == 0 else to.below(f"rank{rank}")).place)
+        return partial(tensorboard_in, (to if rank == 0 else to.below(f"rank{rank}")).place, names)
     if to.kind == "wandb":
-        return partial(WandbSink, folder=folder, project=to.place, note=f"What rank {rank} of a run found" if rank else "")
-    return partial(MlflowSink, place=to.place)
+        note = f"What rank {rank} of a run found" if rank else ""
+        return partial(WandbSink, folder=folder, project=to.place, note=note, names=names)
+    return partial(MlflowSink, place=to.place, names=names)

@@ -15,7 +15,7 @@ from numscope.records.errors import UsageError
 from numscope.records.finding import Finding
 from numscope.records.heap import instances_of
 from numscope.records.markdown import finding_markdown
-from numscope.records.observation import Histogram, Observation
+from numscope.records.observation import Histogram, Names, Observation
 from numscope.records.words import escape
 from numscope.sinks.loggers import Sink, call_if_there
 from numscope.sinks.logs import FIRST_EXPONENT
@@ -25,7 +25,7 @@ FINDINGS = "numscope/findings"
 
 
 class TensorBoardSink(Sink):
-    """Writes statistics to TensorBoard under the tag ``<layer>_<tensor>_<stat>``.
+    """Writes statistics to TensorBoard under the tag ``<tensor>.<stat>/<layer>``: one group of charts per statistic.
 
     A histogram shows how often each binary exponent occurs: its axis is the exponent, log2 of the magnitude, and the bin of exponent e
     reaches from e to e + 1. The axis is not the magnitude itself: TensorBoard draws bins of equal width, and magnitudes span 76 decades.
@@ -34,26 +34,28 @@ class TensorBoardSink(Sink):
         writer: ``torch.utils.tensorboard.SummaryWriter``, tensorboardX's, or an object with their ``add_scalar`` (and
             ``add_histogram_raw`` for histograms). It is flushed but never closed.
         is_ours: it is flushed after each step, and closed: the script's writer has its own times.
+        names: of the tags; whoever opens the process's sinks sets it on a sink that was handed in.
 
     Raises: UsageError for an object without ``add_scalar``.
     """
 
-    def __init__(self, writer: Any, *, is_ours: bool = False) -> None:
+    def __init__(self, writer: Any, *, is_ours: bool = False, names: Names = "grouped") -> None:
         if not callable(getattr(writer, "add_scalar", None)):
             raise UsageError(
                 f"tb_writer: got {writer!r}, expected a writer with add_scalar(tag, value, step), such as TensorBoard's SummaryWriter."
             )
         self._writer = writer
         self._is_ours = is_ours
+        self.names = names
 
     def write(self, observations: Sequence[Observation]) -> None:
         add_scalar = self._writer.add_scalar
         for seen in observations:
             for label, value in seen.values.items():
                 if isinstance(value, int | float):
-                    add_scalar(f"{seen.name}_{label}", value, seen.step)
+                    add_scalar(seen.named(label, self.names), value, seen.step)
                 elif value is not None:
-                    self._add_histogram(f"{seen.name}_{label}", value, seen.step)
+                    self._add_histogram(seen.named(label, self.names), value, seen.step)
 
     def alert(self, alert: Alert) -> None:
         """Add it to the text ``numscope/alerts``, if the writer takes text."""
@@ -96,16 +98,18 @@ class TensorBoardSink(Sink):
         )
 
 
-def tensorboard_in(folder: str) -> TensorBoardSink:
+def tensorboard_in(folder: str, names: Names) -> TensorBoardSink:
     """Writes with the writer that the script has open now, which stays open, else to a file.
 
     Args:
         folder: where to write; a script's writer is used only if it writes there. "": any writer of the script's, else ``runs/numscope-…``.
+        names: of the tags.
     """
     writer = _scripts_writer(folder)
     if writer is not None:
-        return TensorBoardSink(writer)
-    return TensorBoardSink(EventFile(folder or os.path.join("runs", time.strftime("numscope-%Y%m%d-%H%M%S"))), is_ours=True)
+        return TensorBoardSink(writer, names=names)
+    ours = EventFile(folder or os.path.join("runs", time.strftime("numscope-%Y%m%d-%H%M%S")))
+    return TensorBoardSink(ours, is_ours=True, names=names)
 
 
 class EventFile:

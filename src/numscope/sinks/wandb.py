@@ -8,7 +8,7 @@ from typing import Any
 
 from numscope.records.alert import Alert
 from numscope.records.finding import Finding
-from numscope.records.observation import Observation
+from numscope.records.observation import Names, Observation
 from numscope.records.words import escape
 from numscope.sinks.destinations import scripts_run
 from numscope.sinks.loggers import Sink
@@ -23,7 +23,7 @@ NO_WAIT_S = 0.001  # 0 stands for a minute, in which alerts with the same title 
 
 
 class WandbSink(Sink):
-    """Logs ``numscope/<layer>_<tensor>_<stat>`` against ``numscope/step``; histograms as ``wandb.Histogram`` over binary exponents.
+    """Logs ``<tensor>.<stat>/<layer>`` against ``numscope/step``, so that each statistic has a section; histograms as ``wandb.Histogram`` over binary exponents.
 
     The script's own rows stay as they are: a step's statistics join the row that its run is filling, and it ends the row. Only if it has
     not ended a row since the last statistics do they end it. A run of the sink's own is served by a thread: beginning one asks the server.
@@ -33,15 +33,25 @@ class WandbSink(Sink):
         folder: for the files of a new run.
         project: of a new run, ``PROJECT`` or ``ENTITY/PROJECT``; "": as the library decides.
         note: of a new run, what it is.
+        names: of the metrics; ``te``: behind ``numscope/``.
     """
 
-    def __init__(self, run: Any = None, folder: str | os.PathLike[str] | None = None, project: str = "", note: str = "") -> None:
+    def __init__(
+        self,
+        run: Any = None,
+        folder: str | os.PathLike[str] | None = None,
+        project: str = "",
+        note: str = "",
+        names: Names = "grouped",
+    ) -> None:
         self._run = scripts_run("wandb") if run is None else run
         self._own = Outbox("numscope-wandb") if self._run is None else None
         self._folder = folder
         self._entity, _, self._project = project.rpartition("/")
         self._note = note
-        self._is_told = False
+        self._names: Names = names
+        self._prefix = PREFIX if names == "te" else ""
+        self._known: set[str] = set()  # groups of metrics whose charts have our steps
         self._num_findings = 0
         self._filling: int | None = None  # the row that the last statistics joined
 
@@ -50,7 +60,7 @@ class WandbSink(Sink):
         for seen in observations:
             for label, value in seen.values.items():
                 if value is not None:
-                    row[f"{PREFIX}{seen.name}_{label}"] = value
+                    row[f"{self._prefix}{seen.named(label, self._names)}"] = value
         if row:
             self._do(lambda run: self._log(run, row, observations[0].step))
 
@@ -76,16 +86,16 @@ class WandbSink(Sink):
 
     def close(self) -> None:
         if self._own is not None:
-            self._own.drain(last=lambda: self._described(self._begun()).finish(exit_code=min(self._num_findings, 1)))
+            self._own.drain(last=lambda: self._begun().finish(exit_code=min(self._num_findings, 1)))
             if self._own.num_left_out:
                 raise RuntimeError(f"the service was too slow: {self._own.num_left_out} steps were left out")
 
     def _do(self, work: Callable[[Any], object], is_news: bool = False) -> None:
         """Call it with the run: at once with the script's, which hands all to a process of its own; else on the outbox's thread."""
         if self._own is None:
-            work(self._described(self._run))
+            work(self._run)
         else:
-            (self._own.put_news if is_news else self._own.put)(lambda: work(self._described(self._begun())))
+            (self._own.put_news if is_news else self._own.put)(lambda: work(self._begun()))
 
     def _begun(self) -> Any:
         if self._run is None:
@@ -103,14 +113,11 @@ class WandbSink(Sink):
             )
         return self._run
 
-    def _described(self, run: Any) -> Any:
-        if not self._is_told:
-            run.define_metric(STEP)
-            run.define_metric(f"{PREFIX}*", step_metric=STEP)
-            self._is_told = True
-        return run
-
     def _log(self, run: Any, values: dict[str, Any], step: int) -> None:
+        for group in {name.partition("/")[0]: None for name in values}:
+            if group not in self._known:
+                self._known.add(group)
+                run.define_metric(f"{group}/*", step_metric=STEP)
         row = {name: value if isinstance(value, int | float) else _histogram(value) for name, value in values.items()}
         if self._filling == run.step:
             run.log({}, commit=True)

@@ -234,7 +234,7 @@ def test_tensorboard_has_them(tmp_path: Path) -> None:
         train(model, 2)
     events = EventAccumulator(str(tmp_path))
     events.Reload()
-    (tag,) = [tag for tag in events.Tags()["scalars"] if "fc2_gradient" in tag]
+    (tag,) = [tag for tag in events.Tags()["scalars"] if tag.startswith("gradient.") and tag.endswith("/fc2")]
     assert [event.step for event in events.Scalars(tag)] == [0, 1]
 
 

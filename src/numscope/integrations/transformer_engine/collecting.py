@@ -87,7 +87,7 @@ class Collector:
     def __init__(self, log_dir: str, logger: object, *, loggers: Sequence[Any] = (), tb_writer: Any = None, **options: Any) -> None:
         plan = Plan("nvdlfw-inspect", text="configured through nvdlfw-inspect")
         writers = () if tb_writer is None else (TensorBoardSink(tb_writer),)
-        self.recorder = Recorder(plan, plugins.load(()), log_dir=log_dir, loggers=(*writers, *loggers, logger), **options)
+        self.recorder = Recorder(plan, plugins.load(()), log_dir=log_dir, loggers=(*writers, *loggers, logger), names="te", **options)
         self.findings: list[Finding] = []
         folder = self.recorder.log_dir
         self._delivery = Delivery(None, None if folder is None else os.fspath(folder), MODEL, self.recorder.rank, shown_as=log_dir)
