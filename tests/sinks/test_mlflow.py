@@ -86,6 +86,32 @@ def test_long_names_stay_different_and_short_enough() -> None:
     assert {len(key) for key in keys} == {MAX_KEY}
 
 
+def test_run_is_in_the_parameters_shortened_and_none_is_changed() -> None:
+    with mlflow.start_run() as run:
+        for seed in (1, 2):
+            sink = opened(loggers=["mlflow"], run={"config": "x" * 9000, "world_size": seed, "command": "train.py \udc80"})
+            sink.write([observation(seed, max=1.0)])
+            sink.close()
+    params = mlflow.get_run(run.info.run_id).data.params
+    assert params["numscope/config"] == f"{'x' * 5960}… (3,040 more characters)"
+    assert (params["numscope/world_size"], params["numscope/torch"]) == ("1", torch.__version__)
+    assert params["numscope/command"] == "train.py \\udc80"
+    assert history(run.info.run_id, "activation.max/fc1") == [(1, 1.0), (2, 1.0)]
+
+
+def test_parameters_that_are_refused_cost_no_statistics(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
+    def refuse(*args: object) -> None:
+        raise ConnectionError("not now")
+
+    monkeypatch.setattr(mlflow.MlflowClient, "get_run", refuse)
+    with mlflow.start_run() as run:
+        sink = opened(loggers=["mlflow"])
+        sink.write([observation(0, max=1.0)])
+        sink.close()
+    assert history(run.info.run_id, "activation.max/fc1") == [(0, 1.0)]
+    assert caplog.text.count("MLflow has not taken all of the run's parameters: ConnectionError: not now") == 1
+
+
 def test_other_ranks_without_a_run_log_no_statistics(tmp_path: Path) -> None:
     sink = opened(rank=1, loggers=["mlflow"])
     sink.write([observation(0, max=1.0)])

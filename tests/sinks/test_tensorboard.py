@@ -129,6 +129,17 @@ def test_alert_is_text_and_none_of_it_is_markdown(tmp_path: Path, writer: Any) -
     assert (event.step, event.tensor_proto.string_val[0].decode()) == (7, f"    {ALERT_LINE}")
 
 
+def test_run_is_one_text_without_secrets(tmp_path: Path, writer: Any) -> None:
+    run = {"command": ["python", "a b.py", "--api-key", "sesame"], "config": "a: <b>\nb: 2\n", "world_size": 3}
+    opened(loggers=[writer], run=run).close()
+    (event,) = read(tmp_path).Tensors("numscope/run/text_summary")
+    lines = event.tensor_proto.string_val[0].decode().split("\n")
+    assert lines[0] == "    command: python 'a b.py' --api-key '[hidden]'"
+    assert lines[1:5] == ["    config:", "        a: <b>", "        b: 2", "    world_size: 3"]
+    assert f"    torch: {torch.__version__}" in lines
+    assert all(line.startswith("    ") for line in lines)  # text, not Markdown
+
+
 def test_writer_without_text_takes_no_alerts(caplog: pytest.LogCaptureFixture) -> None:
     class Writer:
         def add_scalar(self, tag: str, value: float, step: int) -> None: ...

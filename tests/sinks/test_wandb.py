@@ -123,6 +123,15 @@ def test_histogram_is_over_exponents(tmp_path: Path) -> None:
     assert row[f"{name}:bins"][row[f"{name}:values"].index(34)] == -12
 
 
+def test_run_is_in_the_config_of_whichever_run_it_is(tmp_path: Path) -> None:
+    run = wandb.init(dir=tmp_path, config={"lr": 3})
+    sink = opened(loggers=["wandb"], run={"config": "a: 1"})
+    sink.write([observation(max=1.0)])
+    sink.close()
+    config = dict(run.config)
+    assert (config["lr"], config["numscope"]["config"], config["numscope"]["torch"]) == (3, "a: 1", torch.__version__)
+
+
 def test_other_ranks_without_a_run_log_no_statistics(tmp_path: Path) -> None:
     sink = opened(rank=1, loggers=["wandb"])
     sink.write([observation(0, max=1.0)])

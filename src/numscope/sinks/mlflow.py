@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import hashlib
+import logging
 import os
 import re
 import sys
 import time
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any
 
 from numscope.records.alert import Alert
+from numscope.records.faults import ours
 from numscope.records.finding import Finding
 from numscope.records.observation import Names, Observation
 from numscope.records.words import escape
@@ -24,8 +26,11 @@ PREFIX = "numscope/"
 MAX_BATCH = 1000  # metrics that a tracking server takes at once
 MAX_KEY = 250
 MAX_TAG = 5000
+MAX_PARAMS = 100  # at once
 _REFUSED = re.compile(r"[^\w.\- :]", re.ASCII)
 _BRACKETS = re.compile(r"\[([^\]]*)\]")
+
+log = logging.getLogger("numscope")
 
 
 class MlflowSink(Sink):
@@ -63,6 +68,10 @@ class MlflowSink(Sink):
         ]
         if metrics:
             self._outbox.put(partial(self._send, metrics))
+
+    def parameters(self, values: Mapping[str, str]) -> None:
+        """Log them as ``numscope/<name>``, but for those that the run has: MLflow lets none be changed."""
+        self._outbox.put(partial(self._log_parameters, {key_of(f"{PREFIX}{name}"): value for name, value in values.items()}))
 
     def alert(self, alert: Alert) -> None:
         """Set the rule's tag, ``numscope/alert.<rule>``, to its latest alert, with how many there were."""
@@ -118,6 +127,18 @@ class MlflowSink(Sink):
 
         for start in range(0, len(metrics), MAX_BATCH):
             self._with_run("log_batch", [Metric(key_of(name), *rest) for name, *rest in metrics[start : start + MAX_BATCH]])
+
+    def _log_parameters(self, values: Mapping[str, str]) -> None:
+        from mlflow.entities import Param
+
+        run_id = self._opened()
+        try:
+            known = self._client.get_run(run_id).data.params
+            news = [Param(key, value) for key, value in values.items() if key not in known]
+            for start in range(0, len(news), MAX_PARAMS):
+                self._client.log_batch(run_id, params=news[start : start + MAX_PARAMS])
+        except ours() as error:  # statistics and findings may arrive all the same
+            log.warning("MLflow has not taken all of the run's parameters: %s: %s", type(error).__name__, error)
 
     def _with_run(self, method: str, *args: object) -> None:
         run_id = self._opened()

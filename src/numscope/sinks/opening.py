@@ -21,6 +21,7 @@ from numscope.sinks.loggers import Logger, LoggerSink, Sink, call_if_there
 from numscope.sinks.logs import STATISTICS_FILE, DebugLog, TextLog
 from numscope.sinks.mlflow import MlflowSink
 from numscope.sinks.parquet import ParquetSink
+from numscope.sinks.runfolder import parameters
 from numscope.sinks.tensorboard import TensorBoardSink, tensorboard_in
 from numscope.sinks.wandb import WandbSink
 
@@ -36,7 +37,7 @@ class Sinks:
             ``"wandb:PROJECT"``, ``"mlflow:EXPERIMENT"``. A writer is flushed but never closed.
         text: whether statistics also go to the text log.
         text_file: its path in ``log_dir``.
-        run: facts on the run for ``run.json``, JSON values by name.
+        run: facts on the run for ``run.json`` and for dashboards' parameters, JSON values by name.
         log: of decisions and failures; None: Python's logging alone.
         folder: for files that a library writes with its runs; None: ``log_dir``.
         names: of statistics in TensorBoard, W&B and MLflow.
@@ -74,6 +75,7 @@ class Sinks:
             if isinstance(logger, TensorBoardSink):
                 logger.names = names
                 add("TensorBoard", logger)
+                self._guarded[-1].do("parameters", parameters(run))
             elif isinstance(logger, Sink):
                 add(f"The sink {type(logger).__name__}", logger)
             elif not isinstance(logger, Destination):
@@ -82,7 +84,7 @@ class Sinks:
                 named.add(logger)
                 # Rank 0 sends, and other ranks on which the script has its own run; the rest stand by.
                 stands_by = rank != 0 and scripts_run(logger.kind) is None
-                add(f'The logger "{logger}"', make=_maker(logger, folder or log_dir, rank, names), stands_by=stands_by)
+                add(f'The logger "{logger}"', make=partial(_opened, logger, folder or log_dir, rank, names, run), stands_by=stands_by)
         add("The script's own run", _ScriptsRuns({one.kind for one in named}))
 
     def _each(self, what: str, *args: object) -> None:
@@ -286,11 +288,15 @@ def _parquet(log_dir: str | os.PathLike[str], rank: int, run: Mapping[str, Any],
         raise UsageError(f"log_dir: got {os.fspath(log_dir)!r}, expected a folder that can be written to: {error}.") from None
 
 
-def _maker(to: Destination, folder: str | os.PathLike[str] | None, rank: int, names: Names) -> Callable[[], Sink]:
-    """Opens a destination, once there is something for it: until then the script may begin a run of its own."""
+def _opened(to: Destination, folder: str | os.PathLike[str] | None, rank: int, names: Names, run: Mapping[str, Any]) -> Sink:
+    """Open a destination, once there is something for it: until then the script may begin a run of its own."""
+    sink: TensorBoardSink | WandbSink | MlflowSink
     if to.kind == "tensorboard":
-        return partial(tensorboard_in, (to if rank == 0 else to.below(f"rank{rank}")).place, names)
-    if to.kind == "wandb":
+        sink = tensorboard_in((to if rank == 0 else to.below(f"rank{rank}")).place, names)
+    elif to.kind == "wandb":
         note = f"What rank {rank} of a run found" if rank else ""
-        return partial(WandbSink, folder=folder, project=to.place, note=note, names=names)
-    return partial(MlflowSink, place=to.place, names=names)
+        sink = WandbSink(folder=folder, project=to.place, note=note, names=names)
+    else:
+        sink = MlflowSink(place=to.place, names=names)
+    sink.parameters(parameters(run))
+    return sink

@@ -7,6 +7,7 @@ import json
 import os
 import platform
 import re
+import shlex
 import sys
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -24,6 +25,8 @@ FORMAT = 2
 
 _SECRET = re.compile(r"(?i)(^|[-_.\s])(api[-_]?key|key|token|secret|password|passwd|credentials?|auth)($|[-_.\s])")
 HIDDEN = "[hidden]"
+_VERSION = "version of "  # before a package's name in the environment
+MAX_PARAMETER = 6000  # characters, as MLflow takes them
 
 
 class RunFolder:
@@ -72,14 +75,7 @@ class RunFolder:
         if self.rank != 0 and os.path.exists(path):
             return
         attempts = [a for a in read_attempts(self.path) if a.get("attempt") != self.attempt]
-        said: dict[str, Any] = {
-            "attempt": self.attempt,
-            "started": self._attempt.started,
-            "versions": versions(),
-            "environment": environment(),
-        }
-        said |= {"command": sys.orig_argv, **run}
-        attempts.append({**said, "command": without_secrets(said["command"])})
+        attempts.append({"attempt": self.attempt, "started": self._attempt.started, **facts(run)})
         content = {"format": FORMAT, "numscope": __version__, "attempts": sorted(attempts, key=lambda a: a["attempt"])}
         if self.rank == 0:
             write_atomically(path, _text(content))
@@ -99,6 +95,33 @@ def read_attempts(folder: str | os.PathLike[str]) -> list[dict[str, Any]]:
         return [a for a in attempts if isinstance(a, dict) and isinstance(a.get("attempt"), int)]
     except ours(OSError, ValueError, KeyError, TypeError):
         return []
+
+
+def facts(run: Mapping[str, Any]) -> dict[str, Any]:
+    """Versions, the environment, the command line without secrets, and what else is known of the run: JSON values by name."""
+    told = {"versions": versions(), "environment": environment(), "command": sys.orig_argv, **run}
+    return {**told, "command": without_secrets(told["command"])}
+
+
+def parameters(run: Mapping[str, Any]) -> dict[str, str]:
+    """The same facts as dashboards take them: texts of at most 6,000 characters by name, some fifty; packages' versions are one text."""
+    told = facts(run)
+    command, found, known = told.pop("command"), told.pop("environment"), told.pop("versions")
+    packages = {name.removeprefix(_VERSION): value for name, value in found.items() if name.startswith(_VERSION)}
+    texts = {
+        "command": command if isinstance(command, str) else shlex.join(command),
+        **told,
+        **known,
+        **{name: value for name, value in found.items() if not name.startswith(_VERSION)},
+        "packages": ", ".join(f"{name} {version}" for name, version in packages.items()),
+    }
+    return {name: _shortened(str(value)) for name, value in texts.items() if value not in (None, "")}
+
+
+def _shortened(text: str) -> str:
+    text = without_passwords(text).encode(errors="backslashreplace").decode()
+    kept = text if len(text) <= MAX_PARAMETER else text[: MAX_PARAMETER - 40]
+    return text if kept == text else f"{kept}… ({len(text) - len(kept):,} more characters)"
 
 
 def versions() -> dict[str, str]:

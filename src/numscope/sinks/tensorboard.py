@@ -7,7 +7,7 @@ import os
 import socket
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from numscope.records.alert import Alert
@@ -22,6 +22,7 @@ from numscope.sinks.logs import FIRST_EXPONENT
 
 TAG = "numscope/alerts"
 FINDINGS = "numscope/findings"
+RUN = "numscope/run"
 
 
 class TensorBoardSink(Sink):
@@ -56,6 +57,11 @@ class TensorBoardSink(Sink):
                     add_scalar(seen.named(label, self.names), value, seen.step)
                 elif value is not None:
                     self._add_histogram(seen.named(label, self.names), value, seen.step)
+
+    def parameters(self, values: Mapping[str, str]) -> None:
+        """Add them as the text ``numscope/run``, if the writer takes text."""
+        lines = [line for name, value in values.items() for line in _lines(name, value)]
+        call_if_there(self._writer, "add_text", RUN, "\n".join(f"    {escape(line)}" for line in lines), 0)  # indented, as below
 
     def alert(self, alert: Alert) -> None:
         """Add it to the text ``numscope/alerts``, if the writer takes text."""
@@ -96,6 +102,12 @@ class TensorBoardSink(Sink):
             bucket_counts=shown,
             global_step=step,
         )
+
+
+def _lines(name: str, value: str) -> list[str]:
+    """A parameter in lines: a value of several is indented below its name."""
+    lines = value.expandtabs(4).splitlines()
+    return [f"{name}:", *(f"    {line}" for line in lines)] if len(lines) > 1 else [f"{name}: {value}"]
 
 
 def tensorboard_in(folder: str, names: Names) -> TensorBoardSink:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from numscope.records.alert import Alert
@@ -23,7 +23,8 @@ NO_WAIT_S = 0.001  # 0 stands for a minute, in which alerts with the same title 
 
 
 class WandbSink(Sink):
-    """Logs ``<tensor>.<stat>/<layer>`` against ``numscope/step``, so that each statistic has a section; histograms as ``wandb.Histogram`` over binary exponents.
+    """Logs ``<tensor>.<stat>/<layer>`` against ``numscope/step``, so that each statistic has a section; a histogram is a
+    ``wandb.Histogram`` over binary exponents.
 
     The script's own rows stay as they are: a step's statistics join the row that its run is filling, and it ends the row. Only if it has
     not ended a row since the last statistics do they end it. A run of the sink's own is served by a thread: beginning one asks the server.
@@ -63,6 +64,10 @@ class WandbSink(Sink):
                     row[f"{self._prefix}{seen.named(label, self._names)}"] = value
         if row:
             self._do(lambda run: self._log(run, row, observations[0].step))
+
+    def parameters(self, values: Mapping[str, str]) -> None:
+        """Put them into the run's config, under ``numscope``."""
+        self._do(lambda run: run.config.update({"numscope": dict(values)}, allow_val_change=True))
 
     def alert(self, alert: Alert) -> None:
         """Send it as one of the run's own alerts: by mail or Slack, as its owner has set it up."""
