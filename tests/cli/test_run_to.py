@@ -206,7 +206,7 @@ def test_missing_package_is_one_sentence_before_the_script_starts(folder: Path) 
 def test_folder_that_a_library_writes_to_is_not_its_package(tmp_path: Path) -> None:
     (tmp_path / "wandb" / "offline-run-1").mkdir(parents=True)
     code = "import sys; sys.path[:] = [sys.argv[1], *[p for p in sys.path if 'site-packages' not in p]]\n"
-    code += "from numscope.sinks.destinations import _is_installed; print(_is_installed('wandb'))"
+    code += "from numscope.sinks.destinations import is_installed; print(is_installed('wandb'))"
     source = str(Path(__file__).resolve().parents[2] / "src")
     done = subprocess.run(
         [sys.executable, "-c", code, str(tmp_path)], capture_output=True, text=True, check=True, env={"PYTHONPATH": source}

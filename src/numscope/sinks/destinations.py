@@ -51,7 +51,7 @@ def destination(text: str, where: str = "loggers") -> Destination:
         raise UsageError(f"{where}: got {text!r}, expected one of {', '.join(FORMS)}.{nearest(kind, KINDS)}")
     if colon and not place:
         raise UsageError(f"{where}: got {text!r}, expected a name after the colon. Leave the colon out to use the script's own run.")
-    if not _is_installed(kind):
+    if not is_installed(kind):
         raise UsageError(f"{where}: got {text!r}, but {kind} is not installed. Install it: pip install 'numscope[{kind}]'.")
     if kind == "tensorboard" and place:
         if "://" in place:
@@ -68,7 +68,8 @@ def scripts_run(kind: str) -> Any:
     return getattr(library, "run", None) if kind == "wandb" else getattr(library, "active_run", lambda: None)()
 
 
-def _is_installed(package: str) -> bool:
+def is_installed(package: str) -> bool:
+    """Whether a package is there. It is not imported."""
     if package in sys.modules:
         return sys.modules[package] is not None
     try:

@@ -20,13 +20,15 @@ from numscope.records.observation import Names, Observation
 from numscope.records.words import escape
 from numscope.sinks.destinations import scripts_run
 from numscope.sinks.loggers import Sink
-from numscope.sinks.outbox import Outbox
+from numscope.sinks.mlflow_database import NewDatabase
+from numscope.sinks.outbox import PATIENCE_S, Outbox
 
 PREFIX = "numscope/"
 MAX_BATCH = 1000  # metrics that a tracking server takes at once
 MAX_KEY = 250
 MAX_TAG = 5000
 MAX_PARAMS = 100  # at once
+NEW_S = 60.0  # for what is under way when a run ends that has made its database
 _REFUSED = re.compile(r"[^\w.\- :]", re.ASCII)
 _BRACKETS = re.compile(r"\[([^\]]*)\]")
 
@@ -42,14 +44,18 @@ class MlflowSink(Sink):
         run_id: the run to log to; None: the script's active run, else a new one, which does not become active.
         place: an experiment's name or a tracking server's address, for a new run. The script's run is used unless the address differs.
         names: of the metrics; ``te``: behind ``numscope/``.
+        database: the tables of the database that the address names, if it is to be made; a finding that ends the run does not wait until
+            it is open.
     """
 
-    def __init__(self, run_id: str | None = None, place: str = "", names: Names = "grouped") -> None:
-        self._place = place
+    def __init__(self, run_id: str | None = None, place: str = "", names: Names = "grouped", database: NewDatabase | None = None) -> None:
+        self._place, self._database = place, database
+        if database is not None:
+            database.hold()
         self._names: Names = names
         self._prefix = PREFIX if names == "te" else ""
         if run_id is None and (active := scripts_run("mlflow")) is not None:
-            elsewhere = self._is_address and place != sys.modules["mlflow"].get_tracking_uri()
+            elsewhere = is_address(place) and place != sys.modules["mlflow"].get_tracking_uri()
             run_id = None if elsewhere else active.info.run_id
         self._run_id = run_id
         self._is_ours = run_id is None
@@ -87,27 +93,32 @@ class MlflowSink(Sink):
         self._outbox.put_news(lambda: self._with_run("log_text", report, file))
 
     def settle(self) -> None:
-        self._outbox.settle()
+        if self._database is None or self._client is not None:
+            self._outbox.settle()
 
     def close(self) -> None:
         status = "FAILED" if self._num_findings else "FINISHED"
-        self._outbox.drain(last=(lambda: self._with_run("set_terminated", status)) if self._is_ours else None)
+        last = (lambda: self._with_run("set_terminated", status)) if self._is_ours else None
+        try:
+            self._outbox.drain(PATIENCE_S if self._database is None else NEW_S, last=last)
+        finally:
+            if self._database is not None:
+                self._database.close()
         if self._outbox.num_left_out:
             raise RuntimeError(f"the tracking server was too slow: {self._outbox.num_left_out} batches of metrics were left out")
 
     def _tag(self, name: str, text: str) -> None:
         self._outbox.put_news(lambda: self._with_run("set_tag", key_of(f"{PREFIX}{name}"), text[:MAX_TAG]))
 
-    @property
-    def _is_address(self) -> bool:
-        return "://" in self._place or self._place.startswith(("databricks", "file:"))
-
     def _opened(self) -> str:
         """On the outbox's thread: loading the library takes a second or two."""
         if self._client is None:
             import mlflow
 
-            self._client = mlflow.MlflowClient(tracking_uri=self._place if self._is_address else None)
+            uri = self._place if is_address(self._place) else mlflow.get_tracking_uri()
+            if self._database is not None:
+                self._database.put(uri)
+            self._client = mlflow.MlflowClient(tracking_uri=uri)
         if self._run_id is None:
             # A fluent start_run would become the script's active run.
             self._run_id = self._client.create_run(self._experiment()).info.run_id
@@ -115,7 +126,7 @@ class MlflowSink(Sink):
         return self._run_id
 
     def _experiment(self) -> str:
-        if self._place and not self._is_address:
+        if self._place and not is_address(self._place):
             known = self._client.get_experiment_by_name(self._place)
             return str(self._client.create_experiment(self._place) if known is None else known.experiment_id)
         name = os.environ.get("MLFLOW_EXPERIMENT_NAME")
@@ -143,6 +154,11 @@ class MlflowSink(Sink):
     def _with_run(self, method: str, *args: object) -> None:
         run_id = self._opened()
         getattr(self._client, method)(run_id, *args)
+
+
+def is_address(place: str) -> bool:
+    """Whether a destination's place is a tracking server's or a store's address; else it is an experiment's name."""
+    return "://" in place or place.startswith(("databricks", "file:"))
 
 
 def key_of(name: str) -> str:
