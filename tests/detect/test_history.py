@@ -9,6 +9,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from hypothesis import given, settings
@@ -20,6 +21,7 @@ from numscope.detect import history
 from numscope.detect.history import FAR, LIVE_S, NEAR, NUM_FIRST, RunHistory
 from numscope.detect.journal import Journal
 from numscope.probe.entry import Entry
+from numscope.probe.optimizers import MOST_GROUPS, settings_of
 from numscope.records.site import Phase, tensor_of
 
 BY_SITE = """
@@ -85,6 +87,40 @@ def test_of_micro_batches_it_has_the_last(tmp_path: Path) -> None:
     frame = numscope.load(tmp_path, BY_SITE)
     seen = frame[(frame.layer == "first") & (frame.tensor == "activation")]
     assert list(seen.step) == [0, 1] and list(seen.calls) == [1, 1]
+
+
+def test_the_loss_has_the_settings_that_each_group_had_at_the_step(tmp_path: Path) -> None:
+    model = Net()
+    groups = [{"params": model.first.parameters(), "lr": torch.tensor(0.5)}, {"params": model.second.parameters(), "weight_decay": 0.3}]
+    adam = torch.optim.AdamW(groups, lr=0.01, betas=(0.8, 0.9), amsgrad=True)
+    schedule = torch.optim.lr_scheduler.ExponentialLR(adam, 0.5)
+    with numscope.watch(model, log_dir=str(tmp_path)):
+        for _ in range(3):
+            model(torch.ones(3, 4)).square().mean().backward()
+            adam.step()
+            schedule.step()
+            adam.zero_grad()
+    frame = numscope.load(tmp_path, "SELECT * FROM stats WHERE layer = 'loss' ORDER BY step")
+    assert [list(rates) for rates in frame.optimizer_lr] == [pytest.approx([0.5 * 0.5**step, 0.01 * 0.5**step]) for step in range(3)]
+    assert list(frame.optimizer_betas_1[0]) == [0.9, 0.9] and list(frame.optimizer_weight_decay[2]) == pytest.approx([0.01, 0.3])
+    assert "optimizer_amsgrad" not in frame.columns
+    assert numscope.load(tmp_path, "SELECT * FROM stats WHERE layer <> 'loss'").optimizer_lr.isna().all()
+
+
+def test_settings_are_told_of_numbers_and_of_few_groups() -> None:
+    weights = [nn.Parameter(torch.ones(1)) for _ in range(MOST_GROUPS + 1)]
+    many = torch.optim.SGD([{"params": [p], "lr": i, "name": "x", "a b": 1.0, "own": (1, "x")} for i, p in enumerate(weights)])
+    few = torch.optim.SGD(weights[:1], lr=0.5, momentum=0.9, nesterov=True)
+    few.param_groups[0]["extra"] = 2
+    told = settings_of([few, many])
+    assert told["optimizer_lr"] == [0.5, *range(MOST_GROUPS - 1)] and len(told["optimizer_extra"]) == MOST_GROUPS
+    assert (
+        told["optimizer_extra"][0] == 2.0
+        and np.isnan(told["optimizer_extra"][1:]).all()
+        and np.isnan(told["optimizer_own_0"][0])
+        and told["optimizer_own_0"][1] == 1.0
+    )
+    assert not told.keys() & {"optimizer_params", "optimizer_name", "optimizer_a b", "optimizer_own_1", "optimizer_nesterov"}
 
 
 class Unseen(RunHistory):

@@ -156,7 +156,7 @@ class Evidence:
     def note(self, finding: bool = False) -> None:
         """The step's rows, which have been read, are history."""
         if self.history is not None:
-            self.history.note(self.step, self.journal)
+            self.history.note(self.step, self.journal, self.steps.optimizers.living)
             if finding:
                 self.history.found()
 

@@ -12,11 +12,14 @@ import logging
 import os
 import time
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
+from torch.optim import Optimizer
+
 from numscope.detect.journal import Event, Journal
+from numscope.probe.optimizers import settings_of
 from numscope.records.faults import ours, suppress
 from numscope.records.observation import FIELDS, Observation
 from numscope.records.site import tensor_of
@@ -49,6 +52,7 @@ class _Step(NamedTuple):
     number: int
     events: list[tuple[Any, ...]]
     rows: dict[Ledger, Kept]
+    settings: Mapping[str, list[float]]  # the optimizers', see ``settings_of``
 
     @property
     def nbytes(self) -> int:
@@ -88,14 +92,17 @@ class RunHistory:
             if importlib.util.find_spec("pyarrow") is None:
                 self._say(_MISSING)
 
-    def note(self, step: int, journal: Journal) -> None:
-        """Keep a step as it has been read so far; what was kept of the same step before is replaced."""
+    def note(self, step: int, journal: Journal, optimizers: Iterable[Optimizer] = ()) -> None:
+        """Keep a step as it has been read so far; what was kept of the same step before is replaced, but for the settings of its
+        optimizers: a schedule may have gone on since.
+        """
+        settings: Mapping[str, list[float]] = {}
         if self._near and self._near[-1].number == step:
-            self._near.pop()
+            settings = self._near.pop().settings
         elif self._near:
             self._show()
         rows = {ledger: ledger.keep() for ledger in (journal.ledger, journal.weights.ledger)}
-        self._near.append(_Step(step, journal.copied(), rows))
+        self._near.append(_Step(step, journal.copied(), rows, settings or settings_of(optimizers)))
         if len(self._near) > NEAR:
             self._pass_on()
         while sum(one.nbytes for one in (*self._near, *self._far)) > NBYTES and len(self._near) > 1:
@@ -180,4 +187,5 @@ class RunHistory:
                     found[key] = cls, dtype, row, 1
         for order, ((layer, tensor), (cls, dtype, row, calls)) in enumerate(found.items()):
             fields = dict(zip(FIELDS, fields_of(row), strict=True))
-            yield Observation(step.number, layer, cls, tensor, dtype, order, self._rank, 1, calls, fields)
+            extras = step.settings if cls == "loss" else {}
+            yield Observation(step.number, layer, cls, tensor, dtype, order, self._rank, 1, calls, fields, extras)

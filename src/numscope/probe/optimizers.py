@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import math
 import weakref
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
+from itertools import islice
 from typing import Any
 
 from torch import Tensor, nn
@@ -12,6 +14,9 @@ from torch.optim import Optimizer
 
 from numscope.probe.living import Beside
 from numscope.records.heap import Instances
+
+MOST_GROUPS = 64  # whose settings are told
+MOST_OF_ONE = 8  # numbers of a setting such as ``betas``
 
 
 class Optimizers:
@@ -112,3 +117,25 @@ def states_of(optimizer: Optimizer, parameter: Parameter) -> dict[str, Any]:
         if isinstance(found, dict):
             return found
     return {}
+
+
+def settings_of(optimizers: Iterable[Optimizer]) -> dict[str, list[float]]:
+    """The settings of optimizers' groups that are numbers, as columns of a run: ``optimizer_lr``, ``optimizer_betas_0``, …, each with one
+    number for each group, the optimizers' one after the other; nan where a group has none.
+
+    Of more than ``MOST_GROUPS`` groups the first are told. A number that lies on a device is not read. *Cost:* 4 µs a group.
+    """
+    found: dict[str, list[float]] = {}
+    groups = list(islice((group for optimizer in optimizers for group in optimizer.param_groups), MOST_GROUPS))
+    for place, group in enumerate(groups):
+        for name, value in group.items():
+            if name == "params" or not (isinstance(name, str) and name.isidentifier()):
+                continue
+            several = isinstance(value, tuple | list)
+            for i, one in enumerate(value[:MOST_OF_ONE] if several else (value,)):
+                if type(one) is Tensor and one.numel() == 1 and one.device.type == "cpu":
+                    one = one.item()
+                if isinstance(one, float) or (isinstance(one, int) and not isinstance(one, bool) and abs(one) < 1 << 63):
+                    column = f"optimizer_{name}_{i}" if several else f"optimizer_{name}"
+                    found.setdefault(column, [math.nan] * len(groups))[place] = float(one)
+    return found
