@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -11,12 +11,15 @@ import numpy as np
 from numscope.page.axis import Axis, make_axis
 from numscope.page.columns import as_float32, rounded
 from numscope.page.grid import Fold, Grid, Plane
+from numscope.records.words import spans
 from numscope.runs.query import LOSS, VIEW, column_of, columns_of, make_table, quoted
 from numscope.summary.statistics import STATISTICS
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
 
+RATES = "optimizer_lr"  # the column of the loss's rows that has the learning rate of each optimizer's group
+MAX_RATES = 6  # that a page shows; of 64 groups at most
 MAX_SITES = 5000
 EXACT_CELLS = 1_000_000  # in all matrices together; up to so many are kept exactly
 ROUNDED_CELLS = 1_800_000  # otherwise so many, rounded: about 4 MB in a page
@@ -101,6 +104,7 @@ class Matrices:
     is_rounded: bool  # whether values are right to four digits only
     # the largest and the smallest of each column, nan where it was not finite or is not known; None if the run has none
     loss: tuple[Any, Any] | None = None
+    rates: Mapping[str, Any] = field(default_factory=dict)  # the largest learning rate of each column, by the groups that have it
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,6 +144,7 @@ class Cells:
     _sites: dict[tuple[str, str], _Site] = field(default_factory=dict)  # by (layer, tensor)
     _grid: Grid = field(default_factory=Grid)  # by the same, in the same order
     _loss: Grid = field(default_factory=Grid)
+    _rates: Grid = field(default_factory=Grid)  # by the number of an optimizer's group
 
     def with_rows(self, connection: DuckDBPyConnection, findings: Sequence[int]) -> Cells:
         """These cells with a connection's rows added.
@@ -162,8 +167,11 @@ class Cells:
             grid.put(plane, *numbers)
         for plane, numbers in _read_loss(connection).items():
             loss.put(plane, *numbers)
+        groups, columns, values = _read_rates(connection)
+        rates = grown._rates.grown(range(int(max(groups, default=-1)) + 1), recorded, lambda *_: grid.axis)
+        rates.put((RATES, "max"), groups, columns, values)
         joined = {key: site.joined(self._sites[key]) if key in self._sites else site for key, site in sites.items()}
-        return Cells({**self._sites, **joined}, grid, loss)
+        return Cells({**self._sites, **joined}, grid, loss, rates)
 
     def refit(self, findings: Sequence[int], keys: Iterable[tuple[str, str]] = (), steps: Sequence[int] = ()) -> Cells:
         """These cells in the columns that other findings, and further sites and steps, need. Raises: Misfit."""
@@ -173,7 +181,8 @@ class Cells:
             return make_axis(sorted({*steps, *findings}), ROUNDED_CELLS // cells, findings, more_near=True)
 
         grid = self._grid.grown(keys, steps, fine)
-        return Cells(self._sites, grid, self._loss.grown([LOSS], steps, lambda *_: grid.axis))
+        loss, rates = (one.grown(known, steps, lambda *_: grid.axis) for one, known in ((self._loss, [LOSS]), (self._rates, [])))
+        return Cells(self._sites, grid, loss, rates)
 
     def shown(self) -> list[int]:
         """The sites of a page in execution order; of too many those with the worst numbers."""
@@ -210,7 +219,18 @@ class Cells:
             (layer, tensor), site = keys[i], self._sites[keys[i]]
             sites.append(SiteRow(layer, site.cls, tensor, site.dtype, site.numel, max(num, site.ranks)))
         loss = {plane[1]: self._loss.on(axis, plane)[0] for plane in self._loss.planes}
-        return Matrices(axis, tuple(sites), len(keys), kinds, values, is_rounded, (loss["max"], loss["min"]) if loss else None)
+        both = (loss["max"], loss["min"]) if loss else None
+        return Matrices(axis, tuple(sites), len(keys), kinds, values, is_rounded, both, self._shown_rates(axis))
+
+    def _shown_rates(self, axis: Axis) -> dict[str, Any]:
+        """Groups whose learning rates are the same share a line."""
+        alike: dict[bytes, tuple[list[int], Any]] = {}
+        for plane in self._rates.planes:
+            for group, cells in enumerate(self._rates.on(axis, plane)):
+                if not np.isnan(cells).all():
+                    alike.setdefault(cells.tobytes(), ([], cells))[0].append(group)
+        told = [", ".join(f"{a}–{b}" if b > a else str(a) for a, b in spans(groups)) for groups, _ in alike.values()]
+        return dict(zip(told[:MAX_RATES], (cells for _, cells in alike.values()), strict=False))
 
 
 def _read_sites(connection: DuckDBPyConnection) -> dict[tuple[str, str], _Site]:
@@ -257,3 +277,16 @@ def _read_loss(connection: DuckDBPyConnection) -> dict[Plane, tuple[Any, Any, An
     if not len(columns):
         return {}
     return {(LOSS, fold): (np.zeros_like(columns), columns, as_float32(np.ma.filled(found[fold], np.nan))) for fold in EXTREMES}
+
+
+def _read_rates(connection: DuckDBPyConnection) -> tuple[Any, Any, Any]:
+    """Groups, columns and learning rates."""
+    if columns_of(connection, VIEW).get(RATES) != "DOUBLE[]":
+        return np.zeros(0, np.int64), np.zeros(0, np.int64), np.zeros(0, np.float32)
+    found = connection.execute(
+        f"SELECT place - 1 AS place, col, max(rate) AS rate FROM (SELECT col, unnest({RATES}[:64]) AS rate, "
+        f"generate_subscripts({RATES}[:64], 1) AS place FROM {VIEW} JOIN page_steps USING (step) WHERE tensor = ? AND numel = 1) "
+        "WHERE isfinite(rate) GROUP BY place, col",
+        [LOSS],
+    ).fetchnumpy()
+    return np.asarray(found["place"]), np.asarray(found["col"]), as_float32(np.ma.filled(found["rate"], np.nan))

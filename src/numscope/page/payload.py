@@ -79,13 +79,14 @@ def content_of(recorded: Recorded, gathered: Gathered | None = None) -> Payload:
             "columns": {f"{name} {extreme}": matrix for (name, extreme), matrix in matrices.values.items()},
             "histograms": _fields(statistics.histograms),
             "loss": None if matrices.loss is None else dict(zip(("max", "min"), matrices.loss, strict=True)),
+            "rates": dict(matrices.rates),
             "ranks": _fields(statistics.ranks),
             "restarts": [{"step": step, "text": f"restart: attempt {one} of the run begins"} for one, step in statistics.starts[1:]],
         }
     shown = min(max(recorded.num_steps, 0), MAX_DETECTION_COLUMNS)
     spread = (i * recorded.num_steps // shown for i in range(shown))  # every step, or as many of them as there are columns
     axis = make_axis(sorted({*spread, *recorded.marked_steps}), MAX_DETECTION_COLUMNS + len(recorded.marked_steps))
-    nothing = {"numSites": 0, "rounded": False, "columns": {}} | dict.fromkeys(("histograms", "loss", "ranks"))
+    nothing = {"numSites": 0, "rounded": False, "columns": {}, "rates": {}} | dict.fromkeys(("histograms", "loss", "ranks"))
     return {**_facts(recorded, {}, problems), **_axis(axis), **nothing, **{name: [] for name in ("sites", "kinds", "restarts")}}
 
 

@@ -8,6 +8,13 @@ export function theme(name) {
   return getComputedStyle(document.documentElement).getPropertyValue(`--${name}`).trim();
 }
 
+// Lines that are told apart by color, with every kind of color blindness, and by their dashes.
+export const LINES = ["solid", "dashed", "dotted", [9, 3, 2, 3], [14, 4], [2, 2, 7, 2]];
+
+export function lineColor(i) {
+  return { color: theme(`line${(i % LINES.length) + 1}`), type: LINES[i % LINES.length] };
+}
+
 export function isDark() {
   return getComputedStyle(document.documentElement).colorScheme === "dark";
 }

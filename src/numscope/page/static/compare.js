@@ -1,7 +1,6 @@
 import { DifferenceMap } from "./difference.js";
 import { code, el, fill, keeping, visible } from "./dom.js";
 import { count, digits } from "./numbers.js";
-import { Run } from "./run.js";
 import { set } from "./state.js";
 
 // What the panes of the run that is shown go to, for the first divergence; nothing where the runs agree.
@@ -22,7 +21,7 @@ export class Compare {
     this.cares = ["theme"];
     map.hidden = true;
     if (!sides.runs) return;
-    this.map = new DifferenceMap(map, ...sides.runs.map((run) => new Run(run)));
+    this.map = new DifferenceMap(map, ...sides.runs);
     map.hidden = !this.map.run.kinds.length || !this.map.run.sites.length;
     if (!map.hidden) this.cares = this.map.cares;
   }

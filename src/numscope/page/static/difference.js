@@ -1,6 +1,7 @@
 import { el } from "./dom.js";
 import { HeatMap } from "./map.js";
 import { digits, withUnit } from "./numbers.js";
+import { worstWithin } from "./run.js";
 
 const MOST_LINES = 14; // of the map; more are scrolled
 const [LEAST, MOST] = [2 ** -8, 24]; // powers of two: less is shown as equal, bfloat16 rounds by as much; where one of the two is zero
@@ -15,7 +16,7 @@ export class Difference {
     this.rows = this.sites.map((site) => `${site.layer}\n${site.tensor}`);
     this.kinds = a.kinds.filter((kind) => b.kindOf.has(kind.name) && kind.name !== "num_nonfinite").map((kind) => ({ ...kind, worst: "max", ...(isRatio(kind) ? { unit: "log2", least: LEAST } : {}) }));
     this.kindOf = new Map(this.kinds.map((kind) => [kind.name, kind]));
-    this.stretches = a.first.map((first, column) => columnsWithin(b, first, a.last[column]));
+    this.stretches = a.first.map((first, column) => b.columnsWithin(first, a.last[column]));
     this._made = new Map();
   }
 
@@ -32,7 +33,7 @@ export class Difference {
   async values(name, row, column) {
     const [ours, theirs] = this.pairs[row];
     const kind = this.a.kindOf.get(name);
-    return [(await this.a.cells(name))[ours * this.width + column], worstOf(await this.b.cells(name), theirs * this.b.width, this.stretches[column], kind)];
+    return [(await this.a.cells(name))[ours * this.width + column], worstWithin(await this.b.cells(name), theirs * this.b.width, this.stretches[column], kind.worst)];
   }
 
   async _differences(name) {
@@ -52,7 +53,7 @@ export class Difference {
     const found = new Float32Array(this.sites.length * this.width).fill(NaN);
     this.pairs.forEach(([row, other], i) => {
       for (let column = 0; column < this.width; column++) {
-        const [x, y] = [ours[row * this.width + column], worstOf(theirs, other * this.b.width, this.stretches[column], kind)];
+        const [x, y] = [ours[row * this.width + column], worstWithin(theirs, other * this.b.width, this.stretches[column], kind.worst)];
         if (!Number.isNaN(x) && !Number.isNaN(y)) found[i * this.width + column] = of(x, y);
       }
     });
@@ -67,21 +68,6 @@ function isRatio(kind) {
 function ratio(x, y) {
   if (x === y) return 0;
   return x && y ? Math.min(MOST, Math.abs(Math.log2(Math.abs(x / y)))) : MOST;
-}
-
-// The columns of a run that have steps from first to last: where the first is, and the one behind the last.
-function columnsWithin(run, first, last) {
-  let from = run.columnOf(first);
-  if (run.last[from] < first) from += 1;
-  let to = from;
-  while (to < run.width && run.first[to] <= last) to += 1;
-  return [from, to];
-}
-
-function worstOf(cells, start, [from, to], kind) {
-  let worst = NaN;
-  for (let i = start + from; i < start + to; i++) if (!(kind.worst === "max" ? cells[i] <= worst : cells[i] >= worst) && !Number.isNaN(cells[i])) worst = cells[i];
-  return worst;
 }
 
 // The map of where two runs differ.

@@ -1,15 +1,15 @@
-import { axisOf, chart } from "./charts.js";
+import { axisOf, boundsFor, chart, crosses, cursor, lineSeries, valueAxis } from "./charts.js";
 import { theme } from "./colors.js";
 import { el } from "./dom.js";
 import { digits, steps } from "./numbers.js";
-import { set } from "./state.js";
-import { cursor } from "./timeline.js";
+import { set, state } from "./state.js";
+import { inSight } from "./zoom.js";
 
-// One tensor's magnitudes over the steps, on a log scale, against the limits of its dtype.
+// One tensor's magnitudes over the steps against the limits of its dtype, on a log scale unless another one is chosen.
 export class History {
   constructor(run) {
     this.run = run;
-    this.plot = el("div", { class: "plot history" });
+    this.plot = el("div", { class: "plot history", role: "img", "aria-label": "magnitudes over the steps; those of the step are in the table of numbers" });
   }
 
   async draw(row) {
@@ -21,6 +21,7 @@ export class History {
       return cells ? cells.subarray(row * run.width, (row + 1) * run.width) : null;
     };
     const site = run.sites[row];
+    const isLog = state.scale !== "linear";
     const lines = [
       ["largest magnitude", await of("amax", "max"), theme("accent"), 2, "solid"],
       ["amax, least of the column", await of("amax", "min"), theme("accent"), 0.7, "solid"],
@@ -29,40 +30,31 @@ export class History {
     ].filter(([, cells]) => cells && cells.some((x) => x > 0) && cells !== undefined);
     const bad = await of("num_nonfinite", "max");
     if (turn !== this.turn) return; // another tensor was chosen meanwhile
-    const known = lines.flatMap(([, cells]) => [...cells].filter((x) => x > 0));
-    const limits = limitsOf(run.formats[site.format], known);
-    const all = [...known, ...limits.map((limit) => limit.value)];
-    const low = 10 ** Math.floor(Math.log10(Math.min(...all, 1e30)));
-    const high = 10 ** Math.ceil(Math.log10(Math.max(...all, Number.MIN_VALUE * 1e10)) + 0.01);
-    const series = lines.map(([name, cells, color, width, type]) => ({
-      name, type: "line", animation: false, connectNulls: true, showSymbol: run.width <= 40, symbolSize: 4,
-      data: Array.from(cells, (x, i) => [i, x > 0 ? x : null]), lineStyle: { color, width, type }, itemStyle: { color },
-    }));
-    series.push({
-      name: "nan or inf", type: "scatter", animation: false, symbol: "path://M0,0L2,0L5,3L8,0L10,0L6,5L10,10L8,10L5,7L2,10L0,10L4,5Z", symbolSize: 9,
-      itemStyle: { color: theme("bad") }, data: Array.from(bad, (x, i) => [i, x]).filter(([, x]) => x > 0).map(([i, x]) => ({ value: [i, high], num: x })),
-      markLine: { ...cursor(run) },
-    });
+    const [from, to] = inSight(run);
+    const known = lines.flatMap(([, cells]) => [...cells.subarray(from, to + 1)].filter((x) => x > 0));
+    const limits = isLog ? limitsOf(run.formats[site.format], known) : [];
+    const bounds = boundsFor([...known, ...limits.map((limit) => limit.value)], isLog);
+    const series = lines.flatMap(([name, cells, color, width, type]) => lineSeries(run, name, cells, { color, width, type, isLog, bad }));
+    series.push({ ...crosses(bad, bounds[1]), markLine: { ...cursor(run) } });
     for (const { value, name, isTop } of limits) {
       series.push({
         name, type: "line", animation: false, silent: true, z: 4, symbolSize: 0.1, lineStyle: { color: theme("warn"), type: "dashed", width: 1.2 },
-        data: [{ value: [-0.5, value], label: { show: true, formatter: name, position: [6, isTop ? 9 : -14], color: theme("warn"), backgroundColor: theme("ground"), fontSize: 11 } }, [run.width - 0.5, value]],
+        data: [{ value: [from - 0.5, value], label: { show: true, formatter: name, position: [6, isTop ? 9 : -14], color: theme("warn"), backgroundColor: theme("ground"), fontSize: 11 } }, [to + 0.5, value]],
       });
     }
     this.chart.setOption({
       animation: false,
       grid: { left: 62, right: 12, top: 12, bottom: 34 },
       xAxis: axisOf(run, true),
-      yAxis: { type: "log", axisLine: { onZero: false, show: true }, min: low, max: high, axisLabel: { color: theme("quiet"), formatter: (x) => digits(x) }, splitNumber: 5,
-        splitLine: { lineStyle: { color: theme("line") } }, name: "magnitude (the tensor's unit)", nameLocation: "middle", nameGap: 48, nameTextStyle: { color: theme("quiet") } },
+      yAxis: valueAxis(isLog, bounds, "magnitude (the tensor's unit)", 48, { axisLabel: { formatter: (x) => digits(x) }, splitNumber: 5 }),
       tooltip: { trigger: "axis", renderMode: "richText", formatter: (at) => {
         const column = Math.round(at[0].axisValue);
-        const told = at.filter((one) => lines.some(([name]) => name === one.seriesName)).map((one) => `${one.seriesName} ${digits(one.data[1])}`);
+        const told = lines.map(([name, cells]) => `${name} ${digits(cells[column])}`);
         const worse = bad[column] > 0 ? [`${digits(bad[column])} elements nan or inf`] : [];
         return [steps(run.first[column], run.last[column]), ...told, ...worse].join("\n");
       } },
       series,
-    }, { replaceMerge: ["series"] });
+    }, { replaceMerge: ["series", "yAxis"] });
   }
 
   image() {

@@ -3,6 +3,7 @@ import { el, fill, save, saveImage, visible } from "./dom.js";
 import { UNITS, steps, withUnit } from "./numbers.js";
 import { set, state } from "./state.js";
 import { MARKS, buildTree, linesOf, matcher, openSome, openTo, sameOpen, setAll } from "./tree.js";
+import { draggable, inSight } from "./zoom.js";
 
 const LINE = 18; // pixels
 const MOST_VISIBLE = 26; // lines; more are scrolled
@@ -11,7 +12,7 @@ const SHOWN = { all: () => true, origin: (health) => health === "bad", rising: (
 // Sites by steps: the module tree on the left, a statistic's history as colors beside it. What several steps or sites share is their worst.
 export class HeatMap {
   constructor(pane, run, most = MOST_VISIBLE) {
-    this.cares = ["step", "layer", "tensor", "stat", "search", "theme"];
+    this.cares = ["step", "layer", "tensor", "stat", "search", "theme", "from", "to"];
     this.pane = pane;
     this.run = run;
     this.most = most;
@@ -60,7 +61,7 @@ export class HeatMap {
       type: "search", id: "search", placeholder: "search: name or /regex/", "aria-label": "search modules by name or regular expression",
       oninput: () => set({ search: this.search.value }),
     });
-    this.shown = el("select", { id: "shown", title: "which tensors are listed", onchange: () => (this._lay(), this.draw()) },
+    this.shown = el("select", { id: "shown", "aria-label": "which tensors are listed", onchange: () => (this._lay(), this.draw()) },
       el("option", { value: "all" }, "all tensors"), el("option", { value: "rising" }, "origin and rising"),
       el("option", { value: "origin" }, "origin"));
     this.nothing = el("p", { class: "problem", "aria-live": "polite" });
@@ -69,8 +70,10 @@ export class HeatMap {
     this.info = el("div", { class: "hint", "aria-live": "polite" });
     this.labels = el("div", { class: "labels" });
     this.canvas = el("canvas", { class: "cells", tabindex: "0", role: "img", "aria-label": "map of sites by steps; arrow keys move" });
+    const box = el("div", { class: "cells-box" }, this.canvas);
+    draggable(box, (x) => this._columnAt(x / box.clientWidth), this.run);
     this.space = el("div", { class: "space" });
-    this.view = el("div", { class: "view", onscroll: () => this.draw() }, el("div", { class: "sticky" }, this.labels, this.canvas), this.space);
+    this.view = el("div", { class: "view", onscroll: () => this.draw() }, el("div", { class: "sticky" }, this.labels, box), this.space);
     this.axis = el("div", { class: "axis" });
     fill(this.pane, this._head(), this.nothing, this.view, this.axis, this.info);
     this.canvas.addEventListener("mousemove", (event) => this._hover(event));
@@ -92,7 +95,7 @@ export class HeatMap {
   }
 
   _hint() {
-    return "Click a cell for its tensor and step. Keys: ← → steps, ↑ ↓ lines, n p findings, a A alerts, / search, t theme.";
+    return "Click a cell for its tensor and step; drag over steps to zoom. Keys: ← → steps, ↑ ↓ lines, + − zoom, Esc all steps, c compare, n p findings, a A alerts, / search, t theme.";
   }
 
   async update(changed) {
@@ -201,11 +204,12 @@ export class HeatMap {
 
   // A pixel shows the worst of its columns, a column that is wider than a pixel all of it.
   _paint(pen, [cells, bad], y, wide, mark) {
-    const { width } = this.run;
+    const [begin, end] = inSight(this.run);
+    const width = end - begin + 1;
     const num = Math.min(width, Math.floor(wide));
     const scale = this.own.checked ? new Scale(cells, this.kind) : this.scale;
     for (let k = 0; k < num; k++) {
-      const [from, to] = [Math.floor((k * width) / num), Math.floor(((k + 1) * width) / num)];
+      const [from, to] = [begin + Math.floor((k * width) / num), begin + Math.floor(((k + 1) * width) / num)];
       let worst = NaN;
       let isBad = false;
       for (let i = from; i < to; i++) {
@@ -213,34 +217,35 @@ export class HeatMap {
         isBad ||= bad[i] > 0;
       }
       if (!isBad && Number.isNaN(worst)) continue;
-      const [x, end] = [Math.round((k * wide) / num), Math.round(((k + 1) * wide) / num)];
+      const [x, right] = [Math.round((k * wide) / num), Math.round(((k + 1) * wide) / num)];
       pen.fillStyle = isBad ? mark : this.colors[Math.round(255 * scale.place(worst))];
-      pen.fillRect(x, y, end - x, LINE - 1);
-      if (isBad && end - x >= 9) {
+      pen.fillRect(x, y, right - x, LINE - 1);
+      if (isBad && right - x >= 9) {
         pen.fillStyle = theme("ground");
         pen.font = "11px sans-serif";
         pen.textAlign = "center";
-        pen.fillText("✖", (x + end) / 2, y + LINE - 6);
+        pen.fillText("✖", (x + right) / 2, y + LINE - 6);
       }
     }
   }
 
   _cursor(pen, wide, tall, shown) {
     const column = this.run.columnOf(state.step);
-    const x = (column * wide) / this.run.width;
+    const [from, to] = inSight(this.run);
+    const each = wide / (to - from + 1);
     pen.strokeStyle = theme("text");
     pen.lineWidth = 1.5;
-    pen.strokeRect(x, 0, Math.max(2, wide / this.run.width), tall - 1);
+    pen.strokeRect((column - from) * each, 0, Math.max(2, each), tall - 1);
     const at = shown.findIndex((line) => this._isSelected(line));
     if (at >= 0) pen.strokeRect(0.5, at * LINE, wide - 1, LINE - 1);
   }
 
   _ticks(wide) {
-    const last = this.run.width - 1;
-    const every = Math.max(1, Math.ceil(last / Math.max(1, Math.floor(wide / 90) - 1)));
-    const columns = this.run.first.map((_, column) => column).filter((column) => column === last || (column % every === 0 && last - column >= every));
+    const [from, last] = inSight(this.run);
+    const every = Math.max(1, Math.ceil((last - from) / Math.max(1, Math.floor(wide / 90) - 1)));
+    const columns = this.run.first.map((_, column) => column).filter((column) => column === last || (column >= from && (column - from) % every === 0 && last - column >= every));
     fill(this.axis, el("span", { class: "axis-name" }, "step"), columns.map((column) =>
-      el("span", { class: "tick", style: { left: `calc(var(--label) + (100% - var(--label)) * ${(column + 0.5) / this.run.width})` } },
+      el("span", { class: "tick", style: { left: `calc(var(--label) + (100% - var(--label)) * ${(column - from + 0.5) / (last - from + 1)})` } },
         this.run.first[column].toLocaleString("en-US"))));
   }
 
@@ -271,8 +276,12 @@ export class HeatMap {
     if (!this.cells) return null;
     const box = this.canvas.getBoundingClientRect();
     const line = this.lines[this.first + Math.floor((event.clientY - box.top) / LINE)];
-    const column = Math.floor(((event.clientX - box.left) / box.width) * this.run.width);
-    return line && column >= 0 && column < this.run.width ? { line, column } : null;
+    return line ? { line, column: this._columnAt((event.clientX - box.left) / box.width) } : null;
+  }
+
+  _columnAt(share) {
+    const [from, to] = inSight(this.run);
+    return Math.max(from, Math.min(to, from + Math.floor(share * (to - from + 1))));
   }
 
   _hover(event) {

@@ -5,10 +5,12 @@ import { el, fill, keeping, visible } from "./dom.js";
 import { Findings } from "./findings.js";
 import { HeatMap } from "./map.js";
 import { count } from "./numbers.js";
+import { togglePin } from "./overlay.js";
 import { PrecisionPane, hasCasts } from "./precision.js";
 import { SitePane } from "./site.js";
 import { onChange, readAddress, set, state } from "./state.js";
 import { Timeline, goTo, goToAlert } from "./timeline.js";
+import { movedAlong, zoomBy, zoomOut } from "./zoom.js";
 
 const ALL = Object.keys(state);
 const NUMBERS_ALONE = ["stat", "theme", "search"]; // what panes are told where the numbers have changed and nothing that was chosen
@@ -41,6 +43,7 @@ export class Page {
   // Shows a comparison beside the run, or another one in its place.
   compare(told, sides) {
     this.opening = firstOf(told, sides.chosen);
+    if (sides.runs) this.run.beside = { run: sides.runs[1 - sides.chosen], names: sides.chosen ? ["B", "A"] : ["A", "B"] };
     if (this.panes.has("compare")) this.panes.get("compare").renew(told, sides);
     else this._put("compare", new Compare(pane("compare"), told, sides));
   }
@@ -83,6 +86,8 @@ export class Page {
 
   async update(changed) {
     if (changed.includes("theme")) setTheme();
+    const moved = changed.includes("step") && this.run.width ? movedAlong(this.run) : null;
+    if (moved) set(moved); // and the panes are told of it
     const everything = changed.includes("theme") ? ALL : changed;
     await Promise.all([...this.panes.values()].filter((one) => one.cares.some((name) => everything.includes(name))).map((one) => one.update(everything)));
   }
@@ -93,7 +98,7 @@ export class Page {
     const wanted = [
       ["findings", Findings, true],
       ["alerts", Alerts, run.alerts.length],
-      ["timeline", Timeline, run.width && (run.loss || run.findings.length || run.alerts.length || run.events.length || run.restarts.length)],
+      ["timeline", Timeline, run.width],
       ["map", HeatMap, run.sites.length],
       ["culprit", CulpritPane, run.findings.length],
       ["site", SitePane, true],
@@ -152,6 +157,7 @@ export class Page {
     const actions = {
       ArrowLeft: () => toColumn(column - 1), ArrowRight: () => toColumn(column + 1), Home: () => toColumn(0), End: () => toColumn(run.width - 1),
       ArrowUp: () => map?.move(-1), ArrowDown: () => map?.move(1), n: () => toFinding(1), p: () => toFinding(-1), a: () => toAlert(1), A: () => toAlert(-1), t: toggleTheme,
+      c: () => map && togglePin(run, state), "+": () => zoomBy(run, 0.5), "=": () => zoomBy(run, 0.5), "-": () => zoomBy(run, 2), Escape: zoomOut,
       "/": () => document.getElementById("search")?.focus(),
     };
     if (!actions[event.key]) return;

@@ -47,6 +47,11 @@ export class Run {
     return { max: await this._once("loss max", this.loss.max), min: await this._once("loss min", this.loss.min) };
   }
 
+  // The learning rates, by the numbers of the optimizers' groups that have them.
+  async rateCells() {
+    return Promise.all(Object.entries(this.rates).map(async ([groups, packed]) => [groups, await this._once(`rates ${groups}`, packed)]));
+  }
+
   async rankCells() {
     return this._once("ranks", this.ranks.amax);
   }
@@ -78,6 +83,20 @@ export class Run {
     return low;
   }
 
+  // Its columns that have steps from first to last: where the first is, and the one behind the last.
+  columnsWithin(first, last) {
+    let from = this.columnOf(first);
+    if (this.last[from] < first) from += 1;
+    let to = from;
+    while (to < this.width && this.first[to] <= last) to += 1;
+    return [from, to];
+  }
+
+  // A line of its numbers in the columns of another run, of several of them the worst.
+  onColumnsOf(other, numbers, worst = "max") {
+    return Float32Array.from(other.first, (first, column) => worstWithin(numbers, 0, this.columnsWithin(first, other.last[column]), worst));
+  }
+
   rowOf(layer, tensor) {
     return this.rows.get(siteKey(layer, tensor)) ?? -1;
   }
@@ -91,6 +110,12 @@ export class Run {
     if (!this._unpacked.has(key)) this._unpacked.set(key, unpack(packed));
     return this._unpacked.get(key);
   }
+}
+
+export function worstWithin(cells, start, [from, to], worst) {
+  let found = NaN;
+  for (let i = start + from; i < start + to; i++) if (!(worst === "max" ? cells[i] <= found : cells[i] >= found) && !Number.isNaN(cells[i])) found = cells[i];
+  return found;
 }
 
 function siteKey(layer, tensor) {

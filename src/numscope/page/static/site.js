@@ -1,8 +1,10 @@
 import { el, fill, keeping, save, saveImage, visible } from "./dom.js";
+import { chartTools } from "./charts.js";
 import { formatsView } from "./formats.js";
 import { History } from "./history.js";
 import { csv } from "./map.js";
 import { UNITS, count, digits, steps } from "./numbers.js";
+import { Overlay, hasRoom, isPinned, togglePin } from "./overlay.js";
 import { ranksView } from "./ranks.js";
 import { set, state } from "./state.js";
 import { MARKS } from "./tree.js";
@@ -13,10 +15,10 @@ const BACKWARD = ["gradient", "dgrad", "wgrad"];
 // A tensor: how it grew, which format would hold it, all its numbers at the step; its gradient beside it.
 export class SitePane {
   constructor(pane, run) {
-    this.cares = ["step", "layer", "tensor", "theme"];
+    this.cares = ["step", "layer", "tensor", "theme", "from", "to", "scale", "smooth", "pins", "stat"];
     this.pane = pane;
     this.run = run;
-    this.charts = [new History(run), new History(run)];
+    [this.charts, this.overlay] = [[new History(run), new History(run)], new Overlay(run)];
     this.body = el("div", {});
     fill(pane, el("h2", {}, "Tensor"), this.body);
   }
@@ -28,7 +30,8 @@ export class SitePane {
     if (row !== undefined) (window.requestIdleCallback ?? setTimeout)(warm);
   }
 
-  async update() {
+  async update(changed) {
+    if (changed.every((name) => name === "stat")) return this.overlay.draw(); // nothing else depends on it
     const { run } = this;
     const row = run.rowOf(state.layer, state.tensor);
     if (row < 0) {
@@ -50,11 +53,13 @@ export class SitePane {
     const value = (name) => numbers.find((one) => one.kind.name === name)?.value ?? NaN;
     keeping(this.body, () => fill(this.body,
       el("h3", { class: "site-name", title: site.layer.slice(0, 2000) }, visible(site.layer, 120), " ", el("small", {}, visible(site.cls, 60))),
-      el("div", { class: "chips" }, run.tensorsOf(site.layer).map((one) => el("button", { class: one === row ? "chip selected" : "chip", onclick: () => set({ tensor: run.sites[one].tensor }) }, visible(run.sites[one].tensor, 40)))),
+      el("div", { class: "chips" }, run.tensorsOf(site.layer).map((one) => el("button", { class: one === row ? "chip selected" : "chip", "aria-pressed": String(one === row), onclick: () => set({ tensor: run.sites[one].tensor }) }, visible(run.sites[one].tensor, 40)))),
       el("p", {}, `${site.dtype}, ${count(site.numel, "element")}${site.ranks > 1 ? `, ${count(site.ranks, "rank")}` : ""}. `, site.why ? el("b", { class: site.health }, `${MARKS[site.health]} `, site.why, site.health === "spoiled" ? " Something else went bad first." : "") : null),
       el("p", { class: "explain" }, other < 0 ? "" : "Forward and backward. ", el("span", { class: "key largest" }), " largest magnitude ", run.kindOf.has("rms") ? [el("span", { class: "key rms" }), " root mean square "] : null,
         el("span", { class: "key smallest" }), " smallest non-zero magnitude ", el("span", { class: "key limit" }), " limit of the dtype ", el("b", { class: "bad" }, "✖"), " nan or inf"),
+      el("div", { class: "tools" }, chartTools("scale", "log"), el("button", { id: "pin", "aria-pressed": String(isPinned(site)), disabled: !isPinned(site) && !hasRoom(run), title: "several tensors in one chart (c)", onclick: () => togglePin(run, site) }, isPinned(site) ? "✕ compare no longer" : "+ compare this tensor")),
       el("div", { class: "pair" }, shown.map((one, i) => el("figure", {}, el("figcaption", {}, visible(run.sites[one].tensor, 40), el("small", {}, ` ${run.sites[one].dtype}`)), this.charts[i].plot))),
+      this.overlay.element,
       formatsView(run, histogram, [value("abs_min"), value("amax")], site),
       ranks,
       el("h3", {}, `Numbers, ${steps(run.first[column], run.last[column])}`),
@@ -63,7 +68,7 @@ export class SitePane {
       el("div", { class: "tools" }, el("button", { onclick: () => this._save(row, "csv") }, "CSV"), el("button", { onclick: () => this._save(row, "json") }, "JSON"),
         el("button", { onclick: () => saveImage("numscope-tensor.png", this.charts[shown.indexOf(row)].image()) }, "PNG")),
     ));
-    await Promise.all(shown.map((one, i) => this.charts[i].draw(one)));
+    await Promise.all([...shown.map((one, i) => this.charts[i].draw(one)), this.overlay.draw()]);
   }
 
   // The same tensor's gradient, or what a gradient is of.

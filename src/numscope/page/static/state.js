@@ -1,9 +1,10 @@
 // What the page shows: in the address, so that a link leads to the same view.
 
 const listeners = [];
-const NUMBERS = ["step", "finding", "alert", "run"];
+const NUMBERS = ["step", "finding", "alert", "run", "from", "to"];
+const NONE_BELOW_0 = ["finding", "alert", "from", "to"];
 
-export const state = { run: 0, finding: -1, alert: -1, step: 0, layer: "", tensor: "", stat: "amax", search: "", theme: "" };
+export const state = { run: 0, finding: -1, alert: -1, step: 0, layer: "", tensor: "", stat: "amax", search: "", theme: "", from: -1, to: -1, scale: "", lossScale: "", smooth: "", pins: "" };
 
 export function readAddress() {
   const given = new URLSearchParams(location.hash.slice(1));
@@ -19,7 +20,7 @@ export function set(changes) {
   const changed = Object.keys(changes).filter((name) => state[name] !== changes[name]);
   if (!changed.length) return;
   Object.assign(state, changes);
-  const told = Object.entries(state).filter(([name, value]) => value !== "" && !(name === "run" && value === 0) && !(["finding", "alert"].includes(name) && value < 0));
+  const told = Object.entries(state).filter(([name, value]) => value !== "" && !(name === "run" && value === 0) && !(NONE_BELOW_0.includes(name) && value < 0));
   history.replaceState(null, "", `#${new URLSearchParams(told)}`);
   for (const listener of listeners) listener(changed);
 }
