@@ -17,6 +17,8 @@ BROUGHT = (
 )
 _NAMES = re.compile(r"<!-- public names: ([\w.]+) -->")
 _MODULES = re.compile(r"<!-- modules: ([\w.]+) -->")
+_READERS_SAY = re.compile(r"<!-- readers say: (.+) -->")
+_OPTIONS = re.compile(r"^\| `(--[\w-]+)", re.MULTILINE)
 _OUTSIDE = re.compile(r"(\]\((?:\.\./)*)\.\./(README\.md|benchmarks/results|benchmarks/first_contact|[A-Z]+\.md|examples/)")
 
 
@@ -54,6 +56,10 @@ def on_page_markdown(markdown: str, *, page: Any, config: Any, files: Files) -> 
         found = {path.stem for path in folder.glob("*.py")} | {path.parent.name for path in folder.glob("*/__init__.py")}
         return "\n".join(f"::: {place[1]}.{name}" for name in sorted(found) if not name.startswith("_"))
 
+    said = [word for words in _READERS_SAY.findall(markdown) for word in words.split(", ")]
+    page.meta["tags"] = said + _OPTIONS.findall(markdown)  # where the search looks first
+    if not page.is_homepage and (not page.ancestors or page.ancestors[-1].title in ("Reference", "Project")):
+        page.meta["search"] = {"boost": 0.1}  # and these last: who looks for a word wants it explained
     if page.file.src_uri in BROUGHT:
         markdown = markdown.replace("](docs/", "](")
     return _OUTSIDE.sub(within, _MODULES.sub(modules, _NAMES.sub(names, markdown)))

@@ -1,7 +1,9 @@
-"""The documentation site: no broken link, every page in its menu, every public name in its reference, nothing asked of third parties."""
+"""The documentation site: no broken link, all pages and names there, nothing asked of third parties, a search that works from a folder."""
 
 from __future__ import annotations
 
+import hashlib
+import json
 import os
 import re
 import subprocess
@@ -13,6 +15,7 @@ import yaml
 import numscope
 from numscope import precision
 from numscope.lazy import homes_of
+from tests.page.browser import browse, needs_browser
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -57,3 +60,49 @@ def test_pages_ask_no_third_party_for_anything(site: Path) -> None:
         )
     }
     assert asked == set()
+
+
+ANSWERS = {
+    "--log-dir": "run",
+    "--on-nonfinite": "run",
+    "--endpoint": "doctor",
+    "overhead": "cost",
+    "slowdown": "cost",
+    "speed": "cost",
+    "memory": "cost",
+    "nan": "how-to/loss-is-nan",
+    "loss is nan": "how-to/loss-is-nan",
+    "inf": "how-to/loss-is-nan",
+    "hang": "how-to/ranks-hang",
+    "deadlock": "how-to/ranks-hang",
+    "spike": "alerts",
+    "grad norm": "statistics",
+    "vanishing gradient": "how-to/gradients-are-zero",
+    "GradScaler": "how-to/loss-scale-falls",
+    "install": "run",
+    "jupyter": "notebooks",
+    "high_precision": "precision-bisect",
+}
+
+
+@needs_browser
+def test_search_in_a_folder_finds_options_and_what_readers_say(site: Path) -> None:
+    box, hits = "document.querySelector('[data-md-component=search-query]')", "document.querySelectorAll('.md-search-result__item > a')"
+    state = "document.querySelector('.md-search-result__meta').textContent.trim()"
+    with browse() as tab:
+        tab.call("Page.navigate", url=(site / "index.html").as_uri())
+        tab.wait(f"!!{box}")
+        first = {}
+        for query in ANSWERS:
+            for text, then in (("", f"{state} === 'Type to start searching'"), (query, f"/matching/.test({state}) && !!{hits}[0]")):
+                tab.js(f"{box}.focus(); {box}.value = {json.dumps(text)}; {box}.dispatchEvent(new KeyboardEvent('keyup'))")
+                tab.wait(then)
+            links = tab.js(f"[...{hits}].map((link) => new URL(link.href).pathname)")
+            first[query] = list(dict.fromkeys(link.removeprefix(f"{site}/").removesuffix(".html") for link in links))[:3]
+        assert {query: pages for query, pages in first.items() if ANSWERS[query] not in pages} == {}
+        assert tab.complaints == [] and {address for address in tab.requests if not address.startswith("file:")} == set()
+
+
+def test_shim_of_the_search_is_as_its_project_publishes_it() -> None:
+    digest = hashlib.sha256((ROOT / "docs/vendor/iframe-worker.js").read_bytes()).hexdigest()
+    assert digest == "e8e412dbcfea9b7e31b5ffa288d7b6035915e714c542f4176a0cdbe262fc9609"
