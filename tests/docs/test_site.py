@@ -103,6 +103,16 @@ def test_search_in_a_folder_finds_options_and_what_readers_say(site: Path) -> No
         assert tab.complaints == [] and {address for address in tab.requests if not address.startswith("file:")} == set()
 
 
+def test_install_line_is_the_same_everywhere() -> None:
+    """One that works from a clone; for a package index it loses its two first characters."""
+    pages = {
+        path.relative_to(ROOT).as_posix(): path.read_text(encoding="utf-8") for path in [ROOT / "README.md", *(ROOT / "docs").rglob("*.md")]
+    }
+    lines = {name: set(re.findall(r"pip install (\.(?!/)|[\w./]*numscope(?![\w\[]))", text)) for name, text in pages.items()}
+    assert {name: found for name, found in lines.items() if found - {"./numscope"}} == {}
+    assert {name for name, found in lines.items() if found} >= {"README.md", "docs/index.md", "docs/run.md", "docs/tutorials/nan.md"}
+
+
 def test_shim_of_the_search_is_as_its_project_publishes_it() -> None:
     digest = hashlib.sha256((ROOT / "docs/vendor/iframe-worker.js").read_bytes()).hexdigest()
     assert digest == "e8e412dbcfea9b7e31b5ffa288d7b6035915e714c542f4176a0cdbe262fc9609"
