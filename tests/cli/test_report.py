@@ -45,6 +45,14 @@ def test_summary_is_written_as_json_and_markdown(folder: Path, tmp_path: Path) -
     assert json.loads((tmp_path / "short.json").read_text())["num_findings"] == 1
 
 
+def test_digest_is_printed_as_json_and_nothing_else(folder: Path, tmp_path: Path) -> None:
+    for words in ((folder, "--summary", "--json"), (folder, "--json", "-")):
+        done = report(*words)
+        assert json.loads(done.stdout)["first"]["kind"] == "nan" and done.stderr == ""
+    assert report(folder, "--json", tmp_path / "digest.json").stdout == ""
+    assert json.loads((tmp_path / "digest.json").read_text())["verdict"] == "bad numbers"
+
+
 def test_second_run_is_shown_too(folder: Path, tmp_path: Path) -> None:
     write(tmp_path / "b", two_layers(seed=1))
     done = report(folder, "--compare", tmp_path / "b", "-o", tmp_path / "both.html")
@@ -62,7 +70,7 @@ def test_second_run_is_shown_too(folder: Path, tmp_path: Path) -> None:
             ["RUN", "--compare", "none"],
             "--compare: got 'none', expected a run's folder, such as numscope run --log-dir DIR train.py makes.",
         ),
-        (["RUN", "--compare", "RUN", "--summary"], "--compare: given with --summary, expected one of them."),
+        (["RUN", "--compare", "RUN", "--summary"], "--compare: given with --summary or --json, expected one of them."),
         (["RUN", "-o", "FOLDER"], "expected a file's path. It is a folder: add a file's name."),
         (["RUN", "-o", "FOLDER/none/report.html"], "expected a file in a folder that exists. Make "),
     ],

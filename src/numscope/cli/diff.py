@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from numscope.cli.printing import put
-from numscope.cli.values import json_option, listed, real, whole_number
+from numscope.cli.values import json_option, listed, real
 from numscope.records.errors import UsageError
 from numscope.records.words import escape
 from numscope.runs.comparison import compare, split_step
@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 MOST_SHOWN = 200  # characters of a setting
 DIVERGED = 1  # as diff(1) ends; 2 is wrong usage
 
+NUM_MODULES, MOST_MODULES = 10, 1000  # listed as text; in JSON
+
 
 @click.command(options_metavar="[options]")
 @click.argument("a", metavar="A")
@@ -32,20 +34,18 @@ DIVERGED = 1  # as diff(1) ends; 2 is wrong usage
     help="For all statistics, in place of what the runs' dtypes round; beside --noise, the least.",
 )
 @click.option("--stats", type=listed("NAME,NAME…", str), help="Statistics to compare (rms,mean,std,amax,abs_min,num_zero,num_nan,num_inf).")
-@click.option("--top", type=whole_number(), default=10, metavar="N", help="Number of modules to list (10).")
 @json_option("Write JSON instead of text")
-def diff(
-    a: str, b: str, noise: tuple[str, ...], tolerance: float | None, stats: tuple[str, ...] | None, top: int, json_to: str | None
-) -> int:
+def diff(a: str, b: str, noise: tuple[str, ...], tolerance: float | None, stats: tuple[str, ...] | None, json_to: str | None) -> int:
     """Compare the statistics of two runs over their common steps (A and B are run folders), or of two steps (both are RUN:STEP).
 
     Exit status: 0 no divergence above tolerance; 1 a divergence; 2 wrong usage.
     """
+    top = NUM_MODULES if json_to is None else MOST_MODULES
     try:
         found = compare(a, b, noise=noise, tolerance=tolerance, stats=STATS if stats is None else stats, top=top)
     except UsageError as error:
         where, _, rest = str(error).partition(":")
-        option = where.partition("[")[0] in ("noise", "tolerance", "stats", "top")
+        option = where.partition("[")[0] in ("noise", "tolerance", "stats")
         raise click.UsageError(f"{'--' if option else ''}{where}:{rest}") from None
     settings = _settings(a, b)
     if json_to is not None:

@@ -8,7 +8,7 @@ from pathlib import Path
 import click
 
 from numscope.cli.printing import note, put, say
-from numscope.cli.values import OUTPUT_FILE, writable
+from numscope.cli.values import OUTPUT_FILE, json_option, writable
 from numscope.config.rule_table import RULES
 from numscope.page.digest import digests
 from numscope.page.document import render
@@ -27,19 +27,26 @@ SUMMARY_NAME = "summary"
 @click.option("--compare", "other", metavar="OTHER", help="Show a second run too, and where the two begin to differ.")
 @click.option("--sarif", type=OUTPUT_FILE, help="Write findings and alerts to this file instead, for a CI to show at their lines.")
 @click.option("--summary", is_flag=True, help="Write a digest of at most 64 KB instead: FILE with .json and with .md.")
+@json_option("Write the digest as JSON alone")
 @click.argument("run", metavar="RUN")
-def report(run: str, output: str | None, other: str | None, sarif: str | None, summary: bool) -> None:
+def report(run: str, output: str | None, other: str | None, sarif: str | None, summary: bool, json_to: str | None) -> None:
     """Make one HTML file of a run: findings, their lines of code, and every tensor's history. It opens in a browser, without a network.
 
     RUN is the run's log_dir.
     """
+    summary = summary or json_to is not None
     if summary and other is not None:
-        raise UsageError("--compare: given with --summary, expected one of them.")
+        raise UsageError("--compare: given with --summary or --json, expected one of them.")
     if sarif is not None and (summary or other is not None or output is not None):
-        raise UsageError("--sarif: given with --output, --compare or --summary, expected it alone.")
+        raise UsageError("--sarif: given with --output, --compare, --summary or --json, expected it alone.")
+    if json_to is not None and output is not None:
+        raise UsageError("--output: given with --json, expected one of them.")
     recorded = _read(run, "RUN")
     if sarif is not None:
         _write(sarif, _sarif(recorded), "--sarif")
+        return
+    if json_to is not None:
+        put(json_to, [digests(recorded)[0]])
         return
     if summary:
         stem = output.removesuffix(".json").removesuffix(".md") if output else _beside(recorded.path, SUMMARY_NAME)
