@@ -185,10 +185,10 @@ def test_without_pyarrow_there_are_text_logs_and_one_sentence(tmp_path: Path) ->
     )
     done = subprocess.run([sys.executable, "-c", code, str(tmp_path)], capture_output=True, text=True, check=True)
     sentence = (
-        "numscope: writes no Parquet files for this run, only text logs: pyarrow is not installed. "
+        "no Parquet files for this run, only text logs: pyarrow is not installed. "
         "For `numscope stats` and `numscope.load`: pip install 'numscope[runs]'."
     )
-    assert done.stderr == f"{sentence}\n"
+    assert done.stderr == f"numscope: {sentence}\n"
     assert sentence in (tmp_path / "debug_logs" / "globalrank-0.log").read_text()
     assert files(tmp_path) == {"debug_logs", "debug_statistics_logs"}
 

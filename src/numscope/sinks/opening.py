@@ -281,7 +281,7 @@ def _parquet(log_dir: str | os.PathLike[str], rank: int, run: Mapping[str, Any],
         importlib.import_module("pyarrow")
     except ImportError:
         log.say(
-            "numscope writes no Parquet files for this run, only text logs: pyarrow is not installed. "
+            "no Parquet files for this run, only text logs: pyarrow is not installed. "
             "For `numscope stats` and `numscope.load`: pip install 'numscope[runs]'.",
             logging.WARNING,
         )
