@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import logging
 import os
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
-
-from numscope.report import stderr
 
 SCRIPT = """
 import torch
@@ -39,18 +36,3 @@ def test_a_healthy_run_ends_well_though_the_reader_of_stderr_is_gone(entrance: t
     finally:
         os.close(writer)
     assert (done.returncode, done.stdout) == (0, "trained\n")
-
-
-@pytest.mark.parametrize("text", ["half is left out", "numscope: half is left out", "numscope half is left out"])
-def test_warnings_have_one_beginning_where_no_logging_is_configured(
-    text: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    log, root = logging.getLogger("numscope"), logging.getLogger()
-    monkeypatch.setattr(root, "handlers", [])
-    monkeypatch.setattr(log, "handlers", [one for one in log.handlers if isinstance(one, stderr._Bare)])
-    log.warning(text)
-    log.info("for nobody")
-    assert capsys.readouterr().err == "numscope: half is left out\n"
-    root.addHandler(logging.NullHandler())  # the program's own
-    log.warning(text)
-    assert capsys.readouterr().err == ""

@@ -12,7 +12,10 @@ import sys
 from types import FrameType, FunctionType, TracebackType
 from typing import Any, TypeVar, overload
 
+from numscope.records import bare_log
+
 Kind = TypeVar("Kind", bound=BaseException)
+bare_log.install()  # here, since all that warns imports this
 
 _RAISES = {dis.opmap[name] for name in ("RAISE_VARARGS", "RERAISE")}
 _WITHOUT_WORDS = (MemoryError, StopIteration, StopAsyncIteration)  # Python itself raises these without arguments

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-import logging
 import os
 import sys
 
@@ -23,20 +22,6 @@ def say(text: str) -> None:
             else:
                 stream.write(f"{text}\n")  # one write, unlike print's to an unbuffered stream, which ranks share
                 stream.flush()
-
-
-class _Bare(logging.Handler):
-    """Prints the warnings of the logger ``numscope`` where the program has not configured logging; Python would print them bare."""
-
-    def emit(self, record: logging.LogRecord) -> None:
-        if logging.getLogger().handlers or logging.getLogger("numscope").handlers != [self]:  # the program's own
-            return
-        text = self.format(record)
-        say(text if text.startswith(_NAME) else _NAME + text.removeprefix("numscope "))
-
-
-_NAME = "numscope: "
-logging.getLogger("numscope").addHandler(_Bare(logging.WARNING))
 
 
 def marked(text: str) -> str:
