@@ -220,13 +220,14 @@ def test_what_needs_an_initialization_says_so_and_what_ends_a_step_does_nothing(
 # ---- where statistics go
 
 
-def test_default_logging_can_be_off_and_tensorboard_gets_them(tmp_path: Path) -> None:
+@pytest.mark.parametrize(("said", "tag"), [({}, "layers.0.fc1_activation_max"), ({"names": "grouped"}, "activation.max/layers.0.fc1")])
+def test_default_logging_can_be_off_and_tensorboard_gets_them(said: dict[str, str], tag: str, tmp_path: Path) -> None:
     pytest.importorskip("tensorboard")
     from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
     from torch.utils.tensorboard import SummaryWriter
 
     writer = SummaryWriter(str(tmp_path / "tb"))
-    debug_api.initialize_debug(FC1, log_dir=str(tmp_path / "logs"), tb_writer=writer, disable_default_logging=True)
+    debug_api.initialize_debug({**FC1, **said}, log_dir=str(tmp_path / "logs"), tb_writer=writer, disable_default_logging=True)
     net = model()
     train_step(net, sgd(net), 0)
     debug_api.step()
@@ -234,7 +235,7 @@ def test_default_logging_can_be_off_and_tensorboard_gets_them(tmp_path: Path) ->
     writer.close()
     events = EventAccumulator(str(tmp_path / "tb"))
     events.Reload()
-    assert "layers.0.fc1_activation_max" in events.Tags()["scalars"]
+    assert tag in events.Tags()["scalars"]
     assert not statistics(tmp_path / "logs").exists()
 
 
