@@ -13,9 +13,8 @@ import torch
 from numscope.page.document import render
 from numscope.page.payload import comparison_of, payload_of
 from numscope.page.recorded import read_recorded
-from numscope.sinks.parquet import ParquetSink
 from tests.page.browser import Tab, browse, needs_browser
-from tests.runs.tensors import Place, observe
+from tests.runs.tensors import Place, write
 
 pytestmark = needs_browser
 
@@ -26,14 +25,13 @@ TOLD = "Object.fromEntries(new URLSearchParams(location.hash.slice(1)))"
 
 def write_run(folder: Path, scale: float = 1.0) -> None:
     """Two layers, a loss with a nan, and the learning rates of three groups, of which two are the same."""
-    sink = ParquetSink(folder, 0, {})
+    seen, rates = {}, {}
     for step in range(STEPS):
-        values = {"a": torch.tensor([scale * 2.0 ** (step % 4)]), "b": torch.tensor([scale * (1.0 + step)])}
-        seen = [observe(Place(step, name, "Linear", "output"), i, value) for i, (name, value) in enumerate(values.items())]
-        loss = float("nan") if step == BAD else scale * (3.0 + step % 2)
-        rates = {"optimizer_lr": [0.1 * scale, 0.01 * (step + 1), 0.1 * scale], "optimizer_momentum": [0.9, 0.9, float("nan")]}
-        sink.write([*seen, observe(Place(step, "loss", "loss", "loss"), 2, torch.tensor(loss))._replace(extras=rates)])
-    sink.close()
+        seen[Place(step, "a", "Linear", "output")] = torch.tensor([scale * 2.0 ** (step % 4)])
+        seen[Place(step, "b", "Linear", "output")] = torch.tensor([scale * (1.0 + step)])
+        seen[Place(step, "loss", "loss", "loss")] = torch.tensor(float("nan") if step == BAD else scale * (3.0 + step % 2))
+        rates[step] = {"optimizer_lr": [0.1 * scale, 0.01 * (step + 1), 0.1 * scale], "optimizer_momentum": [0.9, 0.9, float("nan")]}
+    write(folder, seen, settings=rates)
 
 
 @pytest.fixture(scope="module")

@@ -139,7 +139,8 @@ def ranks(folder: Path) -> Path:
             seen[Place(step, "loss", "loss", "loss")] = torch.tensor(
                 2 + 4 * math.exp(-step / 15) + 0.1 * float(torch.randn(1, generator=made))
             )
-        write(folder, seen, part_rows=2000)
+        rates = {step: {"optimizer_lr": [3e-4 * min(1.0, (step + 1) / 20), 1e-4]} for step in steps}
+        write(folder, seen, part_rows=2000, settings=rates)
     site = {"module": "decoder.layers.3.mlp.fc1", "cls": "Linear", "phase": "backward", "slot": "grad output"}
     found = {**FINDING, "step": 60, "rank": 2, "phase": "backward", "site": site}
     found["culprit"] = {

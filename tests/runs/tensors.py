@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from types import MappingProxyType
 
 import torch
 from torch import Tensor
@@ -36,11 +37,22 @@ def observe(place: Place, order: int, value: Tensor, extras: Sequence[Extra] = (
     )
 
 
-def write(folder: Path, seen: Mapping[Place, Tensor], extras: Sequence[Extra] = (), part_rows: int = 7) -> None:
-    """A run of these tensors, in several parts a rank, as one that was killed leaves them: a sink that is closed merges them."""
+def write(
+    folder: Path,
+    seen: Mapping[Place, Tensor],
+    extras: Sequence[Extra] = (),
+    part_rows: int = 7,
+    settings: Mapping[int, Mapping[str, list[float]]] = MappingProxyType({}),
+) -> None:
+    """A run of these tensors, in several parts a rank, as one that was killed leaves them: a sink that is closed merges them.
+
+    Args:
+        settings: of the optimizers, by step, which rows of the loss have.
+    """
     for rank in sorted({place.rank for place in seen}):
         sink = ParquetSink(folder, rank, {})
         mine = [observe(place, order, value, extras) for order, (place, value) in enumerate(seen.items()) if place.rank == rank]
+        mine = [one._replace(extras=settings[one.step]) if one.tensor == "loss" and one.step in settings else one for one in mine]
         for start in range(0, len(mine), part_rows):
             sink.write(mine[start : start + part_rows])
             sink.write_part()

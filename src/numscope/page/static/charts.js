@@ -69,7 +69,7 @@ export function lineSeries(run, name, cells, { color, width = 1.5, type = "solid
 // Crosses where columns hold nan or inf, at the top, whatever is smoothed.
 export function crosses(bad, top, name = "nan or inf") {
   return {
-    name, type: "scatter", animation: false, symbol: CROSS, symbolSize: 9, itemStyle: { color: theme("bad") },
+    name, type: "scatter", animation: false, symbol: CROSS, symbolSize: 9, itemStyle: { color: theme("orange") },
     data: Array.from(bad ?? [], (x, i) => [i, x]).filter(([, x]) => x > 0).map(([i, x]) => ({ value: [i, top], num: x })),
   };
 }
@@ -107,7 +107,7 @@ export function boundsFor(numbers, isLog) {
 
 export function valueAxis(isLog, [min, max], name, gap, more = {}) {
   return { type: isLog ? "log" : "value", min, max, axisLine: { onZero: false, show: true }, splitLine: { lineStyle: { color: theme("line") } },
-    name, nameLocation: "middle", nameGap: gap, nameTextStyle: { color: theme("quiet") }, ...more, axisLabel: { color: theme("quiet"), ...more.axisLabel } };
+    name, nameLocation: "middle", nameGap: gap, nameTextStyle: { color: theme("quiet"), lineHeight: 13 }, ...more, axisLabel: { color: theme("quiet"), ...more.axisLabel } };
 }
 
 // A piece of a line as the chart has it.

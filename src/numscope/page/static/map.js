@@ -196,7 +196,7 @@ export class HeatMap {
     [this.canvas.width, this.canvas.height] = [Math.round(wide * ratio), Math.round(num * LINE * ratio)];
     const pen = this.canvas.getContext("2d");
     pen.scale(ratio, ratio);
-    const mark = theme("bad");
+    const mark = theme("orange");
     shown.forEach((line, i) => this._paint(pen, this._row(line), i * LINE, wide, mark));
     this._cursor(pen, wide, num * LINE, shown);
     this._ticks(wide);
@@ -258,7 +258,7 @@ export class HeatMap {
     const why = site ? site.why ?? "" : health ? "a tensor below is not well" : "";
     return el("button", {
       class: `label${this._isSelected(line) ? " selected" : ""}${site ? " tensor" : ""}`,
-      style: { paddingLeft: `${4 + 12 * line.depth}px`, height: `${LINE}px` },
+      style: { paddingLeft: `calc(4px + var(--indent) * ${line.depth})`, height: `${LINE}px` },
       title: `${visible(site ? `${site.layer} ${site.tensor}` : node.path)}${why ? `\n${why}` : ""}`,
       "aria-expanded": hasMore ? String(node.open) : null,
       onclick: () => (site ? set({ layer: site.layer, tensor: site.tensor }) : this._toggle(node)),

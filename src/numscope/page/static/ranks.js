@@ -55,7 +55,7 @@ function paintRanks(cells, lines, width, stretch) {
   const [scale, colors] = [new Scale(cells, { unit: "value" }), ramp()];
   cells.forEach((x, i) => {
     if (Number.isNaN(x)) return;
-    pen.fillStyle = x === Infinity ? theme("bad") : colors[Math.round(255 * scale.place(x))];
+    pen.fillStyle = x === Infinity ? theme("orange") : colors[Math.round(255 * scale.place(x))];
     pen.fillRect((i % width) * 8, Math.floor(i / width) * tall, 8, tall > 2 ? tall - 1 : tall);
   });
   pen.strokeStyle = theme("text");
