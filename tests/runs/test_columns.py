@@ -23,8 +23,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     made = tmp_path_factory.mktemp("run")
     seen = {Place(step, "fc", "Linear", "weight"): torch.ones(3) * step for step in range(4)}
     seen |= {Place(step, "loss", "loss", "loss", rank): torch.tensor(loss + rank) for step, loss in LOSSES.items() for rank in (0, 1)}
-    seen |= {Place(2, "SGD", "SGD", "learning_rate"): torch.tensor(0.125)}
-    write(made, seen, (EXPONENTS, DYNAMICS))
+    write(made, seen, (EXPONENTS, DYNAMICS), settings={2: {"optimizer_lr": [0.125, math.nan, 0.0625], "optimizer_eps": [0.0] * 3}})
     return made
 
 
@@ -42,7 +41,7 @@ def test_every_column_of_every_view_has_a_meaning(folder: Path) -> None:
         there = ask(find_run(folder), f"SELECT * FROM {view}").columns
         assert names == [name for name in there if view != "raw" or name not in of["stats"]]
     assert {"mean", "num_nan", "exponent_histogram", "sum", "cls"} <= set(of["stats"])
-    assert {"center", "dev_sum", "exponents", "num_updates"} <= set(of["raw"])
+    assert {"center", "dev_sum", "exponents", "num_updates", "optimizer_eps"} <= set(of["raw"])
     assert all(meaning and "own" not in meaning for *_, meaning in found)
     units = {name: unit for _, name, unit, _ in found}
     assert (units["num_nan"], units["zero_pct"], units["l2_norm"], units["time"]) == ("elements", "%", "the tensor's", "UTC")
@@ -51,4 +50,4 @@ def test_every_column_of_every_view_has_a_meaning(folder: Path) -> None:
 def test_a_column_of_sums_is_found_in_its_view(folder: Path) -> None:
     with pytest.raises(UsageError, match=r"^SQL: got the column 'dev_sum' of statistics' sums, which is in the view raw\.$"):
         ask(find_run(folder), "SELECT dev_sum FROM stats")
-    assert ask(find_run(folder), "SELECT count(dev_sum) FROM raw").rows == [(11,)]
+    assert ask(find_run(folder), "SELECT count(dev_sum) FROM raw").rows == [(10,)]

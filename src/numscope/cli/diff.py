@@ -62,9 +62,13 @@ def _settings(a: str, b: str) -> Differing:
     """What the runs were started with, as far as it is not the same; empty for two steps of one run."""
     from numscope.page.recorded import read_recorded
     from numscope.page.settings import differing
+    from numscope.runs.folder import find_run
+    from numscope.runs.optimizer_settings import differing_settings
 
     folders = [split_step(given)[0] for given in (a, b)]
-    return [] if folders[0] == folders[1] else differing(*map(read_recorded, folders))
+    if folders[0] == folders[1]:
+        return []
+    return [*differing(*map(read_recorded, folders)), *differing_settings(*map(find_run, folders))]
 
 
 def _settings_text(settings: Differing) -> Iterator[str]:

@@ -12,13 +12,12 @@ from numscope.page.axis import Axis, make_axis
 from numscope.page.columns import as_float32, rounded
 from numscope.page.grid import Fold, Grid, Plane
 from numscope.records.words import spans
-from numscope.runs.query import LOSS, VIEW, column_of, columns_of, make_table, quoted
+from numscope.runs.query import LOSS, RATES, RAW, VIEW, column_of, columns_of, make_table, quoted
 from numscope.summary.statistics import STATISTICS
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
 
-RATES = "optimizer_lr"  # the column of the loss's rows that has the learning rate of each optimizer's group
 MAX_RATES = 6  # that a page shows; of 64 groups at most
 MAX_SITES = 5000
 EXACT_CELLS = 1_000_000  # in all matrices together; up to so many are kept exactly
@@ -281,11 +280,11 @@ def _read_loss(connection: DuckDBPyConnection) -> dict[Plane, tuple[Any, Any, An
 
 def _read_rates(connection: DuckDBPyConnection) -> tuple[Any, Any, Any]:
     """Groups, columns and learning rates."""
-    if columns_of(connection, VIEW).get(RATES) != "DOUBLE[]":
+    if columns_of(connection).get(RATES) != "DOUBLE[]":
         return np.zeros(0, np.int64), np.zeros(0, np.int64), np.zeros(0, np.float32)
     found = connection.execute(
         f"SELECT place - 1 AS place, col, max(rate) AS rate FROM (SELECT col, unnest({RATES}[:64]) AS rate, "
-        f"generate_subscripts({RATES}[:64], 1) AS place FROM {VIEW} JOIN page_steps USING (step) WHERE tensor = ? AND numel = 1) "
+        f"generate_subscripts({RATES}[:64], 1) AS place FROM {RAW} JOIN page_steps USING (step) WHERE tensor = ? AND numel = 1) "
         "WHERE isfinite(rate) GROUP BY place, col",
         [LOSS],
     ).fetchnumpy()

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 
 from numscope.runs.folder import Run
-from numscope.runs.query import RAW, STEPS, VIEW, QueryResult, columns_of, is_internal, reading
+from numscope.runs.query import OPTIMIZER, RAW, STEPS, VIEW, QueryResult, columns_of, is_internal, reading
 from numscope.summary.statistics import STATISTICS
 
 COLUMNS = ("view", "column", "unit", "meaning")
@@ -69,6 +69,8 @@ def _told(view: str, name: str) -> tuple[str, str]:
         return _UNITS.get(STATISTICS[name].unit, STATISTICS[name].unit), STATISTICS[name].formula
     if name in STORED:
         return STORED[name]
+    if name.startswith(OPTIMIZER):
+        return "", f"{name.removeprefix(OPTIMIZER)} of each of the optimizers' groups, on the loss's rows"
     users = list(_users(name))
     return (
         "",

@@ -40,10 +40,12 @@ _TYPES |= dict.fromkeys(("layer", "cls", "tensor", "dtype"), "VARCHAR") | dict.f
 _TYPES["time"] = "TIMESTAMP"
 _NUMBERS = ("DOUBLE", "BIGINT")
 _INTERNAL = frozenset(("center", *(name for name in SUMS)))  # together with the columns of statistics beyond the summary
-LOSS, RATES = "loss", ("learning_rate", "lr")  # tensors of one element, of no module
+LOSS = "loss"  # the layer and the tensor that stand for it
+OPTIMIZER = "optimizer_"  # columns of its rows: a setting of each optimizer's group
+RATES = f"{OPTIMIZER}lr"
 _STEPS_SQL = f"""SELECT step, avg(CASE WHEN num_nan > 0 THEN 'nan'::DOUBLE WHEN num_pos_inf > 0 THEN 'inf'::DOUBLE
     WHEN num_neg_inf > 0 THEN '-inf'::DOUBLE ELSE "max" END) FILTER (tensor = '{LOSS}' AND numel = 1) AS loss,
-    max("max") FILTER (tensor IN {RATES}) AS learning_rate FROM {RAW} GROUP BY step"""
+    max(rate) AS learning_rate FROM (SELECT *, CASE WHEN tensor = '{LOSS}' THEN {{rate}} END AS rate FROM {RAW}) GROUP BY step"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,7 +102,8 @@ def connect(run: Run, held: bool = False, **config: Any) -> DuckDBPyConnection:
     stored = columns_of(connection)
     asked = {name: quoted(name) for name in stored if not is_internal(name)} | derivable(set(stored))
     connection.execute(f"CREATE VIEW {VIEW} AS SELECT {_listed(asked)} FROM {RAW}")
-    connection.execute(f"CREATE VIEW {STEPS} AS {_STEPS_SQL}")
+    rate = f"(SELECT max(x) FROM unnest({RATES}) AS groups(x) WHERE isfinite(x))" if stored.get(RATES) == "DOUBLE[]" else "NULL::DOUBLE"
+    connection.execute(f"CREATE VIEW {STEPS} AS {_STEPS_SQL.format(rate=rate)}")
     connection.execute("SET lock_configuration = true")
     return connection
 
@@ -206,7 +209,7 @@ def _extras() -> frozenset[str]:
 
 def is_internal(column: str) -> bool:
     """Whether a column of ``raw`` is only there for statistics to be computed from it."""
-    return column in _INTERNAL or column in _extras()
+    return column in _INTERNAL or column.startswith(OPTIMIZER) or column in _extras()
 
 
 def columns_of(connection: DuckDBPyConnection, table: str = RAW) -> dict[str, str]:
