@@ -162,6 +162,7 @@ def test_noise_is_no_spike(seed: int, level: float, noise: float) -> None:
 
 def test_spike_is_told_though_nan_came_before_and_names_what_jumped() -> None:
     places = [*layers(3, SiteKind.WEIGHT_GRADIENT, "wgrad"), SitePlace("", "Model", "activation", "float32", SiteKind.DATA)]
+    places.append(SitePlace("layers.1", "Linear", "bias gradient", "float32", SiteKind.WEIGHT_GRADIENT))
     draw = random.Random(1)
 
     def loss(step: int) -> float:
@@ -170,11 +171,11 @@ def test_spike_is_told_though_nan_came_before_and_names_what_jumped() -> None:
         return (6.0 if step in (200, 201) else 2.0) + draw.gauss(0, 0.05)
 
     def level(step: int, site: int) -> float:
-        return 5.0 if step in (200, 201) and site in (1, 3) else 0.0
+        return 5.0 if step in (200, 201) and site in (1, 3, 4) else 0.0
 
     found = alerts(loss_spike, "loss spike", 260, places, level, loss)
     assert [alert.step for alert in found] == [200, 201]
-    assert found[0].evidence["gradients"] == ["layers.1"]
+    assert found[0].evidence["gradients"] == ["layers.1"], "a layer once"
     assert found[0].evidence["odd_inputs"] == ["activation"]
     assert "batch is odd" in found[0].text
 
@@ -205,6 +206,15 @@ def test_a_loss_that_rises_now_and_then_and_comes_back_has_no_spikes() -> None:
     assert len(found) <= 2
     jump = alerts(loss_spike, "loss spike", 800, [], lambda step, site: 0.0, lambda step: 30.0 if step >= 700 else loss(step))
     assert any(alert.step == 700 for alert in jump), "what rises further than usual is news"
+
+
+def test_what_the_window_has_seen_before_is_no_spike() -> None:
+    draw = random.Random(4)
+
+    def loss(step: int) -> float:
+        return draw.gauss(1, 0.02) + (0 if step % 40 else 3.0 if step < 600 else 2.5)  # the first batch of each epoch
+
+    assert [alert.step for alert in alerts(loss_spike, "loss spike", 1000, [], lambda step, site: 0.0, loss) if alert.step > 200] == []
 
 
 def test_losses_of_zero_have_no_band() -> None:

@@ -46,14 +46,14 @@ def loss_spike(board: Board, settings: dict[str, Any]) -> Iterator[Alert]:
     highest, usual = _known(board, value - middle)
     if len(board.losses) < WINDOW + LAST:
         return
-    limit = max(limit, middle + FURTHER * usual)
+    limit = max(limit, middle + FURTHER * usual, float(past.max()))
     at_once = middle + max(AT_ONCE * settings["band"] * width, FURTHER * highest)
     above = int((losses[-LAST:] > limit).sum())
     if value <= limit or (above < 2 and value <= at_once):
         return
     jump = board.jump()
-    named = [board.places[i].layer for i in _largest(jump, board.of(SiteKind.WEIGHT_GRADIENT))]
-    odd = [board.places[i].tensor for i in _largest(jump, board.of(SiteKind.DATA))]
+    named = [*dict.fromkeys(board.places[i].layer for i in _largest(jump, board.of(SiteKind.WEIGHT_GRADIENT)))][:MOST_NAMED]
+    odd = [*dict.fromkeys(board.places[i].tensor for i in _largest(jump, board.of(SiteKind.DATA)))][:MOST_NAMED]
     more = f" Gradients that jumped with it: {', '.join(named)}." if named else ""
     more += " The batch is odd: its largest element is more than twice what it was." if odd else ""
     yield Alert(
@@ -85,4 +85,4 @@ def _known(board: Board, height: float) -> tuple[float, float]:
 def _largest(jump: Floats, among: npt.NDArray[np.int64]) -> list[int]:
     """The sites that have grown most in this step, by a factor of two at least."""
     order = among[np.argsort(-np.nan_to_num(jump[among]), kind="stable")]
-    return [int(i) for i in order[:MOST_NAMED] if jump[i] > 1]
+    return [int(i) for i in order if jump[i] > 1]
