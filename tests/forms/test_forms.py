@@ -68,4 +68,4 @@ def assert_named(path: Path, status: int, *command: str) -> None:
     assert done.returncode == status, done.stderr
     lines = [line for line in done.stderr.splitlines() if line.startswith(("Line ", "numscope: contained:"))]
     assert lines and f"{path}:{fault}" in lines[0], done.stderr
-    assert ("numscope works without its native kernel" in done.stderr) is ("-c" in command)
+    assert ("numscope: works without its native kernel" in done.stderr) is ("-c" in command)

@@ -108,7 +108,7 @@ def test_all_parts_damaged_leaves_the_findings(tmp_path: Path) -> None:
 
 
 def test_a_folder_without_a_run_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match=r"^RUN: got '.*', expected a folder with run\.json and statistics/\*\.parquet in it\."):
+    with pytest.raises(UsageError, match=r"^RUN: got '.*', expected a run's folder, .* It is empty\."):
         read_recorded(tmp_path)
     with pytest.raises(UsageError, match=r"^RUN: got '.*none', expected a run's folder"):
         read_recorded(tmp_path / "none")
