@@ -92,7 +92,7 @@ def shown(folder: Path, gathered: Gathered | None = None) -> dict[str, Any]:
     return {**told, "made": "", "sources": []}
 
 
-@settings(max_examples=examples(24), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=examples(12), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @example([(("flush", 0, 1, 1, 0.5, 0), False), (("damage", 0), False), (("restart", 0, 1), False)])
 @given(st.lists(st.tuples(EVENTS, st.booleans()), min_size=1, max_size=14))
 def test_reading_what_is_new_equals_reading_all(narrow: None, events: list[tuple[tuple[Any, ...], bool]]) -> None:
