@@ -130,6 +130,12 @@ class Outer(nn.Module):
         return y
 
 
+def test_what_the_model_itself_computes_is_computed_in_float32_as_a_whole(tmp_path: Path) -> None:
+    with quiet():
+        culprit = culprit_of(trained(net_of(tmp_path, "h * 2e5", "x * 1e-6").half(), torch.float16))
+    assert culprit.module == "" and next(one.remedy for one in culprit.tried if one.worked) == "numscope.high_precision(model)"
+
+
 @pytest.mark.parametrize(
     ("back", "working"),
     [

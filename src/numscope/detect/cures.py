@@ -124,7 +124,7 @@ def _families(names: Mapping[nn.Module, str], call: Call, culprit: Culprit, met:
         yield (_Remedy(text, partial(_AtLine, culprit, name, edit, level), call) for edit, level, text in _levels(name, dtypes))
     if "float16" in dtypes and culprit.phase is Phase.BACKWARD:
         yield (_Remedy(f"a loss scale 2^{k} times smaller", contextlib.nullcontext, call, 2.0**-k) for k in _SCALES)
-    if dtypes & {"float16", "bfloat16"} and culprit.module:
+    if dtypes & {"float16", "bfloat16"}:
         yield _in_float32(names, call, culprit.module)
     if "float16" in dtypes:
         yield _in_bfloat16(names, call)
