@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import contextlib
 import copy
 import dataclasses
 from collections import OrderedDict, namedtuple
@@ -9,6 +10,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+import numscope
 from numscope.precision.high_precision import high_precision
 from numscope.records.errors import UsageError
 from tests.precision.overflowing import HALF, Overflowing, grads, overflowing
@@ -272,3 +274,14 @@ def test_wrong_arguments_say_what_is_right(arguments, message):
 def test_wrong_output_dtype_is_named():
     with pytest.raises(UsageError, match=r"^high_precision: output_dtype: got torch.int8, expected one of"):
         high_precision(nn.Identity(), output_dtype=torch.int8)
+
+
+@pytest.mark.parametrize("made", [nn.LayerNorm, nn.Identity])
+def test_under_a_watch_outputs_have_the_dtypes_of_a_bare_run(made):
+    def dtype(is_watched):
+        net = nn.Sequential(made(4), nn.Sequential(nn.Linear(4, 4)))
+        high_precision(net[1])
+        with numscope.watch(net) if is_watched else contextlib.nullcontext(), torch.autocast("cpu", torch.float16):
+            return net(torch.randn(2, 4)).dtype
+
+    assert dtype(True) is dtype(False) is torch.float16

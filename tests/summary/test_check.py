@@ -74,7 +74,7 @@ def test_it_does_not_touch_the_graph():
 def test_report_is_on_stderr_without_any_logging_set_up():
     code = "import torch, numscope; numscope.check(torch.tensor([float('nan')]), 'here')"
     done = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
-    assert done.stdout == "" and done.stderr.startswith("here: 1 nan of 1 elements, none finite")
+    assert done.stdout == "" and done.stderr.startswith("numscope: here: 1 nan of 1 elements, none finite")
 
 
 def test_it_is_in_the_public_face():

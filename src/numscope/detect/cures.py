@@ -107,7 +107,9 @@ def _tried(evidence: Evidence, call: Call, culprit: Culprit) -> tuple[Trial, ...
                 seen = outcome(remedy)
             except ours() as error:
                 seen = Outcome(None, None, f"could not be done: {type(error).__name__}: {error}")
-            last = Trial(remedy.text, bool(seen.is_finite), seen.said)
+            if seen.is_finite is None:  # which tells nothing of the remedy
+                continue
+            last = Trial(remedy.text, seen.is_finite, seen.said)
             if last.worked:
                 break
             if last.remedy in culprit.advice:
@@ -131,14 +133,13 @@ def _families(names: Mapping[nn.Module, str], call: Call, culprit: Culprit, met:
 
 
 def _in_float32(names: Mapping[nn.Module, str], call: Call, name: str) -> Iterator[_Remedy]:
-    """The module at fault, what holds it, and so on up to the whole model, whose result stays float32."""
+    """The module at fault, what holds it, and so on up to the whole model; then the first and the last with a result that stays float32."""
     modules = {name: module for module, name in names.items()}
-    held = [".".join(parts[:n]) for parts in [name.split(".")] for n in range(len(parts), 0, -1)]
-    for at in held[: _MOST_MODULES - 1]:
+    held = [".".join(parts[:n]) for parts in [name.split(".")] for n in range(len(parts), 0, -1)][: _MOST_MODULES - 1]
+    for at, output in [*((at, None) for at in dict.fromkeys((*held, call.name))), (name, torch.float32), (call.name, torch.float32)]:
         if (module := modules.get(at)) is not None and not isinstance(module, nn.ModuleList | nn.ModuleDict):
-            yield _Remedy(f"{_PRECISION}{attribute(at)})", partial(high_precision, module), call)
-    text = f"{_PRECISION}{attribute(call.name)}, output_dtype=torch.float32)"
-    yield _Remedy(text, partial(high_precision, call.module, output_dtype=torch.float32), call)
+            text = f"{_PRECISION}{attribute(at)}{'' if output is None else f', output_dtype={output}'})"
+            yield _Remedy(text, partial(high_precision, module, output_dtype=output), call)
 
 
 def _in_bfloat16(names: Mapping[nn.Module, str], call: Call) -> Iterator[_Remedy]:
@@ -212,6 +213,11 @@ def _levels(name: str, dtypes: set[str]) -> Iterator[tuple[Edit, float, str]]:
             yield from ((edit, eps, written.replace("{eps}", f"{eps:g}".replace("e-0", "e-"))) for eps in _EPS)
 
 
+def _is_square(name: str, args: Arguments) -> bool:
+    """Whether it is a power with a whole positive exponent, whose base may have any sign."""
+    return _TABLE[name][0] == "pow" and isinstance(args[-1], int | float) and args[-1] > 0 and float(args[-1]).is_integer()
+
+
 class _AtLine(TorchFunctionMode):
     """Changes an argument of one of torch's functions wherever the culprit's line calls it; without a name it only notes which are called.
 
@@ -227,7 +233,7 @@ class _AtLine(TorchFunctionMode):
 
     def __torch_function__(self, func: Any, types: Any, args: Arguments = (), kwargs: Mapping[str, Any] | None = None) -> Any:
         name = getattr(func, "__name__", "")
-        if name in _TABLE and (not self._name or name == self._name) and self._is_here():
+        if name in _TABLE and (not self._name or name == self._name) and not _is_square(name, args) and self._is_here():
             if name not in self.met:
                 self.met.append(name)
             at = _TABLE[name][1]

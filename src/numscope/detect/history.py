@@ -176,7 +176,7 @@ class RunHistory:
             layer, cls = (event.entry.name or self._model, event.entry.cls) if event.entry.cls else ("loss", "loss")
             layer = self._prefix + layer
             for slot, ledger, handle in event.items:
-                if ledger is None:
+                if ledger is None or ledger not in step.rows:  # an optimizer's state, which has rows only where it is bad
                     continue
                 key = layer, tensor_of(event.phase, slot)
                 dtype, row = step.rows[ledger].row(int(handle))

@@ -6,6 +6,7 @@ import contextlib
 import copy
 import dataclasses
 import inspect
+from collections import OrderedDict
 from collections.abc import Callable, Iterator, MutableMapping
 from typing import Any
 
@@ -323,7 +324,7 @@ def _fake_copy(module: nn.Module, fake: Callable[[Any], Any], made: dict[int, nn
     own.pop("forward", None)
     for key, value in module.__dict__.items():
         if key.endswith(("_hooks", "_hooks_with_kwargs", "_hooks_always_called")) and isinstance(value, dict):
-            own[key] = type(value)()
+            own[key] = OrderedDict()
     own["_parameters"] = {key: fake(value) for key, value in module._parameters.items()}
     own["_buffers"] = {key: fake(value) for key, value in module._buffers.items()}
     own["_modules"] = {key: None if child is None else _fake_copy(child, fake, made) for key, child in module._modules.items()}

@@ -100,5 +100,5 @@ def _outcome(replay: Replay, stages: _Varied, fault: Culprit) -> Outcome:
     if any(nonfinite(t) and bool(t.isnan().any()) for at, t in stages.outputs if at[0] == FORWARD):
         return Outcome(False, None, "its result is nan")
     both = "forward finite" if replay.status == FORWARD_FINITE else "forward and backward finite"
-    begun = ", the backward from a mean of its results" if stages.is_assumed and replay.status == FINITE else ""
+    begun = "; what the script makes of its result was not tried" if stages.is_assumed and replay.status == FINITE else ""
     return Outcome(True, None, f"{both}{stages.largest(fault)}{begun}")
