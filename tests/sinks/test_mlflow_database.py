@@ -19,6 +19,7 @@ def whole(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.delitem(sys.modules, "mlflow", raising=False)
     monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
     monkeypatch.setattr(mlflow_database, "is_installed", lambda package: True)
+    monkeypatch.setattr(mlflow_database.signal, "getsignal", lambda number: mlflow_database.signal.SIG_DFL)  # loaders leave a handler
     monkeypatch.setattr(mlflow_database, "_CODE", "import sys; open(sys.argv[2], 'w').write('tables')")
     monkeypatch.chdir(tmp_path)
 

@@ -22,12 +22,13 @@ export function shares(histogram, format) {
   return sum;
 }
 
-export function formatsView(run, histogram, extremes, site) {
+// ``bad``: how many of its elements are nan or inf at this step, which no magnitude shows.
+export function formatsView(run, histogram, extremes, site, bad) {
   const bounds = boundsOf(run, histogram, extremes);
   if (!bounds) return el("p", { class: "hint" }, "No numbers at this step.");
   const [low, high] = bounds;
   const at = (exponent) => `${(100 * (Math.min(high, Math.max(low, exponent)) - low)) / (high - low)}%`;
-  const rows = Object.values(run.formats).map((format) => formatRow(format, histogram, extremes, at));
+  const rows = Object.values(run.formats).map((format) => formatRow(format, histogram, extremes, at, bad > 0));
   const ticks = [];
   const every = Math.max(1, Math.ceil((high - low) / 8));
   for (let e = Math.ceil((low + 3) / every) * every; e <= high - 2; e += every) ticks.push(el("span", { class: "tick", style: { left: at(e) } }, power(e)));
@@ -74,14 +75,15 @@ function band([least, largest], at) {
   return el("div", { class: "range" }, el("span", { class: "band", title: `${digits(least)} to ${digits(largest)}`, style: { left: at(from), width: `max(3px, calc(${at(to)} - ${at(from)}))` } }));
 }
 
-function formatRow(format, histogram, extremes, at) {
+function formatRow(format, histogram, extremes, at, isBad) {
   const [sub, normal, top] = [format.minSubnormal, format.minNormal, format.max].map(Math.log2);
   const zone = (kind, from, to, title) => el("span", { class: `zone ${kind}`, title, style: { left: at(from), width: `calc(${at(to)} - ${at(from)})` } });
   const verdict = histogram ? shareText(shares(histogram, format), format) : extremeText(extremes, format);
+  const text = verdict === "fits" && isBad ? "what is finite fits" : verdict;
   return el("div", { class: "format-line" }, el("span", { class: "format-name" }, format.label),
     el("div", { class: "range" }, zone("subnormal", sub, normal, `${format.label} subnormal: ${digits(format.minSubnormal)} to ${digits(format.minNormal)}`),
       zone("normal", normal, top, `${format.label} normal: ${digits(format.minNormal)} to ${digits(format.max)}`)),
-    el("span", { class: verdict === "fits" ? "verdict fits" : "verdict" }, verdict));
+    el("span", { class: text === "fits" ? "verdict fits" : "verdict" }, text));
 }
 
 function shareText(sum, format) {

@@ -60,7 +60,7 @@ export class SitePane {
       el("div", { class: "tools" }, chartTools("scale", "log"), el("button", { id: "pin", "aria-pressed": String(isPinned(site)), disabled: !isPinned(site) && !hasRoom(run), title: "several tensors in one chart (c)", onclick: () => togglePin(run, site) }, isPinned(site) ? "✕ compare no longer" : "+ compare this tensor")),
       el("div", { class: "pair" }, shown.map((one, i) => el("figure", {}, el("figcaption", {}, visible(run.sites[one].tensor, 40), el("small", {}, ` ${run.sites[one].dtype}`)), this.charts[i].plot))),
       this.overlay.element,
-      formatsView(run, histogram, [value("abs_min"), value("amax")], site),
+      formatsView(run, histogram, [value("abs_min"), value("amax")], site, value("num_nonfinite")),
       ranks,
       el("h3", {}, `Numbers, ${steps(run.first[column], run.last[column])}`),
       el("table", { class: "numbers" }, numbers.map(({ kind, value: x }) => el("tr", {}, el("td", {}, kind.label), el("td", { class: "num" }, digits(x)), el("td", { class: "quiet" }, UNITS[kind.unit])))),

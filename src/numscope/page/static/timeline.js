@@ -68,15 +68,13 @@ export class Timeline {
       title: `step ${alert.step}: ${visible(alert.rule, 80)}${alert.layer ? ` in ${visible(alert.layer, 80)}` : ""}` }));
     const events = run.events.map((event) => ({ step: event.step, mark: "◆", kind: "event", title: `step ${event.step}, ${event.num_ranks > 1 ? `${event.num_ranks} ranks` : `rank ${event.rank}`}: ${visible(event.text)}` }));
     const restarts = run.restarts.map((one) => ({ ...one, mark: "⟳", kind: "restart", title: `step ${one.step}: ${one.text}` }));
-    keeping(this.lane, () => fill(this.lane, [...restarts, ...events, ...alerts, ...findings].filter((one) => {
-      const column = run.columnOf(one.step);
-      return column >= from && column <= to;
-    }).slice(-MOST_MARKS).map((one) => el("button", {
+    const isAt = (column) => column >= from && column <= to;
+    keeping(this.lane, () => fill(this.lane, [...restarts, ...events, ...alerts, ...findings].filter((one) => isAt(run.columnOf(one.step))).slice(-MOST_MARKS).map((one) => el("button", {
         class: `mark ${one.kind}${one.isChosen ? " selected" : ""}`, title: one.title, "aria-label": one.title,
         style: { left: place(run.columnOf(one.step)) },
         onclick: () => set(one.go ? one.go(run, one.i) : { step: one.step }),
       }, one.mark)), el("span", { class: "lane-name" }, `${count(run.numSteps, "recorded step")}; shown: ${steps(run.first[run.columnOf(state.step)], run.last[run.columnOf(state.step)])}`),
-    el("span", { class: "cursor", style: { left: place(run.columnOf(state.step)) } })));
+    isAt(run.columnOf(state.step)) ? el("span", { class: "cursor", style: { left: place(run.columnOf(state.step)) } }) : null));
     const wider = { disabled: !isZoomed(run) };
     keeping(this.tools, () => fill(this.tools, el("button", { id: "closer", title: "zoom in around the step (+)", disabled: to - from < 2, onclick: () => zoomBy(run, 0.5) }, "+ zoom in"),
       el("button", { id: "wider", title: "zoom out (−)", ...wider, onclick: () => zoomBy(run, 2) }, "− zoom out"),
