@@ -85,6 +85,14 @@ def drag(tab: Tab, selector: str, begin: float, end: float) -> None:
     tab.settle()
 
 
+def test_a_step_that_is_out_of_sight_makes_the_page_no_wider(tab: Tab, pages: dict[str, Path]) -> None:
+    tab.size(1440, 1000)
+    tab.open(pages["one"], f"#step={STEPS - 1}&layer=a&tensor=output")
+    drag(tab, "#map canvas.cells", 2.5 / STEPS, 9.5 / STEPS)
+    assert sight(tab)[1] < STEPS - 1
+    assert tab.js("document.documentElement.scrollWidth <= innerWidth")
+
+
 def test_dragging_over_steps_zooms_and_a_double_click_or_escape_shows_all(tab: Tab, pages: dict[str, Path]) -> None:
     tab.size(1440, 1000)
     tab.open(pages["one"], "#step=15&layer=a&tensor=output")

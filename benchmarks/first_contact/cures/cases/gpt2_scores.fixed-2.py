@@ -1,0 +1,21 @@
+import math
+import torch
+import torch.nn.functional as F
+from torch import nn
+
+torch.set_num_threads(1)
+torch.manual_seed(0)
+
+# src: https://github.com/karpathy/nanoGPT/issues/167
+from transformers import GPT2Config, GPT2LMHeadModel
+cfg = GPT2Config(vocab_size=100, n_positions=32, n_embd=32, n_layer=2, n_head=2, attn_implementation="eager", resid_pdrop=0, embd_pdrop=0, attn_pdrop=0)
+model = GPT2LMHeadModel(cfg)
+with torch.no_grad():
+    model.transformer.h[1].attn.c_attn.weight[:, :64] *= 3000
+model = model.bfloat16().train()
+opt = torch.optim.SGD(model.parameters(), lr=1e-3)
+for step in range(8):
+    ids = torch.randint(0, 100, (4, 16))
+    loss = model(input_ids=ids, labels=ids).loss
+    opt.zero_grad(); loss.backward(); opt.step()
+    print(step, repr(loss.item()))
