@@ -100,11 +100,11 @@ def test_the_loss_has_the_settings_that_each_group_had_at_the_step(tmp_path: Pat
             adam.step()
             schedule.step()
             adam.zero_grad()
-    frame = numscope.load(tmp_path, "SELECT * FROM stats WHERE layer = 'loss' ORDER BY step")
+    frame = numscope.load(tmp_path, "SELECT * FROM raw WHERE layer = 'loss' ORDER BY step")
     assert [list(rates) for rates in frame.optimizer_lr] == [pytest.approx([0.5 * 0.5**step, 0.01 * 0.5**step]) for step in range(3)]
     assert list(frame.optimizer_betas_1[0]) == [0.9, 0.9] and list(frame.optimizer_weight_decay[2]) == pytest.approx([0.01, 0.3])
     assert "optimizer_amsgrad" not in frame.columns
-    assert numscope.load(tmp_path, "SELECT * FROM stats WHERE layer <> 'loss'").optimizer_lr.isna().all()
+    assert numscope.load(tmp_path, "SELECT * FROM raw WHERE layer <> 'loss'").optimizer_lr.isna().all()
 
 
 def test_settings_are_told_of_numbers_and_of_few_groups() -> None:
