@@ -74,8 +74,7 @@ KEEP = "with --log-dir DIR the run's records are kept: a page, and how each numb
 @pytest.mark.parametrize(
     ("log_dir", "processes", "said"),
     [
-        (None, [NET], KEEP),
-        (None, [Watched()], ""),
+        (None, [NET], ""),
         (None, [NEWS], KEEP),
         (None, [NET, Watched(["Net"], 1, alerts=["a"])], KEEP),
         ("runs/t5", [NET], "numscope stats runs/t5; as a page: numscope view runs/t5"),

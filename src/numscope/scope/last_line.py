@@ -27,15 +27,13 @@ def last_line(own: Watched, children: Sequence[Watched], why_nothing: str) -> st
 
 
 def next_step(log_dir: str | None, processes: Sequence[Watched]) -> str:
-    """A line with what to type next: to look at the run's folder, or to have one. Empty where nothing was watched."""
+    """A line with what to type next, where there is something to look at: in the run's folder, or in the next one's."""
     watched = [one for one in processes if one.models]
     has_news = any(one.findings or one.alerts for one in watched)
-    if not watched:
-        return ""
-    if log_dir is not None:
+    if log_dir is not None and watched:
         folder = escape(shlex.quote(without_passwords(log_dir)))
         return f"numscope: next: numscope stats {folder}; as a page: numscope {'report' if has_news else 'view'} {folder}"
-    return "numscope: next: with --log-dir DIR the run's records are kept: a page, and how each number came there"
+    return "numscope: next: with --log-dir DIR the run's records are kept: a page, and how each number came there" if has_news else ""
 
 
 def _part(processes: Sequence[Watched], where: str = "") -> str:
