@@ -224,6 +224,20 @@ def test_statistics_that_can_not_be_shown_are_said(tmp_path: Path) -> None:
     assert "Traceback" not in done.stderr and (done.stdout or done.stderr)
 
 
+def test_what_an_earlier_attempt_found_is_told_as_such(tmp_path: Path) -> None:
+    write(tmp_path, {Place(0, "fc1", "Linear", "activation"): torch.ones(4)})
+    (tmp_path / "findings-rank0.json").write_text(document(FINDING))
+    (tmp_path / "findings-rank0-2.json").write_text(document(attempt=2))
+    assert "Went bad first: nothing, so far\nIn an earlier attempt: decoder.layers.1.mlp.fc1" in stats(tmp_path).stdout
+
+
+def test_one_word_that_is_no_question_has_its_near_one(tmp_path: Path) -> None:
+    write(tmp_path, {Place(0, "fc1", "Linear", "activation"): torch.ones(4)})
+    done = stats(tmp_path, "colums")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr == "numscope: SQL: got 'colums', expected SQL, columns or compact. Did you mean 'columns'?\n"
+
+
 def test_a_healthy_run_has_nothing_that_went_bad(tmp_path: Path) -> None:
     write(tmp_path, {Place(0, "fc1", "Linear", "activation"): torch.ones(4)})
     said = stats(tmp_path).stdout

@@ -82,6 +82,7 @@ CASES = {
     "quotient": ("h.relu()", "h / x"),
     "signed divisor": ("h * (h.abs() > 0.3)", "h / x"),
     "one over": ("h.relu()", "1 / x"),
+    "power by keyword": ("h.relu()", "torch.pow(x, exponent=-0.5)"),
     "power": ("h.relu()", "x ** -0.5"),
     "power at 0": ("h - h.detach()", "x.pow(0.3)"),
     "exponential": ("h * 1e4", "torch.exp(x)"),
@@ -107,6 +108,13 @@ def test_a_remedy_that_worked_cures_the_script_when_it_is_written_into_it(name: 
         after = written(trial, expression)
         ast.parse(after)
         assert trained(net_of(tmp_path, argument, after)) is None, after
+
+
+@pytest.mark.parametrize("square", ["x ** 2", "x.pow(2.0)", "torch.pow(x, exponent=2)"])
+def test_the_base_of_a_square_keeps_its_sign(square: str, tmp_path: Path) -> None:
+    with quiet():
+        tried = culprit_of(trained(net_of(tmp_path, "h * 0", f"({square}).sqrt()"))).tried
+    assert [one.remedy for one in tried] == ["sqrt(x + 1e-6)"]
 
 
 class Block(nn.Module):
@@ -164,7 +172,7 @@ def test_a_loss_scale_that_overflows_the_backward_is_lowered_until_it_does_not()
         culprit = culprit_of(trained(copy.deepcopy(model), torch.float16, 2.0**15))
     told = [one for one in culprit.tried if one.remedy.startswith("a loss scale")]
     assert [one.worked for one in told] == [True], culprit.tried
-    assert told[0].remedy == "a loss scale 2^3 times smaller"
+    assert told[0].remedy == "a loss scale 8 times smaller"
     with quiet():
         assert trained(copy.deepcopy(model), torch.float16, 2.0**12) is None
         assert trained(model.bfloat16(), torch.bfloat16, 2.0**15) is None

@@ -150,3 +150,10 @@ def test_verdict_of_a_run_without_bad_numbers(tmp_path: Path, texts: list[str], 
         (tmp_path / f"findings-rank{rank}.json").write_text(text)
     digest = json.loads(digests(read_recorded(tmp_path))[0])
     assert (digest["verdict"], digest["first"]) == (verdict, None)
+
+
+def test_verdict_is_the_last_attempts(tmp_path: Path) -> None:
+    (tmp_path / "findings-rank0.json").write_text(document(FINDING))
+    (tmp_path / "findings-rank0-2.json").write_text(document(attempt=2))
+    digest = json.loads(digests(read_recorded(tmp_path))[0])
+    assert (digest["verdict"], digest["first"], digest["num_findings"]) == ("nothing found", None, 1)

@@ -5,11 +5,12 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 from functools import partial
-from typing import Any
+from typing import Any, NoReturn
 
 import click
 
 from numscope.cli.preparing import SCRIPT_WORDS, recipe_option, takes_script
+from numscope.cli.printing import note
 from numscope.cli.script import Target, launch
 from numscope.cli.torchwatch import TorchWatch
 from numscope.cli.values import OUTPUT_FILE, OUTPUT_FOLDER, listed, one_of, whole_number, writable
@@ -19,6 +20,7 @@ from numscope.records.errors import UsageError
 from numscope.sinks.destinations import destination
 from numscope.storage.address import is_address
 
+REFUSED = 2  # the status of a script that argparse has ended
 USAGE = "numscope run [options] train.py ARGS…  or  numscope run [options] -m module ARGS…"
 BATCHES = listed("N,N…", int, "batch numbers from 0 with commas in between, such as 149,150")
 
@@ -103,4 +105,16 @@ def run(target: Target, **options: Any) -> Callable[[], None]:
 
         plan_of(config, features)
     # The script runs after click has returned: click turns the script's KeyboardInterrupt into something else.
-    return partial(launch, target, watch)
+    return partial(_launched, target, watch)
+
+
+def _launched(target: Target, watch: TorchWatch) -> NoReturn:
+    """Raises: what ``launch`` does. Where a script refuses a word that is an option of ours, it says where that belongs."""
+    try:
+        launch(target, watch)
+    except SystemExit as ending:
+        opts = {opt for param in run.params for opt in param.opts if opt.startswith("--")}
+        ours = next((word for word in target.args if word.partition("=")[0] in opts), None)
+        if ending.code == REFUSED and ours is not None:
+            note(f"{ours.partition('=')[0]} came behind the script's name, so the script got it. If it is meant for numscope: {USAGE}.")
+        raise

@@ -16,7 +16,7 @@ from numscope.cli.printing import note, put, say
 from numscope.cli.values import json_option
 from numscope.records.errors import UsageError
 from numscope.records.finding import plain
-from numscope.records.words import escape
+from numscope.records.words import escape, nearest
 from numscope.runs.columns import columns as columns_in
 from numscope.runs.compaction import compact as compacted
 from numscope.runs.folder import Run, find_run
@@ -62,6 +62,8 @@ def stats(run: str, sql: str | None, by: str | None, names: str | None, steps: s
             raise UsageError(f"{COMPACT}: given with a question, expected it alone.")
         say(f"numscope: {compacted(run)}")
         return
+    if sql is not None and sql.isidentifier() and sql != COLUMNS:  # no question is one word
+        raise UsageError(f"got {sql!r}, expected SQL, {COLUMNS} or {COMPACT}.{nearest(sql, (COLUMNS, COMPACT))}", "SQL")
     for option, value in (("--stats", names), ("--steps", steps)):
         if by is None and value is not None:
             raise UsageError(f"{option}: given without --by, which it needs. In SQL, use SELECT and WHERE.")

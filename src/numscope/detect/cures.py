@@ -37,7 +37,7 @@ MOST_SECONDS = 60.0  # no further trial begins after so long
 _NOT_THE_CALLS = (Reason.BAD_INPUT, Reason.BAD_PARAMETER, Reason.UNINITIALIZED, Reason.OPTIMIZER_UPDATE, Reason.COMPILED)
 _PRECISION = "numscope.high_precision("
 _EPS = (1e-6, 1e-4, 1e-2)
-_SCALES = (3, 8, 16)  # powers of two by which a loss scale is lowered
+_SCALES = (8, 256, 65536)  # by which a loss scale is lowered
 _MOST_MODULES = 6
 
 
@@ -125,7 +125,7 @@ def _families(names: Mapping[nn.Module, str], call: Call, culprit: Culprit, met:
     for name in own or met:
         yield (_Remedy(text, partial(_AtLine, culprit, name, edit, level), call) for edit, level, text in _levels(name, dtypes))
     if "float16" in dtypes and culprit.phase is Phase.BACKWARD:
-        yield (_Remedy(f"a loss scale 2^{k} times smaller", contextlib.nullcontext, call, 2.0**-k) for k in _SCALES)
+        yield (_Remedy(f"a loss scale {scale} times smaller", contextlib.nullcontext, call, 1 / scale) for scale in _SCALES)
     if dtypes & {"float16", "bfloat16"}:
         yield _in_float32(names, call, culprit.module)
     if "float16" in dtypes:
@@ -213,9 +213,10 @@ def _levels(name: str, dtypes: set[str]) -> Iterator[tuple[Edit, float, str]]:
             yield from ((edit, eps, written.replace("{eps}", f"{eps:g}".replace("e-0", "e-"))) for eps in _EPS)
 
 
-def _is_square(name: str, args: Arguments) -> bool:
+def _takes_any_base(name: str, args: Arguments, kwargs: Mapping[str, Any]) -> bool:
     """Whether it is a power with a whole positive exponent, whose base may have any sign."""
-    return _TABLE[name][0] == "pow" and isinstance(args[-1], int | float) and args[-1] > 0 and float(args[-1]).is_integer()
+    exponent = args[1] if len(args) > 1 else kwargs.get("exponent")
+    return _TABLE[name][0] == "pow" and isinstance(exponent, int | float) and exponent > 0 and float(exponent).is_integer()
 
 
 class _AtLine(TorchFunctionMode):
@@ -232,14 +233,15 @@ class _AtLine(TorchFunctionMode):
         self.met: list[str] = []
 
     def __torch_function__(self, func: Any, types: Any, args: Arguments = (), kwargs: Mapping[str, Any] | None = None) -> Any:
-        name = getattr(func, "__name__", "")
-        if name in _TABLE and (not self._name or name == self._name) and not _is_square(name, args) and self._is_here():
+        name, kwargs = getattr(func, "__name__", ""), kwargs or {}
+        is_asked = name in _TABLE and self._name in ("", name)
+        if is_asked and not _takes_any_base(name, args, kwargs) and self._is_here():
             if name not in self.met:
                 self.met.append(name)
             at = _TABLE[name][1]
             if self._edit is not None and at < len(args) and isinstance(args[at], Tensor):
                 args = (*args[:at], self._edit(args[at], self._level), *args[at + 1 :])
-        return func(*args, **(kwargs or {}))
+        return func(*args, **kwargs)
 
     def _is_here(self) -> bool:
         lines = stack.capture(sys._getframe(2)).resolve()

@@ -52,7 +52,7 @@ def _digest(recorded: Recorded, matrices: Matrices | None, ranks: RankAmax | Non
         "versions": {_text(k, 40): _text(v, 60) for k, v in list(recorded.versions.items())[:8]},
         "environment": {_text(k, 60): _text(v, 200) for k, v in list(last_environment(recorded).items())[: 2 * most]},
         "verdict": _verdict(recorded),
-        "first": next((_first(one) for one in recorded.findings if not one.contained), None),
+        "first": next((_first(one) for one in recorded.latest if not one.contained), None),
         "attempts": len(recorded.attempts),
         "num_steps": recorded.num_steps,
         "ended": not recorded.killed,
@@ -72,9 +72,10 @@ def _digest(recorded: Recorded, matrices: Matrices | None, ranks: RankAmax | Non
 
 
 def _verdict(recorded: Recorded) -> str:
+    """Of the last attempt: a mended script may have run again in the same folder."""
     if not recorded.watched:
         return "not watched"
-    return "bad numbers" if any(not one.contained for one in recorded.findings) else "alerts" if recorded.num_alerts else "nothing found"
+    return "bad numbers" if any(not one.contained for one in recorded.latest) else "alerts" if recorded.num_alerts else "nothing found"
 
 
 def _first(finding: Finding) -> Digest:

@@ -33,8 +33,10 @@ def guide(overview: Overview, run: str) -> Iterator[str]:
     facts += [count(max(recorded.num_steps, axis.last[-1] + 1), "step"), count(matrices.num_sites, "tensor")]
     facts += [count(recorded.num_findings, "finding"), *([count(recorded.num_alerts, "alert")] if recorded.num_alerts else [])]
     yield ", ".join(facts)
-    begun = next((one for one in recorded.findings if not one.contained), None)
-    yield "Went bad first: nothing, so far" if begun is None else f"Went bad first: {_told(begun)}"
+    latest, ever = (next((one for one in found if not one.contained), None) for found in (recorded.latest, recorded.findings))
+    yield "Went bad first: nothing, so far" if latest is None else f"Went bad first: {_told(latest)}"
+    if latest is None and ever is not None:
+        yield f"In an earlier attempt: {_told(ever)}"
     if matrices.loss is not None:
         largest, _ = matrices.loss
         known = np.flatnonzero(~np.isnan(largest))

@@ -62,6 +62,7 @@ class Recorded:
     run: Run | None  # its statistics; None if there are none
     findings: tuple[Finding, ...]  # escaped ones, then contained ones, each by step; at most ``MAX_FINDINGS``
     num_findings: int  # how many there are
+    latest: tuple[Finding, ...]  # those of the last attempt, in the same order
     alerts: tuple[AlertOfRanks, ...]  # by step; at most ``MAX_ALERTS``
     num_alerts: int  # how many there are
     events: tuple[Happening, ...]  # by step
@@ -130,11 +131,13 @@ def read_recorded(folder: str | os.PathLike[str], where: str = "RUN", copied: st
             problems.append(f"No statistics could be read. {error}")
     files = read_findings(path, names, problems)
     findings, alerts = distinct_findings(files), merged_alerts(files)
+    last = max((file.attempt for file in files), default=0)
     return Recorded(
         path=given.rstrip("/") if is_address(given) else path,
         run=run,
         findings=tuple(findings[:MAX_FINDINGS]),
         num_findings=len(findings),
+        latest=tuple(distinct_findings(file for file in files if file.attempt == last)[:MAX_FINDINGS]),
         alerts=tuple(alerts[:MAX_ALERTS]),
         num_alerts=len(alerts),
         events=tuple(_merged_events(files)[:MAX_EVENTS]),

@@ -78,6 +78,15 @@ def replay_call(
     return _replay(call, names, buffers, backward, ranks, gave_bad, saved, lone=ranks is None and spread())
 
 
+def what_hinders(call: Call, names: Mapping[nn.Module, str], lone: bool) -> Replay | None:
+    """Why a call can't be done again, as the result of a replay; None if it can. ``lone``: other ranks do not do it too."""
+    if any(tensor._version != version for tensor, version in call.versions):
+        return Replay(None, "not reproduced: an argument of the model was changed in place after the call began")
+    if lone and any(map(needs_accumulation, parameters_of(names))):
+        return Replay(None, COMMUNICATES)  # FSDP2's state must not be left incomplete
+    return None
+
+
 def parameters_of(names: Mapping[nn.Module, str]) -> Iterator[Tensor]:
     """The parameters of modules, as often as they have them."""
     return (p for module in names for p in module._parameters.values() if p is not None)
@@ -99,11 +108,9 @@ def _replay(
     *,
     lone: bool,
 ) -> Replay:
-    stale = any(tensor._version != version for tensor, version in call.versions)
-    if some(stale, ranks):
-        return Replay(None, "not reproduced: an argument of the model was changed in place after the call began" if stale else ELSEWHERE)
-    if lone and any(map(needs_accumulation, parameters_of(names))):
-        return Replay(None, COMMUNICATES)  # FSDP2's state must not be left incomplete
+    against = what_hinders(call, names, lone)
+    if some(against is not None, ranks):
+        return against or Replay(None, ELSEWHERE)
     spared: dict[int, tuple[UntypedStorage, UntypedStorage]] = {}
     try:
         with as_it_began(call, names, buffers), eager():

@@ -9,9 +9,9 @@ from torch import UntypedStorage, nn
 
 from numscope.distributed.agree import spread
 from numscope.records.finding import Culprit
-from numscope.replay.call import as_it_began, eager, parameters_of, put_spared_back
+from numscope.replay.call import as_it_began, eager, put_spared_back, what_hinders
 from numscope.replay.capture import BufferCopies, Call
-from numscope.replay.stages import Stages, needs_accumulation, run_stages
+from numscope.replay.stages import Stages, run_stages
 
 
 class Left(BaseException):
@@ -37,9 +37,7 @@ def stop_in_call(
 
     *Cost:* two replays.
     """
-    if any(tensor._version != version for tensor, version in call.versions) or (
-        spread() and any(map(needs_accumulation, parameters_of(names)))
-    ):
+    if what_hinders(call, names, spread()) is not None:
         return False
     shown: list[FrameType] = []
 

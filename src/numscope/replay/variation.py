@@ -12,7 +12,7 @@ from torch import UntypedStorage, nn
 from numscope.distributed.agree import has_group
 from numscope.records.finding import Culprit
 from numscope.records.places import place
-from numscope.replay.call import as_it_began, eager, put_spared_back
+from numscope.replay.call import as_it_began, eager, put_spared_back, what_hinders
 from numscope.replay.capture import FORWARD, BufferCopies, Call
 from numscope.replay.stages import FINITE, FORWARD_FINITE, Replay, Stages, heads, nonfinite, run_stages
 from numscope.replay.tape import plain_name
@@ -52,6 +52,8 @@ def varied(
     *Cost:* that of a replay.
     """
     spared: dict[int, tuple[UntypedStorage, UntypedStorage]] = {}
+    if (against := what_hinders(call, names, has_group())) is not None:
+        return Outcome(None, None, f"could not be done: {against.status}")
     try:
         with as_it_began(call, names, buffers), eager(), variation:
             stages = _Varied(call, names, has_group(), None, spared)
