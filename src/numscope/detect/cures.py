@@ -115,7 +115,8 @@ def _tried(evidence: Evidence, call: Call, culprit: Culprit) -> tuple[Trial, ...
             if last.remedy in culprit.advice:
                 found.append(last)
         found += [last] if last is not None and last not in found else []
-    return tuple(sorted(found, key=lambda trial: not trial.worked))
+    works = [trial for trial in found if trial.worked]
+    return (*works, *(trial for trial in found if not trial.worked and (not works or trial.remedy in culprit.advice)))
 
 
 def _families(names: Mapping[nn.Module, str], call: Call, culprit: Culprit, met: list[str]) -> Iterator[Iterator[_Remedy]]:
