@@ -86,6 +86,9 @@ CASES = {
     "power": ("h.relu()", "x ** -0.5"),
     "power at 0": ("h - h.detach()", "x.pow(0.3)"),
     "exponential": ("h * 1e4", "torch.exp(x)"),
+    "masked softmax": ("h.masked_fill(h == h, -math.inf)", "F.softmax(x, -1) * h"),
+    "masked log-softmax": ("h.masked_fill(h == h, -math.inf)", "x.log_softmax(dim=-1)"),
+    "masked softmax of a module": ("h.masked_fill(h == h, -math.inf)", "torch.nn.Softmax(-1)(x) * h"),
 }
 
 

@@ -190,6 +190,10 @@ def _bounded(x: Tensor, most: float) -> Tensor:
     return x.clamp(-most, most)
 
 
+def _lifted(x: Tensor, _: float) -> Tensor:
+    return x.clamp_min(torch.finfo(x.dtype).min)
+
+
 _DIVISOR: list[Form] = [(_away, "x / torch.where(y.abs() < {eps}, {eps}, y)")]
 _BASE: list[Form] = [(Tensor.clamp_min, "x.clamp_min({eps}) ** p")]
 # By the name of torch's function: the operation, which argument is changed, and how.
@@ -199,6 +203,7 @@ _TABLE: dict[str, tuple[str, int, list[Form]]] = {
     **{op: ("div", 1, _DIVISOR) for op in ("div", "true_divide", "divide", "__truediv__")},
     **{op: ("div", 0, _DIVISOR) for op in ("__rtruediv__", "__rdiv__", "reciprocal")},
     **{op: ("pow", 0, _BASE) for op in ("pow", "__pow__", "float_power")},
+    **{op: (f"_{op}", 0, [(_lifted, f"{op}(x.clamp_min(torch.finfo(x.dtype).min))")]) for op in ("softmax", "log_softmax")},
     **{op: (op, 0, [(_bounded, f"{op}(x.clamp(-{{most}}, {{most}}))")]) for op in ("exp", "expm1")},
 }
 
@@ -210,6 +215,8 @@ def _levels(name: str, dtypes: set[str]) -> Iterator[tuple[Edit, float, str]]:
             limit = min(map(largest, dtypes), default=largest("float32"))
             most = int(math.log(limit) / (2 if limit < FLOAT32_RANGE else 4))  # its square, too, is to stay in range
             yield edit, most, written.replace("{most}", str(most))
+        elif edit is _lifted:
+            yield edit, 0.0, written
         else:
             yield from ((edit, eps, written.replace("{eps}", f"{eps:g}".replace("e-0", "e-"))) for eps in _EPS)
 
