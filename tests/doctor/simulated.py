@@ -282,7 +282,7 @@ def _host(pipe: Connection, hosts: int, per_host: int, settings: Settings) -> No
     course.wait(settings.deadline_s)
     assert course._reached is not None, course._error
     verdict, examined = course._reached
-    course.release()
+    course.hub.close()
     text = io.StringIO()
     print_verdict(verdict, examined, text)
     pipe.send(_told(verdict, examined, text.getvalue(), joined))

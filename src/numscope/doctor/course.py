@@ -5,7 +5,8 @@ A phase that failed on a rank skips, for that rank, the phases that need it; the
 
 from __future__ import annotations
 
-import threading
+import asyncio
+import concurrent.futures
 import time
 import traceback
 from collections.abc import Callable, Iterable
@@ -29,7 +30,7 @@ _JUDGED_PER_S = 2000  # ranks
 
 
 class Course:
-    """Hosts the hub, and conducts the examination in its own thread until the verdict is delivered. Raises: HubTaken."""
+    """Hosts the hub, and conducts the examination in its thread until the verdict is delivered. Raises: HubTaken."""
 
     def __init__(
         self, meeting: Meeting, settings: Settings, world_size: int, deadline: Deadline, output: Output, numbers: NodeNumbers | None = None
@@ -43,17 +44,15 @@ class Course:
         self._verdict_s = min(VERDICT_S + world_size / _JUDGED_PER_S, deadline.seconds / 4)
         self._reached: tuple[Verdict, Examined] | None = None
         self._error: BaseException | None = None
-        self._thread = threading.Thread(target=self._conduct, name="doctor-course", daemon=True)
-        self._thread.start()
+        self._conducted = asyncio.run_coroutine_threadsafe(self._conduct(), self.hub.loop)
 
     @property
     def running(self) -> bool:
-        return self._thread.is_alive()
+        return not self._conducted.done()
 
-    def wait(self, seconds: float) -> bool:
-        """Whether it has ended."""
-        self._thread.join(seconds)
-        return not self.running
+    def wait(self, seconds: float) -> None:
+        """Waits until it has ended, for some seconds."""
+        concurrent.futures.wait([self._conducted], seconds)
 
     def report(self) -> int:
         """Prints the report; returns the exit code."""
@@ -65,12 +64,7 @@ class Course:
             return INCOMPLETE
         return show(*self._reached, self._output)
 
-    def release(self) -> None:
-        """Lets the ranks end, and closes the hub."""
-        self.hub.send({"kind": "end"}, self.hub.everybody())
-        self.hub.close()
-
-    def _conduct(self) -> None:
+    async def _conduct(self) -> None:
         try:
             for phase in chosen(self._settings):
                 if phase is ExamPhase.FACTS:
@@ -79,39 +73,39 @@ class Course:
                     for rank in range(self.hub.world_size):
                         self._add(PhaseResult(phase, rank, "skipped", error=f"the examination was ended early by {self.hub.hurry}"))
                 elif phase is ExamPhase.RENDEZVOUS:
-                    self._meet()
-                    self._collect(ExamPhase.FACTS, tuple(self.hub.members), Deadline(self._time_for(ExamPhase.FACTS) + _GRACE_S), 0.0)
+                    await self._meet()
+                    await self._collect(ExamPhase.FACTS, tuple(self.hub.members), Deadline(self._time_for(ExamPhase.FACTS) + _GRACE_S), 0.0)
                 else:
-                    self._run(phase)
+                    await self._run(phase)
             examined = self._examined()
             self.hub.send({"kind": "judged", "for_s": self._verdict_s}, self.hub.everybody())
-            verdict = judge(examined, self._output.baseline)
+            verdict = await asyncio.to_thread(judge, examined, self._output.baseline)
             verdict = replace(verdict, seconds=round(time.monotonic() - self.hub.started, 3))
             self._reached = verdict, examined
             self._deliver(for_ranks(verdict, examined))
             self.hub.hurry = ""
-            self.hub.wait(_all(self.hub.everybody(), lambda member: member.said_bye or not member.here), Deadline(_BYES_S))
-        except BaseException as error:  # the hub's process prints it and exits with 70
+            await self.hub.wait(_all(self.hub.everybody(), lambda member: member.said_bye or not member.here), Deadline(_BYES_S))
+        except Exception as error:  # the hub's process prints it and exits with 70
             self._error = error
             self._deliver(Verdict(INTERNAL))
 
-    def _meet(self) -> None:
+    async def _meet(self) -> None:
         hub, deadline = self.hub, Deadline(min(share(self._settings, ExamPhase.RENDEZVOUS), self._left()))
 
         def all_here() -> bool:
             gone = sum(rank not in hub.members for rank in tuple(self.departed))
             return len(hub.members) + len(hub.onlookers) + hub.num_turned_away + gone >= hub.world_size
 
-        hub.wait(all_here, deadline)
+        await hub.wait(all_here, deadline)
         waited = round(time.monotonic() - hub.started, 3)
         for rank in range(hub.world_size):
             if rank not in hub.members:
                 why = self.departed.get(rank) or f"it did not join within {waited:.1f} s"
                 self._add(PhaseResult(ExamPhase.RENDEZVOUS, rank, "silent", seconds=waited, error=why, data={"how": "missing"}))
         self._roster = hub.roster()
-        self._collect(ExamPhase.RENDEZVOUS, tuple(self._roster), Deadline(min(2.0, self._left())), 0.0)
+        await self._collect(ExamPhase.RENDEZVOUS, tuple(self._roster), Deadline(min(2.0, self._left())), 0.0)
 
-    def _run(self, phase: ExamPhase) -> None:
+    async def _run(self, phase: ExamPhase) -> None:
         hub = self.hub
         obstacles = {rank: self._obstacle(phase, rank) or hub.members[rank].detail for rank in tuple(hub.members)}
         alive = tuple(sorted(rank for rank, obstacle in obstacles.items() if not obstacle and hub.members[rank].here))
@@ -120,10 +114,10 @@ class Course:
         if not alive:
             return
         budget, started = self._time_for(phase), time.monotonic() - hub.started
-        self._announce(phase, alive, budget)
-        self._collect(phase, alive, Deadline(min(budget + _GRACE_S, self._left())), started)
+        await self._announce(phase, alive, budget)
+        await self._collect(phase, alive, Deadline(min(budget + _GRACE_S, self._left())), started)
 
-    def _announce(self, phase: ExamPhase, alive: tuple[int, ...], budget: float) -> None:
+    async def _announce(self, phase: ExamPhase, alive: tuple[int, ...], budget: float) -> None:
         """Has the ranks begin a phase; tells each of the ranks that it asks, if it does not know them."""
         begin = {"kind": "phase", "phase": phase, "budget_s": round(budget, 3)}
         node_of = {rank: int(self._roster[rank]["identity"]["node"]) for rank in alive}
@@ -137,6 +131,7 @@ class Course:
                 known |= new
                 roster = {str(other): self._roster[other] for other in sorted(new)}
                 self.hub.send({**begin, "roster": roster, "meetings": met}, [self.hub.members[rank]])
+                await asyncio.sleep(0)  # heartbeats are answered in between
 
     def _deliver(self, verdict: Verdict) -> None:
         """Sends the verdict, and to each rank whether it is healthy instead of a list of those that are."""
@@ -145,15 +140,14 @@ class Course:
             members = [member for member in self.hub.everybody() if (member.admitted and member.identity.rank in well) == ok]
             self.hub.send({"kind": "verdict", "verdict": replace(verdict, ok=()), "ok": ok}, members)
 
-    def _collect(self, phase: ExamPhase, ranks: tuple[int, ...], deadline: Deadline, started: float) -> None:
+    async def _collect(self, phase: ExamPhase, ranks: tuple[int, ...], deadline: Deadline, started: float) -> None:
         """Collects the ranks' results, or the reasons why there are none."""
         hub = self.hub
-        hub.wait(_all(ranks, lambda rank: (phase, rank) in hub.results or not hub.members[rank].here), deadline)
-        with hub.changed:
-            for rank in ranks:
-                seconds = time.monotonic() - hub.started - started
-                result = hub.results.get((phase, rank)) or _without_word(phase, rank, hub.members[rank], seconds, hub.hurry)
-                self._add(replace(result, started=round(started, 3)))
+        await hub.wait(_all(ranks, lambda rank: (phase, rank) in hub.results or not hub.members[rank].here), deadline)
+        for rank in ranks:
+            seconds = time.monotonic() - hub.started - started
+            result = hub.results.get((phase, rank)) or _without_word(phase, rank, hub.members[rank], seconds, hub.hurry)
+            self._add(replace(result, started=round(started, 3)))
 
     def _add(self, result: PhaseResult) -> None:
         self._results[result.phase, result.rank] = result
@@ -168,22 +162,22 @@ class Course:
 
     def _examined(self) -> Examined:
         hub = self.hub
-        with hub.changed:
-            for rank, member in hub.members.items():  # those lost while no phase waited for them
-                own = [result for phase in ExamPhase if (result := self._results.get((phase, rank))) is not None]
-                if member.how in ("silent", "died") and not any(result.status == "silent" for result in own):
-                    done = {result.phase for result in own}
-                    phase = member.phase if member.phase not in done else max(done)
-                    self._add(_without_word(phase, rank, member, 0.0, ""))
-            about = {
-                "reached": True,
-                "interrupted": hub.hurry,
-                "num_refused": hub.num_refused,
-                "left": sorted(rank for rank, member in hub.members.items() if member.how == "left"),
-                "seconds": round(time.monotonic() - hub.started, 3),
-            }
-            refused = list(hub.refused)
-        return Examined(self._settings, hub.world_size, hub.roster(), [self._results[key] for key in sorted(self._results)], refused, about)
+        for rank, member in hub.members.items():  # those lost while no phase waited for them
+            own = [result for phase in ExamPhase if (result := self._results.get((phase, rank))) is not None]
+            if member.how in ("silent", "died") and not any(result.status == "silent" for result in own):
+                done = {result.phase for result in own}
+                phase = member.phase if member.phase not in done else max(done)
+                self._add(_without_word(phase, rank, member, 0.0, ""))
+        about = {
+            "reached": True,
+            "interrupted": hub.hurry,
+            "num_refused": hub.num_refused,
+            "left": sorted(rank for rank, member in hub.members.items() if member.how == "left"),
+            "seconds": round(time.monotonic() - hub.started, 3),
+        }
+        return Examined(
+            self._settings, hub.world_size, hub.roster(), [self._results[key] for key in sorted(self._results)], list(hub.refused), about
+        )
 
     def _time_for(self, phase: ExamPhase) -> float:
         return min(share(self._settings, phase), self._left())

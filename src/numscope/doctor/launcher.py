@@ -192,7 +192,7 @@ def _run(node: Identity, settings: Settings, endpoint: str, token: str, deadline
             _watch(ranks, deadline, course, stopped)
         finally:
             if course is not None:
-                course.release()
+                course.hub.close()
                 _see_off(ranks, course)
             for each in ranks:
                 if each.process.poll() is None:

@@ -67,7 +67,7 @@ def examine(identity: Identity, settings: Settings, environ: Mapping[str, str], 
     agent.bye(wait=False)
     course.wait(3.0)
     code = course.report()
-    course.release()
+    course.hub.close()
     return code
 
 

@@ -8,9 +8,9 @@ An authenticated connection sends one of
     node    a node's launcher asks for its node's number; answered with ``place`` or ``refused``
     result  a phase's result         leave   a signal ends the rank         bye     the rank has printed its line
 
-One thread with one event loop serves all connections, so neither a thousand ranks nor a port scanner's half-open connections cost a thread
-each. Connections that do not prove to hold the token within seconds are closed. Only the hub's process imports this: asyncio takes 60 ms to
-import.
+One thread with one event loop serves all connections and conducts the examination (``course.py``), so neither a thousand ranks nor a port
+scanner's half-open connections cost a thread each, and nothing needs a lock. Connections that do not prove to hold the token within seconds
+are closed. Only the hub's process imports this: asyncio takes 60 ms to import.
 
 A message costs the same however many ranks there are.
 *Cost:* a rank's heartbeat is 100 bytes a second each way, less often above 4,000 ranks.
@@ -26,8 +26,9 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
-from functools import partial
 from typing import Any
+
+from pydantic_core import to_jsonable_python
 
 from numscope.doctor.budget import Deadline, silent_s
 from numscope.doctor.meet.meeting import Meeting
@@ -40,7 +41,7 @@ from numscope.doctor.records import ExamPhase, Identity, PhaseResult, Settings, 
 HANDSHAKE_S = 5.0
 _CLOSE_S = 1.0  # to send what is queued
 _MAX_UNAUTHENTICATED = 256  # more than ranks that may still come; beyond that the oldest is closed
-_GATHER_S = 0.005  # changes of so long wake waiting threads once
+_LOOK_S = 0.005  # between two looks whether all ranks are done
 _MAX_REFUSED = 100  # the reasons of more are not kept
 _SPARE_FILES = 1024  # besides the ranks' connections
 
@@ -55,7 +56,9 @@ class HubTaken(Exception):
 
 
 class Hub:
-    """The meeting point of ``world_size`` ranks. Runs until ``close``; all methods may be called from any thread. Raises: HubTaken.
+    """The meeting point of ``world_size`` ranks. Runs in its own thread until ``close``. Raises: HubTaken.
+
+    Other threads may look at everything, and call ``hurry_up`` and ``close``.
 
     Args:
         meeting: provides the ports to try, and the token.
@@ -63,7 +66,6 @@ class Hub:
     """
 
     def __init__(self, meeting: Meeting, settings: Settings, world_size: int, numbers: NodeNumbers | None = None) -> None:
-        self.changed = threading.Condition()  # notified after each event; protects everything that changes
         self.world_size = world_size
         self.members: dict[int, Member] = {}  # admitted ranks
         self.onlookers: list[Member] = []  # ranks that were not admitted
@@ -80,57 +82,51 @@ class Hub:
         self._own_address = ""  # ranks of other hosts reach this one there
         self._guests: dict[Guest, None] = {}  # authenticated connections
         self._strangers: dict[Guest, None] = {}  # in the handshake, the oldest first
-        self._notifies = False  # waiting threads will be woken
         _allow_files(world_size + _SPARE_FILES)
         listening = _listen(meeting)
         self.port: int = listening.getsockname()[1]
-        self._loop: asyncio.AbstractEventLoop | None = None
-        self._started = threading.Event()
+        started = threading.Event()
         self._ended = asyncio.Event()
-        self._thread = threading.Thread(target=lambda: asyncio.run(self._serve(listening)), name="doctor-hub", daemon=True)
+        self._thread = threading.Thread(target=lambda: asyncio.run(self._serve(listening, started)), name="doctor-hub", daemon=True)
         self._thread.start()
-        self._started.wait()
+        started.wait()
 
-    def wait(self, done: Callable[[], bool], deadline: Deadline) -> bool:
-        """Waits until ``done()`` (evaluated after changes), the deadline, or a hurry; returns whether it was done."""
-        with self.changed:
-            while not done():
-                if deadline.over or self.hurry:
-                    return False
-                self.changed.wait(min(deadline.left, 0.5))
-            return True
+    async def wait(self, done: Callable[[], bool], deadline: Deadline) -> bool:
+        """Waits until ``done()``, which must be cheap, the deadline, or a hurry; returns whether it was done."""
+        while not done():
+            if deadline.over or self.hurry:
+                return False
+            await asyncio.sleep(_LOOK_S)
+        return True
 
     def hurry_up(self, why: str) -> None:
-        """Ends all waiting. Takes no lock, so it is safe in a signal handler."""
+        """Ends all waiting; safe in a signal handler."""
         self.hurry = why
-        self._call(self._update)
 
     def send(self, message: Mapping[str, Any], members: Iterable[Member]) -> None:
         """Sends to these, if they are connected."""
         data = pack(message)
         for member in members:
-            self._call(partial(member.guest.write, data))
+            member.guest.write(data)
 
     def everybody(self) -> list[Member]:
         """All ranks and onlookers."""
-        with self.changed:
-            return [*self.members.values(), *self.onlookers]
+        return [*self.members.values(), *self.onlookers]
 
     def roster(self) -> dict[int, dict[str, Any]]:
         """The ranks that joined, as documented at ``Context.roster``."""
-        with self.changed:
-            roster = {}
-            for rank, identity in identities(self.members).items():
-                seen, introduced = self.members[rank].guest.address, self.members[rank].introduced
-                address = (self._own_address or seen) if is_loopback(seen) else seen
-                roster[rank] = {
-                    "identity": to_json(identity),
-                    "address": address,
-                    "seen": seen,
-                    "listen": {**introduced["listen"], "address": introduced["listen"]["address"] or address},
-                    **{key: introduced[key] for key in ("offset_s", "round_trip_s", "pid")},
-                }
-            return roster
+        roster = {}
+        for rank, identity in identities(self.members).items():
+            seen, introduced = self.members[rank].guest.address, self.members[rank].introduced
+            address = (self._own_address or seen) if is_loopback(seen) else seen
+            roster[rank] = {
+                "identity": to_json(identity),
+                "address": address,
+                "seen": seen,
+                "listen": {**introduced["listen"], "address": introduced["listen"]["address"] or address},
+                **{key: introduced[key] for key in ("offset_s", "round_trip_s", "pid")},
+            }
+        return roster
 
     def is_here(self, rank: int) -> bool:
         """Whether a rank joined and is still there."""
@@ -138,36 +134,15 @@ class Hub:
         return member is not None and member.here
 
     def close(self) -> None:
-        """Sends what is queued, for a second at most, and stops listening."""
-        self._call(self._ended.set)
+        """Lets the ranks end: sends what is queued, for a second at most, and stops listening."""
+        with contextlib.suppress(RuntimeError):  # it has ended
+            self.loop.call_soon_threadsafe(self._ended.set)
         self._thread.join(2 * _CLOSE_S)
 
-    # ---- in other threads ----------------------------------------------------------------------------------------------------
-
-    def _call(self, function: Callable[[], object]) -> None:
-        assert self._loop is not None
-        with contextlib.suppress(RuntimeError):  # it has ended
-            self._loop.call_soon_threadsafe(function)
-
-    # ---- in the hub's thread -------------------------------------------------------------------------------------------------
-
-    def _update(self, change: Callable[..., None] = lambda: None, *what: Any) -> None:
-        """Changes something, and has waiting threads look at it soon."""
-        with self.changed:
-            change(*what)
-        if not self._notifies and self._loop is not None:
-            self._notifies = True
-            self._loop.call_later(_GATHER_S, self._notify)
-
-    def _notify(self) -> None:
-        self._notifies = False
-        with self.changed:
-            self.changed.notify_all()
-
-    async def _serve(self, listening: socket.socket) -> None:
-        self._loop = asyncio.get_running_loop()
+    async def _serve(self, listening: socket.socket, started: threading.Event) -> None:
+        self.loop = asyncio.get_running_loop()
         server = await asyncio.start_server(self._attend, sock=listening, backlog=1024)
-        self._started.set()
+        started.set()
         tick_s = 0.2 * min(1.0, self._scale)
         last = time.monotonic()
         while not self._ended.is_set():
@@ -176,7 +151,8 @@ class Hub:
             now = time.monotonic()
             paused_s = now - last - tick_s  # a pause of this process must not count as the ranks' silence
             last = now
-            self._update(self._tick, now, paused_s if paused_s > self._silent_s / 4 else 0.0)
+            self._tick(now, paused_s if paused_s > self._silent_s / 4 else 0.0)
+        self.send({"kind": "end"}, self.everybody())
         server.close()
         with contextlib.suppress(asyncio.TimeoutError):
             await asyncio.wait_for(asyncio.gather(*map(Guest.sent, self._guests)), _CLOSE_S)
@@ -187,21 +163,21 @@ class Hub:
         try:
             await self._admit(guest)
             while True:
-                self._update(self._receive, guest, await guest.receive())
+                self._receive(guest, await guest.receive())
         except WireError as error:
             if guest in self._guests and guest.member is None:  # perhaps another version of the doctor
                 guest.answer(refusal(error.kind, str(error)))
-            self._update(self._reject, guest, error.kind, str(error))
+            self._reject(guest, error.kind, str(error))
         except (EOFError, OSError) as error:
             detail = "its connection was closed" if isinstance(error, EOFError) else f"its connection broke: {error.strerror or error}"
             if guest.member is not None and not guest.member.said_bye:
-                self._update(guest.member.lose, "died", detail)
+                guest.member.lose("died", detail)
             elif guest.has_sent and guest in self._strangers:
-                self._update(self._reject, guest, "closed", f"{detail} during the handshake")
+                self._reject(guest, "closed", f"{detail} during the handshake")
         except asyncio.CancelledError:
             pass  # the hub ends; asyncio would print the traceback
         except Exception as error:  # a bug of the doctor, which ends this connection and nothing else
-            self._update(self._reject, guest, "garbage", f"its message could not be used: {type(error).__name__}: {error}")
+            self._reject(guest, "garbage", f"its message could not be used: {type(error).__name__}: {error}")
         finally:
             for kind in (self._strangers, self._guests):
                 kind.pop(guest, None)
@@ -212,7 +188,7 @@ class Hub:
         if len(self._strangers) >= _MAX_UNAUTHENTICATED + self.world_size - len(self.members):
             oldest = next(iter(self._strangers))
             del self._strangers[oldest]
-            self._update(self._reject, oldest, "silent", "too many connections without a handshake")
+            self._reject(oldest, "silent", "too many connections without a handshake")
             oldest.close()
         self._strangers[guest] = None
         try:
@@ -242,11 +218,8 @@ class Hub:
             member.beat(message["phase"], message["doing"][:300], message["for_s"])
             guest.answer({"kind": "clock", "t": message["t"], "hub": time.time()})
         elif kind == "result":
-            result = PhaseResult(**{**message["result"], "phase": ExamPhase(message["result"]["phase"])})
-            if result.phase is ExamPhase.LINKS:  # the only one with objects
-                plain: dict[str, Any] = {"cells": [to_json(cell) for cell in result.data.get("cells", ())]}
-                plain |= {"loopback": to_json(one)} if (one := result.data.get("loopback")) else {}
-                result = replace(result, data={**result.data, **plain})
+            values = to_jsonable_python(message["result"])  # links are objects
+            result = PhaseResult(**{**values, "phase": ExamPhase(values["phase"])})
             if result.rank == member.identity.rank and member.admitted:
                 self.results.setdefault((result.phase, result.rank), result)
         elif kind == "leave":
