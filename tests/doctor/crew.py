@@ -61,7 +61,6 @@ class Crew:
             mock.patch.object(sys, "executable", python or sys.executable),
         ):
             children = {rank: Child(self.identities[rank], self.settings) for rank in range(num) if rank not in absent}
-            assert all(child._started.wait(100.0) for child in children.values())
         self.kept: dict[int, dict[str, Any]] = {rank: {"child": child} for rank, child in children.items()}
         self.roster: dict[int, Any] = {
             rank: {

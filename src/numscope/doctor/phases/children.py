@@ -13,7 +13,6 @@ import json
 import os
 import queue
 import signal
-import socket
 import subprocess
 import sys
 import threading
@@ -32,27 +31,23 @@ LISTEN_FD = "NUMSCOPE_DOCTOR_LISTEN_FD"  # the store's socket, for the child
 OWN_SHARE = 0.85  # of a phase's time, after which the child gives up by itself; so a child that must be killed has hung
 KILL_SHARE = 0.94  # after which it is killed, before the agent itself gives up the phase and loses what is known about the child
 _STDERR_LINES = 40
-_LINE_BYTES = 1 << 20
 _REAP_S = 2.0  # for a killed process to end; one that hangs in the kernel (in a driver) stays
 
 
 class Child:
     """The child.
 
-    Starting it does not block, so torch's import (seconds) runs while the ranks meet. It dies with its agent, by the kernel's
-    parent-death signal and by the end of its standard input. With ``store`` the socket is opened, at an address or at all, that torch's
-    store will listen on if this rank hosts it.
+    Starting it does not wait for torch's import (seconds), so that runs while the ranks meet. It dies with its agent, by the end of its
+    standard input and by the kernel's parent-death signal, which comes when the thread that made this object ends.
+
+    Args:
+        host: the address, or "" for all, of the socket that torch's store will listen on if this rank hosts it; None for no socket.
     """
 
-    def __init__(self, identity: Identity, settings: Settings, store: bool = True, host: str = "") -> None:
-        self.identity = identity
-        self._listener = _store_socket(host) if store else None
-        self.store_port = self._listener.getsockname()[1] if self._listener is not None else 0
-        self._environ = _environ(settings, self._listener)
+    def __init__(self, identity: Identity, settings: Settings, host: str | None = "") -> None:
+        self.store_port = 0
         self._lines: queue.SimpleQueue[dict[str, Any] | None] = queue.SimpleQueue()  # None: the child has ended
         self._stderr: deque[str] = deque(maxlen=_STDERR_LINES)
-        self._process: subprocess.Popen[bytes] | None = None
-        self._started = threading.Event()
         self._ended = threading.Event()
         self._lock = threading.Lock()
         self._whose = f"rank {identity.rank}'s torch process"
@@ -61,8 +56,7 @@ class Child:
         self._phase = ExamPhase.FACTS  # the last one requested
         self._doing = "start"
         self._since = time.monotonic()
-        # The parent-death signal comes when the starting thread ends, so that thread lives as long as the child.
-        threading.Thread(target=self._live, name="doctor-child", daemon=True).start()
+        self._process = self._start(settings, host)
 
     @property
     def ended(self) -> bool:
@@ -71,7 +65,7 @@ class Child:
 
     @property
     def process_group(self) -> int:
-        """The id of its process group; 0 before it has one."""
+        """The id of its process group; 0 if it could not be started."""
         return self._process.pid if self._process is not None else 0
 
     def run(self, phase: ExamPhase, arguments: Mapping[str, Any], deadline: Deadline, announce: Callable[[str], None]) -> dict[str, Any]:
@@ -92,9 +86,10 @@ class Child:
         limit_s = deadline.left * OWN_SHARE
         deadline = deadline.within(deadline.left * KILL_SHARE)
         request = json.dumps({"phase": phase, "arguments": {**arguments, "limit_s": limit_s, "end": time.monotonic() + limit_s}}) + "\n"
-        if not self._started.wait(deadline.left) or not self._send(request.encode()):
-            self._ended.wait(min(_REAP_S, deadline.left))  # for its exit status
-            raise self._failed(f"{self._whose} could not receive the request: {self._how or 'it did not start'}", data)
+        with contextlib.suppress(OSError, ValueError):  # it has died, as will be seen below
+            assert self._process is not None and self._process.stdin is not None
+            self._process.stdin.write(request.encode())  # far smaller than a pipe's buffer, so it does not block
+            self._process.stdin.flush()
         while True:
             try:
                 line = self._lines.get(timeout=max(deadline.left, 1e-3))
@@ -124,29 +119,16 @@ class Child:
             self._how = self._how or how
             # It is not reaped yet (the other thread takes this lock to do so), so the id still belongs to it.
             if self._process is not None and not self._ended.is_set():
-                with contextlib.suppress(ProcessLookupError, PermissionError):
-                    os.killpg(self._process.pid, signal.SIGKILL)
+                _kill(self._process)
         self._ended.wait(_REAP_S)
 
     def close(self) -> None:
         """Ends it, by force if it does not end at once. May be called twice."""
-        if not self._started.wait(_REAP_S) or self._ended.is_set():
-            return
         if self._process is not None and self._process.stdin is not None:
             with contextlib.suppress(OSError):
                 self._process.stdin.close()
         if not self._ended.wait(0.3):
             self.kill("closed")
-
-    def _send(self, data: bytes) -> bool:
-        if self._process is None or self._process.stdin is None:
-            return False
-        try:
-            self._process.stdin.write(data)  # far smaller than a pipe's buffer, so it does not block
-            self._process.stdin.flush()
-        except (OSError, ValueError):
-            return False
-        return True
 
     def _failed(self, sentence: str, data: dict[str, Any]) -> PhaseFailed:
         data["child"] = {
@@ -158,53 +140,53 @@ class Child:
         }
         return PhaseFailed(sentence, data)
 
-    # ---- the thread that starts the child and lives as long as it --------------------------------------------------------------
-
-    def _live(self) -> None:
-        descriptors = (self._listener.fileno(),) if self._listener is not None else ()
+    def _start(self, settings: Settings, host: str | None) -> subprocess.Popen[bytes] | None:
+        environ, sockets = python_environ(), []
+        environ.pop(LISTEN_FD, None)
+        if settings.ifname:
+            environ["GLOO_SOCKET_IFNAME"] = environ["NCCL_SOCKET_IFNAME"] = settings.ifname
+        with contextlib.suppress(OSError):  # without a port: the store's host reports it
+            if host is not None:
+                sockets = [listen(host=host)]
+                self.store_port, environ[LISTEN_FD] = sockets[0].getsockname()[1], str(sockets[0].fileno())
         try:
             process = subprocess.Popen(
                 [sys.executable, "-m", "numscope.doctor.child", str(os.getpid())],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.PIPE,
-                env=self._environ,
-                pass_fds=descriptors,
+                env=environ,
+                pass_fds=[each.fileno() for each in sockets],
                 start_new_session=True,  # its own process group
             )
         except OSError as error:
             self._how = f"it could not be started: {error.strerror or error}"
             self._ended.set()
-            self._started.set()
-            self._lines.put(None)
-            return
+            return None
         finally:
-            if self._listener is not None:
-                self._listener.close()  # now only the child has it: when it dies, other ranks are refused instead of left waiting
-        self._process = process
-        self._started.set()
+            for each in sockets:
+                each.close()  # now only the child has it: when it dies, other ranks are refused instead of left waiting
+        threading.Thread(target=self._read, args=(process,), name="doctor-child", daemon=True).start()
+        return process
+
+    def _read(self, process: subprocess.Popen[bytes]) -> None:
+        """Reads what it says, in a thread, until it has ended."""
         assert process.stdout is not None and process.stderr is not None
         complaints = threading.Thread(target=self._keep, args=(process.stderr,), name="doctor-child-stderr", daemon=True)
         complaints.start()
-        for line in iter(lambda: process.stdout.readline(_LINE_BYTES), b""):  # type: ignore[union-attr]
-            self._take_in(line)
+        for line in process.stdout:
+            try:
+                self._lines.put(json.loads(line))
+            except ValueError:  # it died while it wrote
+                self._stderr.append(line.decode(errors="replace").rstrip()[:500])
         os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)  # leaves it unreaped, so that the id of its group is not reused
         with self._lock:
-            with contextlib.suppress(ProcessLookupError, PermissionError):
-                os.killpg(process.pid, signal.SIGKILL)  # its own children
+            _kill(process)  # its own children
             code = process.wait()
             complaints.join(0.5)
             self._how = self._how or (f"ended by {signal.Signals(-code).name}" if code < 0 else f"exit status {code}")
             self._ended.set()
         self._lines.put(None)
-
-    def _take_in(self, line: bytes) -> None:
-        try:
-            message = json.loads(line)
-            if message["event"] in ("doing", "done", "set", "add", "end"):
-                self._lines.put(message)
-        except (ValueError, TypeError, KeyError):
-            self._stderr.append(line.decode(errors="replace").rstrip()[:500])
 
     def _keep(self, stream: IO[bytes]) -> None:
         for line in iter(lambda: stream.readline(4096), b""):
@@ -232,33 +214,20 @@ def run_in_child(phase: ExamPhase, context: Context) -> dict[str, Any]:
         "backend": settings.backend,
         "store": {"rank": members[0], "address": listen.get("address") or host.get("address", ""), "port": listen.get("store_port", 0)},
     }
-    child = context.kept.get("child")
-    if child is None or (phase is ExamPhase.COMPUTE and child.ended):
-        if child is not None:
-            child.close()
-        child = context.kept["child"] = Child(identity, settings, store=child is None)
+    child: Child = context.kept["child"]
+    if phase is ExamPhase.COMPUTE and child.ended:
+        child.close()
+        child = context.kept["child"] = Child(identity, settings, host=None)
     return child.run(phase, arguments, context.deadline, context.announce)
 
 
-def _store_socket(host: str) -> socket.socket | None:
-    """A socket on a port of the kernel's choice; None if there is none, which the store's host reports."""
-    with contextlib.suppress(OSError):
-        return listen(host=host)
-    return None
+def _kill(process: subprocess.Popen[bytes]) -> None:
+    """Kills its process group."""
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+        os.killpg(process.pid, signal.SIGKILL)
 
 
 def python_environ() -> dict[str, str]:
     """This process's environment, for a Python process that finds this package, and no signal.py or torch.py in the current folder."""
     here = str(Path(__file__).resolve().parents[3])  # the folder of the package, however this process found it
     return {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, (here, os.environ.get("PYTHONPATH", "")))), "PYTHONSAFEPATH": "1"}
-
-
-def _environ(settings: Settings, listener: socket.socket | None) -> dict[str, str]:
-    environ = python_environ()
-    if settings.ifname:
-        environ["GLOO_SOCKET_IFNAME"] = environ["NCCL_SOCKET_IFNAME"] = settings.ifname
-    if listener is not None:
-        environ[LISTEN_FD] = str(listener.fileno())
-    else:
-        environ.pop(LISTEN_FD, None)
-    return environ
