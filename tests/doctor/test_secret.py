@@ -61,7 +61,12 @@ def test_ranks_of_several_hosts_need_a_secret(environ: dict[str, str], line: str
 
 
 @pytest.mark.parametrize(
-    "environ", [{**TORCHRUN, **ON_ONE_HOST}, {**TORCHRUN, "MASTER_ADDR": "localhost"}, {**SLURM, "SLURM_JOB_NODELIST": "gpu07"}]
+    "environ",
+    [
+        {**TORCHRUN, **ON_ONE_HOST},
+        {**TORCHRUN, "MASTER_ADDR": "localhost"},
+        {**SLURM, "SLURM_JOB_NODELIST": "gpu07", "SLURM_TASKS_PER_NODE": "4"},
+    ],
 )
 def test_without_a_secret_only_loopback_is_bound(environ: dict[str, str]) -> None:
     meeting = meeting_of(environ)

@@ -54,30 +54,9 @@ def in_batch_script(environ: Mapping[str, str]) -> str:
     return ""
 
 
-def expand_nodes(nodes: str) -> list[str]:
-    """The host names in SLURM's compact form: ``a[01-03,7],b`` is a01 a02 a03 a7 b.
-
-    Raises: UsageError for unclosed brackets or invalid ranges.
-    """
-    words = re.findall(r"(?:\[[^\]]*(?:\]|$)|[^,\[])+", nodes)  # a comma in brackets does not end a word
-    return [host for word in words for host in _expand_one(word)]
-
-
-def _expand_one(word: str) -> list[str]:
-    before, bracket, rest = word.partition("[")
-    if not bracket:
-        return [word]
-    inside, closed, after = rest.partition("]")
-    if not closed:
-        raise UsageError(f"SLURM_JOB_NODELIST: got {word!r}, expected names and ranges such as node[01-03,7]: a bracket does not close.")
-    hosts = []
-    for part in inside.split(","):
-        first, dash, last = part.partition("-")
-        if not first.isdecimal() or (dash and not last.isdecimal()):
-            raise UsageError(f"SLURM_JOB_NODELIST: got {word!r}, expected numbers and ranges in brackets, such as node[01-03,7].")
-        for number in range(int(first), int(last or first) + 1):
-            hosts += [f"{before}{number:0{len(first)}d}{tail}" for tail in _expand_one(after)]
-    return hosts
+def first_node(nodes: str) -> str:
+    """The first host name in SLURM's compact form: that of ``a[01-03,7]b[1-2],c`` is a01b1."""
+    return re.sub(r"\[(\d+)[^\]]*\]", r"\1", nodes).partition(",")[0]
 
 
 def _from_torchrun(environ: Mapping[str, str], host: str) -> Identity | None:
@@ -117,10 +96,10 @@ def _from_slurm(environ: Mapping[str, str], host: str) -> Identity | None:
         return None
     size_name = "SLURM_STEP_NUM_TASKS" if "SLURM_STEP_NUM_TASKS" in environ else "SLURM_NTASKS"
     found = _numbered(environ, ("SLURM_PROCID", size_name, "SLURM_LOCALID", "", "", ""), host, "slurm")
-    node, num_nodes = _number(environ, "SLURM_NODEID", 0), max(1, len(expand_nodes(nodelist(environ))))
-    tasks = _tasks_per_node(environ.get("SLURM_STEP_TASKS_PER_NODE", environ.get("SLURM_TASKS_PER_NODE", "")))
-    local_world_size = tasks[node] if node < len(tasks) else max(1, found.world_size // num_nodes)
-    return replace(found, local_world_size=local_world_size, node=node, num_nodes=num_nodes)
+    node = _number(environ, "SLURM_NODEID", 0)
+    short = environ.get("SLURM_STEP_TASKS_PER_NODE", environ.get("SLURM_TASKS_PER_NODE", ""))  # 2(x3),1 is 2 2 2 1
+    tasks = [int(count) for count, times in re.findall(r"(\d+)(?:\(x(\d+)\))?", short) for _ in range(int(times or 1))]
+    return replace(found, local_world_size=tasks[node] if node < len(tasks) else 1, node=node, num_nodes=max(1, len(tasks)))
 
 
 def nodelist(environ: Mapping[str, str]) -> str:
@@ -164,10 +143,3 @@ def _number(environ: Mapping[str, str], name: str, default: int | None = None) -
 
 def _step(environ: Mapping[str, str]) -> str:
     return environ.get("SLURM_STEP_ID", environ.get("SLURM_STEPID", ""))
-
-
-def _tasks_per_node(short: str) -> list[int]:
-    """``2(x3),1`` is 2 2 2 1; empty for anything else."""
-    if not re.fullmatch(r"\d+(\(x\d+\))?(,\d+(\(x\d+\))?)*", short):
-        return []
-    return [int(count) for count, times in re.findall(r"(\d+)(?:\(x(\d+)\))?", short) for _ in range(int(times or 1))]

@@ -9,7 +9,7 @@ import socket
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-from numscope.doctor.meet.identity import expand_nodes, nodelist
+from numscope.doctor.meet.identity import first_node, nodelist
 from numscope.doctor.meet.secret import NoSecret, given_secret, secret_of
 from numscope.doctor.meet.sockets import is_loopback, is_own
 from numscope.doctor.records import Identity, Settings
@@ -96,13 +96,13 @@ def _place(identity: Identity, settings: Settings, environ: Mapping[str, str]) -
         host, port = split_endpoint(settings.endpoint)
         return Meeting(host, (port,), "", first, "--endpoint")
     if identity.launcher == "slurm" and "MASTER_ADDR" not in environ:
-        hosts = expand_nodes(nodelist(environ))
-        if not hosts:
+        first_host = first_node(nodelist(environ))
+        if not first_host:
             raise UsageError("SLURM_JOB_NODELIST: got nothing, expected the job's hosts. Add --endpoint HOST:PORT with rank 0's host.")
         # With --distribution=arbitrary rank 0 may be on another node, but node 0 always has a first task.
         there = identity.node == 0 and identity.local_rank == 0
         ports = _ports_of(environ.get("SLURM_JOB_ID", ""), environ.get("SLURM_STEP_ID", ""), str(os.getuid()))
-        return Meeting(hosts[0], ports, "", there, "SLURM_JOB_NODELIST")
+        return Meeting(first_host, ports, "", there, "SLURM_JOB_NODELIST")
     if environ.get("MASTER_ADDR"):
         address, word = environ["MASTER_ADDR"], environ.get("MASTER_PORT", "29500")
         if not word.isdecimal() or not 0 < int(word) < 65536:
