@@ -28,7 +28,7 @@ from numscope.doctor.phases import Context
 PREFIXES = ("NCCL_", "RCCL_", "TORCH_", "TORCHELASTIC_", "PYTORCH_", "GLOO_", "CUDA_", "HIP_", "ROCR_", "UCX_", "FI_", "OMP_", "MKL_")
 NAMES = ("MASTER_ADDR", "MASTER_PORT", "LD_PRELOAD")
 NAME_S = 2.0  # a name server that does not answer takes 10 s and more
-GPUS_S = 8.0
+GPUS_S = 7.0
 _VALUE_CHARACTERS = 200
 _SECRET = re.compile(r"TOKEN|KEY|SECRET|PASS|CREDENTIAL|AUTH|COOKIE|PRIVATE|SIGNATURE|_PW\b|_PWD\b", re.IGNORECASE)
 _LOGIN = re.compile(r"(?<=://)[^/\s@]+(?=@)")
@@ -46,14 +46,13 @@ _ERROR_CHARACTERS = 300
 
 
 def run(context: Context) -> dict[str, Any]:
-    """All facts of this rank's host. *Cost:* about 20 ms without GPUs; with them as long as nvidia-smi takes, at most 8 s."""
+    """All facts of this rank's host. *Cost:* about 20 ms without GPUs; with them as long as nvidia-smi takes, at most 7 s."""
     context.announce("gather facts about this host")
     return gather(os.environ, context.deadline, context.settings.timeout_scale)
 
 
 def gather(environ: Mapping[str, str], deadline: Deadline, scale: float = 1.0) -> dict[str, Any]:
     """All facts, within the deadline."""
-    gpus = GpuQuery(environ)  # takes longest, so it runs in parallel
     errors: dict[str, str] = {}
     data: dict[str, Any] = {"errors": errors, "wall_s": time.time(), "pid": os.getpid()}
     values, left_out = environment(environ)
@@ -72,7 +71,7 @@ def gather(environ: Mapping[str, str], deadline: Deadline, scale: float = 1.0) -
         "versions": versions,
         "infiniband": infiniband,
         "name": lambda: resolve(socket.gethostname(), deadline.within(NAME_S * scale)),
-        "gpus": lambda: gpus.answer(deadline.within(GPUS_S * scale)),
+        "gpus": lambda: gpus(environ, deadline.within(GPUS_S * scale)),
     }
     for name, ask in facts.items():
         try:
@@ -223,48 +222,27 @@ def _container() -> str:
     return ""
 
 
-class GpuQuery:
-    """Starts nvidia-smi when created; the answer is awaited later. It ignores CUDA_VISIBLE_DEVICES."""
-
-    def __init__(self, environ: Mapping[str, str]) -> None:
-        self._child: subprocess.Popen[str] | None = None
-        self._error = ""
-        program = shutil.which("nvidia-smi", path=environ.get("PATH"))
-        if program is None:
-            return
-        try:
-            self._child = subprocess.Popen(
-                [program, *_QUERY],
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.STDOUT,
-                text=True,
-                errors="replace",
-                env=dict(environ),
-                start_new_session=True,  # so that its own children are killed with it
-            )
-        except OSError as error:
-            self._error = str(error)
-
-    def answer(self, deadline: Deadline) -> dict[str, Any]:
-        """The GPUs, as described in ``meet/messages.py``."""
-        if self._child is None:
-            return _without("failed" if self._error else "none", self._error)
-        try:
-            text, _ = self._child.communicate(timeout=max(deadline.left, 0.01))
-        except subprocess.TimeoutExpired:
-            with contextlib.suppress(OSError):
-                os.killpg(self._child.pid, signal.SIGKILL)
-            # Not waited for: a process that hangs in the driver can't be killed.
-            if self._child.stdout is not None:
-                self._child.stdout.close()
-            return _without("timeout", f"nvidia-smi did not end within {deadline.seconds:.1f} s")
-        if self._child.returncode != 0:
-            if "No devices were found" in text:
-                return _without("none")
-            return _without("failed", f"nvidia-smi ended with {self._child.returncode}: {' '.join(text.split())[:_ERROR_CHARACTERS]}")
-        devices, driver = parse(text)
-        return {"status": "ok" if devices else "none", "error": "", "driver": driver, "devices": devices}
+def gpus(environ: Mapping[str, str], deadline: Deadline) -> dict[str, Any]:
+    """The GPUs by nvidia-smi, which ignores CUDA_VISIBLE_DEVICES, as described in ``meet/messages.py``."""
+    program = shutil.which("nvidia-smi", path=environ.get("PATH"))
+    if program is None:
+        return _without("none")
+    streams: dict[str, Any] = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.STDOUT}
+    try:  # in its own session, so that its children are killed with it
+        process = subprocess.Popen([program, *_QUERY], env=dict(environ), start_new_session=True, text=True, errors="replace", **streams)
+        text, _ = process.communicate(timeout=max(deadline.left, 0.01))
+    except OSError as error:
+        return _without("failed", str(error))
+    except subprocess.TimeoutExpired:
+        with contextlib.suppress(OSError):
+            os.killpg(process.pid, signal.SIGKILL)  # and not waited for: a process that hangs in the driver can't be killed
+        return _without("timeout", f"nvidia-smi did not end within {deadline.seconds:.1f} s")
+    if process.returncode != 0:
+        if "No devices were found" in text:
+            return _without("none")
+        return _without("failed", f"nvidia-smi ended with {process.returncode}: {' '.join(text.split())[:_ERROR_CHARACTERS]}")
+    devices, driver = parse(text)
+    return {"status": "ok" if devices else "none", "error": "", "driver": driver, "devices": devices}
 
 
 def _without(status: str, error: str = "") -> dict[str, Any]:
