@@ -2,10 +2,9 @@
 
 It carries out requests on each connection, one after another (a frame each, see ``wire.py``):
 
-    ``echo``       return ``times`` messages of 8 bytes
-    ``payload``    receive ``bytes`` bytes and acknowledge them
+    ``bursts``     receive bursts of bytes, each preceded by its size, and acknowledge each; size 0 ends it. With ``alone`` it begins once
+                   no other such transfer loads this node
     ``ephemeral``  listen on a fresh port, report its number, accept one connection there
-    ``bulk``       once no other transfer loads this node, receive bursts, each preceded by its size, and acknowledge each; size 0 ends it
 
 Datagrams to the same port number are counted by sender: TCP needs both directions of a link, a datagram shows whether one of them works.
 """
@@ -111,41 +110,34 @@ class PeerListener:
             self._slots.release()
 
     def _answer(self, connection: socket.socket, request: dict[str, Any]) -> None:
-        deadline = Deadline(self._patience_s)
-        match request["kind"]:
-            case "echo":
-                for _ in range(request["times"]):
-                    connection.sendall(take(connection, len(PING), deadline))
-            case "payload":
-                take(connection, request["bytes"], deadline)
-                wire.send(connection, {"kind": "received"}, deadline)
-            case "ephemeral":
-                with listen(backlog=_CONNECTIONS, host=self._host) as fresh:
-                    wire.send(connection, {"kind": "port", "port": fresh.getsockname()[1]}, deadline)
-                    fresh.settimeout(deadline.left)
-                    visitor, _ = fresh.accept()
-                    visitor.close()
-            case "bulk":
-                self._bulk(connection)
-
-    def _bulk(self, connection: socket.socket) -> None:
-        if not self.load.acquire(timeout=self._patience_s):
-            wire.send(connection, {"kind": "go", "go": False}, Deadline(self._patience_s))
+        if request["kind"] == "ephemeral":
+            deadline = Deadline(self._patience_s)
+            with listen(backlog=_CONNECTIONS, host=self._host) as fresh:
+                wire.send(connection, {"kind": "port", "port": fresh.getsockname()[1]}, deadline)
+                fresh.settimeout(deadline.left)
+                visitor, _ = fresh.accept()
+                visitor.close()
             return
+        go = not request["alone"] or self.load.acquire(timeout=self._patience_s)
         try:
-            wire.send(connection, {"kind": "go", "go": True}, Deadline(self._patience_s))
-            deadline = Deadline(2 * self._patience_s)
-            buffer = memoryview(bytearray(_PIECE))
-            while left := BURST.unpack(take(connection, BURST.size, deadline))[0]:
-                while left:
-                    connection.settimeout(max(deadline.left, 1e-3))
-                    got = connection.recv_into(buffer[: min(left, _PIECE)])
-                    if not got:
-                        raise OSError("the other side closed the connection")
-                    left -= got
-                connection.sendall(PING)
+            wire.send(connection, {"kind": "go", "go": go}, Deadline(self._patience_s))
+            if go:
+                self._take_bursts(connection)
         finally:
-            self.load.release()
+            if go and request["alone"]:
+                self.load.release()
+
+    def _take_bursts(self, connection: socket.socket) -> None:
+        buffer = memoryview(bytearray(_PIECE))
+        while left := BURST.unpack(take(connection, BURST.size, Deadline(self._patience_s)))[0]:
+            deadline = Deadline(self._patience_s)
+            while left:
+                connection.settimeout(max(deadline.left, 1e-3))
+                got = connection.recv_into(buffer[: min(left, _PIECE)])
+                if not got:
+                    raise OSError("the other side closed the connection")
+                left -= got
+            connection.sendall(PING)
 
 
 def datagram(token: str, rank: int) -> bytes:

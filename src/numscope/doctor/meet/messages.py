@@ -356,14 +356,11 @@ Decided = TypedDict("Decided", {"kind": Literal["verdict"], "verdict": Verdict, 
 End = TypedDict("End", {"kind": Literal["end"]})
 # To and from the port of a rank.
 Here = TypedDict("Here", {"kind": Literal["rank"], "rank": _NodeRank})
-Echo = TypedDict("Echo", {"kind": Literal["echo"], "times": Annotated[int, Field(ge=0, lt=1000)]})
-Payload = TypedDict("Payload", {"kind": Literal["payload"], "bytes": Annotated[int, Field(ge=0, lt=1 << 20)]})
+Bursts = TypedDict("Bursts", {"kind": Literal["bursts"], "alone": bool})
 Ephemeral = TypedDict("Ephemeral", {"kind": Literal["ephemeral"]})
-Bulk = TypedDict("Bulk", {"kind": Literal["bulk"]})
-Acknowledged = TypedDict("Acknowledged", {"kind": Literal["received"]})
 Opened = TypedDict("Opened", {"kind": Literal["port"], "port": Port})
 Go = TypedDict("Go", {"kind": Literal["go"], "go": bool})
 _by_kind = Field(discriminator="kind")
 ToHub = Annotated[Union[Join, Time, Beat, Node, Outcome, Leave, Bye], _by_kind]  # noqa: UP007
 ToRank = Annotated[Union[Begin, Judged, Decided, End, Clock], _by_kind]  # noqa: UP007
-ToListener = Annotated[Union[Echo, Payload, Ephemeral, Bulk], _by_kind]  # noqa: UP007
+ToListener = Annotated[Union[Bursts, Ephemeral], _by_kind]  # noqa: UP007

@@ -22,7 +22,7 @@ from typing import Any
 from numscope.doctor.budget import Deadline
 from numscope.doctor.meet import wire
 from numscope.doctor.meet.listener import BURST, PATIENCE_S, PING, PeerListener, datagram
-from numscope.doctor.meet.messages import Acknowledged, Go, Here, Opened
+from numscope.doctor.meet.messages import Go, Here, Opened
 from numscope.doctor.meet.sockets import family_of, is_own, kind_of, take
 from numscope.doctor.phases import Context, PhaseFailed
 from numscope.doctor.records import Cell, Word, to_json
@@ -162,19 +162,19 @@ class Examiner:
     def _measure(self, cell: Cell, connection: socket.socket) -> None:
         announce, name = self._context.announce, _name(cell)
         announce(f"ping {name}")
-        self._ping(cell, connection)
+        self._begin_bursts(connection, alone=False)
+        times = [self._burst(connection, PING, PATIENCE_S) for _ in range(PINGS)]
+        cell.rtt_s, cell.rtt_min_s = statistics.median(times), min(times)
         announce(f"send {PAYLOAD_BYTES:,} bytes to {name}")
-        with self._noticing_stalls(cell):
-            started = time.monotonic()
-            deadline = self._within(PAYLOAD_S)
-            wire.send(connection, {"kind": "payload", "bytes": PAYLOAD_BYTES}, deadline)
-            connection.sendall(bytes(PAYLOAD_BYTES))
-            wire.receive(connection, deadline, Acknowledged, _MESSAGE_BYTES)
-            cell.payload_s = time.monotonic() - started
-        if cell.status != "ok":
+        try:
+            cell.payload_s = self._burst(connection, bytes(PAYLOAD_BYTES), PAYLOAD_S)
+        except TimeoutError:  # pings passed, so it stalls because of its size
+            limit_s = PAYLOAD_S * self._scale
+            cell.status, cell.error = "stalled", f"{len(PING)} bytes pass, {PAYLOAD_BYTES:,} do not within {limit_s:.1f} s"
             return
+        connection.sendall(BURST.pack(0))
         announce(f"measure throughput to {name}")
-        self._bulk(cell, connection)
+        self._measure_throughput(cell, connection)
         # Last, as the other side then waits for a connection that may never come.
         wire.send(connection, {"kind": "ephemeral"}, self._within(PATIENCE_S))
         fresh = wire.receive(connection, self._within(PATIENCE_S), Opened, _MESSAGE_BYTES)["port"]
@@ -183,18 +183,21 @@ class Examiner:
         if cell.ephemeral != "ok":
             cell.error = f"port {cell.port} works, but port {fresh}, opened there just now, is {cell.ephemeral}"
 
-    def _ping(self, cell: Cell, connection: socket.socket) -> None:
-        deadline = self._within(PATIENCE_S)
-        wire.send(connection, {"kind": "echo", "times": PINGS}, deadline)
-        times = []
-        for _ in range(PINGS):
-            started = time.monotonic()
-            connection.sendall(PING)
-            take(connection, len(PING), deadline)
-            times.append(time.monotonic() - started)
-        cell.rtt_s, cell.rtt_min_s = statistics.median(times), min(times)
+    def _begin_bursts(self, connection: socket.socket, *, alone: bool) -> bool:
+        wire.send(connection, {"kind": "bursts", "alone": alone}, self._within(PATIENCE_S))
+        return bool(wire.receive(connection, self._within(2 * PATIENCE_S), Go, _MESSAGE_BYTES)["go"])
 
-    def _bulk(self, cell: Cell, connection: socket.socket) -> None:
+    def _burst(self, connection: socket.socket, data: bytes | memoryview, limit_s: float) -> float:
+        """Seconds until the other side has acknowledged these bytes."""
+        deadline = self._within(limit_s)
+        connection.settimeout(max(deadline.left, 1e-3))
+        started = time.perf_counter()
+        connection.sendall(BURST.pack(len(data)))
+        connection.sendall(data)
+        take(connection, len(PING), deadline)
+        return max(time.perf_counter() - started, 1e-6)
+
+    def _measure_throughput(self, cell: Cell, connection: socket.socket) -> None:
         """Sends for a limited time while neither node is loaded; both nodes' locks are held, taken in the order of the nodes."""
         first = cell.from_node < cell.to_node
         patience_s = min(PATIENCE_S * self._scale, self._deadline.left / 2)
@@ -203,13 +206,11 @@ class Examiner:
             return
         held = first
         try:
-            wire.send(connection, {"kind": "bulk"}, self._within(PATIENCE_S))
-            if not wire.receive(connection, self._within(2 * PATIENCE_S), Go, _MESSAGE_BYTES)["go"]:
-                return
-            held = held or load.acquire(timeout=patience_s)
-            if held:
-                self._bursts(cell, connection)
-            connection.sendall(BURST.pack(0))
+            if self._begin_bursts(connection, alone=True):
+                held = held or load.acquire(timeout=patience_s)
+                if held:
+                    self._bursts(cell, connection)
+                connection.sendall(BURST.pack(0))
         finally:
             if held:
                 load.release()
@@ -231,30 +232,13 @@ class Examiner:
                 if second > 0.8 * best:
                     break
             size = int(min(len(piece), max(PAYLOAD_BYTES, rate * self._burst_s / 4)))
-            deadline = self._within(PATIENCE_S)
-            connection.settimeout(max(deadline.left, 1e-3))
-            started = time.perf_counter()
-            connection.sendall(BURST.pack(size))
-            connection.sendall(memoryview(piece)[:size])
-            take(connection, len(PING), deadline)
-            rate = size / max(time.perf_counter() - started, 1e-6)
+            rate = size / self._burst(connection, memoryview(piece)[:size], PATIENCE_S)
             speeds.append(rate)
             cell.bytes += size
             after = tcp_info(connection)
             losses.append((after[0] - before[0], after[1] - before[1]))
             before = after
         cell.bytes_per_s, cell.burst_losses = max(speeds, default=0.0), tuple(losses)
-
-    @contextlib.contextmanager
-    def _noticing_stalls(self, cell: Cell) -> Iterator[None]:
-        """A transfer that stalls here, although pings passed, stalls because of its size."""
-        try:
-            yield
-        except (wire.WireError, TimeoutError) as error:
-            if isinstance(error, wire.WireError) and error.kind != "silent":
-                raise
-            cell.status = "stalled"
-            cell.error = f"{len(PING)} bytes pass, {PAYLOAD_BYTES:,} do not within {PAYLOAD_S * self._scale:.1f} s"
 
     def _within(self, seconds: float) -> Deadline:
         return self._deadline.within(seconds * self._scale)
