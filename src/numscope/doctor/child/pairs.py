@@ -113,11 +113,7 @@ def _meet(session: ChildSession, peer: int, round_: int, sizes: Sequence[int], l
 
 
 class _Match:
-    """One rank's side of a pair.
-
-    The lower rank begins. A header precedes each payload: its size (0: no more), and how long this side's last reception took, from which
-    the lower rank extrapolates the next size's time. The header also starts the receiver's clock.
-    """
+    """One rank's side of a pair. The lower rank sends first; before each transfer both wait for each other, which starts the clock."""
 
     def __init__(self, session: ChildSession, wire: Wire, peer: int, round_: int, sizes: Sequence[int], limit_s: float) -> None:
         self.doing = ""
@@ -131,42 +127,26 @@ class _Match:
 
     def play(self) -> None:
         """Runs the exchange. Raises: whatever torch raises."""
-        self._ping()
-        mine = theirs = 0.0
-        for number, size in enumerate(self._sizes):
-            expected_s = max(mine, theirs) * size / self._sizes[number - 1] if number and self._sizes[number - 1] >= 1 << 16 else 0.0
-            if self._leads:
-                skip = expected_s > self._size_s
-                self._send_header(0 if skip else size, mine)
-                if skip:
-                    return self._skip(number, expected_s)
-                self._send_payload(size)
-                _, theirs = self._receive_header()
-                mine = self._receive_payload(size)
-            else:
-                size_sent, theirs = self._receive_header()
-                if not size_sent:
-                    return self._skip(number, max(mine, theirs) * size / self._sizes[number - 1])
-                mine = self._receive_payload(size)
-                self._send_header(size, mine)
-                self._send_payload(size)
-        return None
-
-    def _ping(self) -> None:
         trips = []
         with self._step(f"ping rank {self._peer}"):
             for _ in range(_NUM_PINGS):
                 began = time.perf_counter()
-                if self._leads:
-                    self._send_header(0, 0.0)
-                    self._receive_header()
-                else:
-                    self._receive_header()
-                    trips.append(time.perf_counter() - began)  # from our last answer to their next question
-                    self._send_header(0, 0.0)
-                if self._leads:
-                    trips.append(time.perf_counter() - began)
+                self._agree_on_larger(0.0)
+                trips.append(time.perf_counter() - began)
         self.round_trip_s = min(trips[1:])
+        seconds = 0.0
+        for number, size in enumerate(self._sizes):
+            seconds = self._agree_on_larger(seconds)
+            if number and self._sizes[number - 1] >= 1 << 16:
+                expected_s = seconds * size / self._sizes[number - 1]
+                if expected_s > self._size_s:
+                    self._skip(number, expected_s)
+                    return
+            for sends in (self._leads, not self._leads):
+                if sends:
+                    self._send_payload(size)
+                else:
+                    seconds = self._receive_payload(size)
 
     def _skip(self, number: int, expected_s: float) -> None:
         for size in self._sizes[number:]:
@@ -177,6 +157,7 @@ class _Match:
         payload = pattern(size, "pair", self._session.rank, self._peer, size)
         with self._step(f"send to {self._peer}, {in_bytes(size)}"):
             on_device = payload.to(self._wire.device)
+            self._agree_on_larger(0.0)
             for _ in range(_times(size)):
                 self._move("isend", on_device)
 
@@ -185,6 +166,7 @@ class _Match:
         payloads = [torch.empty(size, dtype=torch.uint8, device=self._wire.device) for _ in range(_times(size))]
         timings = []
         with self._step(f"recv from {self._peer}, {in_bytes(size)}"):
+            self._agree_on_larger(0.0)
             for payload in payloads:
                 began = time.perf_counter()
                 self._move("irecv", payload)
@@ -195,13 +177,13 @@ class _Match:
         self.received.append(entry)
         return seconds
 
-    def _send_header(self, size: int, seconds: float) -> None:
-        self._move("isend", torch.tensor([float(size), seconds], dtype=torch.float64, device=self._wire.device))
-
-    def _receive_header(self) -> tuple[int, float]:
-        header = torch.empty(2, dtype=torch.float64, device=self._wire.device)
-        self._move("irecv", header)
-        return int(header[0].item()), float(header[1].item())
+    def _agree_on_larger(self, number: float) -> float:
+        """The larger of both sides' numbers, after one round trip."""
+        mine = torch.tensor([number], dtype=torch.float64, device=self._wire.device)
+        theirs = torch.empty_like(mine)
+        for sends in (self._leads, not self._leads):
+            self._move("isend" if sends else "irecv", mine if sends else theirs)
+        return max(number, float(theirs.item()))
 
     def _move(self, way: Literal["isend", "irecv"], tensor: torch.Tensor) -> None:
         getattr(dist, way)(tensor, self._index, group=self._wire.group, tag=self._tag).wait(_FOREVER)
