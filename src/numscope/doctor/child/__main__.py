@@ -6,12 +6,9 @@ import gc
 import importlib
 import json
 import os
-import queue
 import signal
 import sys
-import threading
 import time
-from typing import Any
 
 from numscope.doctor.child.reporting import Report
 from numscope.doctor.records import ExamPhase
@@ -23,8 +20,6 @@ def main(agent: int) -> None:
     die_with(agent)
     report = Report(os.dup(1))
     os.dup2(2, 1)  # what torch and NCCL print is evidence, and must not mix with our lines
-    requests: queue.SimpleQueue[dict[str, Any]] = queue.SimpleQueue()
-    threading.Thread(target=_read, args=(requests,), daemon=True).start()
     began = time.perf_counter()
     failure = ""
     gc.disable()  # collection while modules load frees nothing, and costs a tenth of the import
@@ -36,14 +31,14 @@ def main(agent: int) -> None:
     gc.enable()
     import_s = time.perf_counter() - began
     session = None
-    while True:
-        request = requests.get()
+    for line in sys.stdin.buffer:
         if failure:
             report.end(failure)
             continue
         # imported only now, since they need torch
         from numscope.doctor.child.session import ChildSession, Failed
 
+        request = json.loads(line)
         phase, arguments = ExamPhase(request["phase"]), request["arguments"]
         try:
             if session is None:
@@ -56,11 +51,6 @@ def main(agent: int) -> None:
             report.end(f"{report.now_doing}: {type(error).__name__}: {error}")
         else:
             report.end("")
-
-
-def _read(requests: queue.SimpleQueue[dict[str, Any]]) -> None:
-    for line in sys.stdin.buffer:
-        requests.put(json.loads(line))
     os.killpg(0, signal.SIGKILL)  # our agent has closed the pipe or died; the group contains only us and our children
 
 

@@ -126,13 +126,8 @@ class ChildSession:
         """
         try:
             self.show(name)
-            end = time.monotonic() + seconds
-            left = list(ranks)
-            while True:
-                left = self._not_shown(name, left)
-                if not left or time.monotonic() > end:
-                    return left
-                time.sleep(0.05)
+            self._wait([f"{name}/{rank}" for rank in ranks], seconds)
+            return self._not_shown(name, ranks)
         except StoreLost:
             return [self.store_host]
 
