@@ -1,7 +1,8 @@
 """A rank's part in an examination: reach the hub, run the phases as it announces them, receive the verdict.
 
 The main thread only waits for events, each wait with a deadline, and sends heartbeats meanwhile. One more thread finds and joins the hub,
-and reads its messages; each phase runs in a separate thread. So nothing that they hang in blocks the rank. Events are (kind, value) pairs:
+and reads its messages; each phase runs in a thread that is left behind when its time is over. So nothing that they hang in blocks the rank.
+Events are (kind, value) pairs:
 
     arrived    the hub accepted the introduction; value: why this rank is not admitted, or ""
     message    from the hub
@@ -25,7 +26,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
-from numscope.doctor.budget import Deadline, beat_s, chosen, limited, share, silent_s
+from numscope.doctor.budget import Deadline, Overdue, beat_s, chosen, limited, share, silent_s
 from numscope.doctor.meet import wire
 from numscope.doctor.meet.listener import PeerListener
 from numscope.doctor.meet.meeting import Meeting
@@ -34,7 +35,7 @@ from numscope.doctor.meet.road import Road, Unreached
 from numscope.doctor.meet.sockets import address_of
 from numscope.doctor.phases import Context, PhaseFailed
 from numscope.doctor.phases.children import Child, run_in_child
-from numscope.doctor.records import ExamPhase, Identity, PhaseResult, Settings, Verdict, to_json
+from numscope.doctor.records import ExamPhase, Identity, PhaseResult, Settings, Status, Verdict, to_json
 from numscope.records.words import unspanned
 
 _GRACE_S = 0.4  # after a phase's time limit, before the phase is given up
@@ -71,7 +72,6 @@ class Agent:
         self._clock: dict[str, float] = {}  # as ``exchange_clocks`` returns it
         self._kept: dict[str, Any] = {}
         self._roster: dict[int, Mapping[str, Any]] = {}
-        self._running: dict[ExamPhase, Deadline] = {}
         self._results: dict[ExamPhase, PhaseResult] = {}
         self._announced = ExamPhase.FACTS
         self._refused = ""
@@ -96,11 +96,10 @@ class Agent:
             if beat.over and self._connection is not None:
                 self._send_beat()
                 beat = Deadline(beat_s(self._identity.world_size) * min(1.0, self._settings.timeout_scale))
-            limits = [patience, *self._running.values(), *([beat] if self._connection is not None else [])]
+            wait_s = patience.left if self._connection is None else min(patience.left, beat.left)
             try:
-                kind, value = self._events.get(timeout=max(min(limit.left for limit in limits), 1e-3))
+                kind, value = self._events.get(timeout=max(wait_s, 1e-3))
             except queue.Empty:
-                self._give_up_late_phases()
                 continue
             if kind == "lost":
                 lost = {"phase": self._announced or ExamPhase.RENDEZVOUS, **value}
@@ -152,9 +151,10 @@ class Agent:
 
     def _arrive(self) -> None:
         """Connects, compares clocks and joins; afterwards reads the connection."""
-        found = self._road.open(self._deadline.within(share(self._settings, ExamPhase.RENDEZVOUS)))
-        if isinstance(found, Unreached):
-            self._events.put(("lost", {"reached": False, **to_json(found)}))
+        try:
+            found = self._road.open(self._deadline.within(share(self._settings, ExamPhase.RENDEZVOUS)))
+        except Unreached as why:
+            self._events.put(("lost", why.about))
             return
         patience = Deadline(self._patience_s)
         try:
@@ -266,40 +266,35 @@ class Agent:
             kept=self._kept,
         )
         self._announce(phase, f"start {phase.label}")
-        self._running[phase] = deadline.within(deadline.left + _GRACE_S)
         threading.Thread(target=self._do, args=(phase, context), name=f"doctor-{phase.label}", daemon=True).start()
 
     def _do(self, phase: ExamPhase, context: Context) -> None:
-        """Runs one phase, in a separate thread."""
+        """Runs one phase, in a separate thread, until its time is over."""
         started = time.monotonic()
-        rank = context.identity.rank
+        limit_s = context.deadline.left
+        status: Status = "failed"
+        doing = error = ""
+        data: Mapping[str, Any] = {}
         try:
-            if phase.in_child:
-                data = run_in_child(phase, context)
-            else:
-                data = importlib.import_module(f"numscope.doctor.phases.{phase.label}").run(context)
-            result = PhaseResult(phase, rank, "ok", data=data)
+            data = limited(limit_s + _GRACE_S, partial(_run, phase, context))
+            status = "ok"
         except PhaseFailed as failed:
-            result = PhaseResult(phase, rank, "failed", doing=self._doing_in(phase), error=failed.sentence, data=failed.data)
-        except BaseException as error:  # a bug of the doctor: the rank goes on and reports it
-            data = {"internal": traceback.format_exc(limit=-6)}
-            result = PhaseResult(phase, rank, "failed", doing=self._doing_in(phase), error=f"{type(error).__name__}: {error}", data=data)
-        self._events.put(("done", replace(result, seconds=time.monotonic() - started)))
+            error, data = failed.sentence, failed.data
+        except Overdue:
+            status, error = "timeout", f"not done within {limit_s:.1f} s"
+        except BaseException as bug:  # of the doctor: the rank goes on and reports it
+            error, data = f"{type(bug).__name__}: {bug}", {"internal": traceback.format_exc(limit=-6)}
+        if status != "ok":
+            doing = self._doing_in(phase)
+            error += f": {doing}" if status == "timeout" and doing else ""
+        seconds = time.monotonic() - started
+        self._events.put(("done", PhaseResult(phase, context.identity.rank, status, seconds=seconds, doing=doing, error=error, data=data)))
 
     def _finish(self, result: PhaseResult) -> None:
-        if self._running.pop(result.phase, None) is None:
-            return  # it was given up before
         self._results[result.phase] = result
         self._announce(result.phase, f"wait for the other ranks after {result.phase.label}")
         if self._connection is not None and not self._refused:
             self._send({"kind": "result", "result": result})
-
-    def _give_up_late_phases(self) -> None:
-        for phase in [phase for phase, limit in self._running.items() if limit.over]:
-            seconds = self._running[phase].seconds
-            doing = self._doing_in(phase)
-            error = f"not done within {seconds:.1f} s" + (f": {doing}" if doing else "")
-            self._finish(PhaseResult(phase, self._identity.rank, "timeout", seconds=seconds, doing=doing, error=error))
 
     def _announce(self, phase: ExamPhase, what: str) -> None:
         # While facts are gathered and the hub is looked for at the same time, only the rendezvous is reported.
@@ -312,6 +307,13 @@ class Agent:
 
     def _outcome(self, **how: Any) -> Outcome:
         return Outcome(refused=self._refused, results=tuple(self._results.values()), **how)
+
+
+def _run(phase: ExamPhase, context: Context) -> Mapping[str, Any]:
+    if phase.in_child:
+        return run_in_child(phase, context)
+    data: Mapping[str, Any] = importlib.import_module(f"numscope.doctor.phases.{phase.label}").run(context)
+    return data
 
 
 def exchange_clocks(connection: socket.socket, deadline: Deadline) -> dict[str, float]:

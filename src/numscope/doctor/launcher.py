@@ -40,7 +40,6 @@ from numscope.doctor.rank import SETTINGS, guard, on_signals, taken_about
 from numscope.doctor.records import ExamPhase, Identity, Launcher, Settings, to_json
 
 _AFTER_END_S = 3.0  # for ranks to end once they are released
-_AFTER_TERM_S = 0.7  # for a rank to end after SIGTERM
 _POLL_S = 0.02
 _PARTING_S = 1.0
 
@@ -77,7 +76,7 @@ def run_node(settings: Settings, num_nodes: int, nproc: int, environ: Mapping[st
     guard(deadline, "numscope", output.lines)
     if meeting.hosted:
         try:
-            course = Course(meeting, settings, node.world_size, deadline, output, NodeNumbers(num_nodes, nproc, socket.gethostname()))
+            course = Course(meeting, settings, node.world_size, deadline, output, NodeNumbers(num_nodes, nproc, node.hostname))
             if not given and num_nodes > 1:
                 write_lines(_to_paste(meeting, settings, num_nodes, nproc), 2)
             return _run(node, settings, meeting.at_home(course.hub.port).name, meeting.token, deadline, output, course)
@@ -91,27 +90,20 @@ def run_node(settings: Settings, num_nodes: int, nproc: int, environ: Mapping[st
     elsewhere = settings.node_rank > 0 or not is_here(meeting.host)
     road = Road(meeting, elsewhere=elsewhere, scale=settings.timeout_scale)
     with on_signals(_end_at_once):  # no rank is running yet
-        found = road.open(deadline.within(share(settings, ExamPhase.RENDEZVOUS)))
-        if isinstance(found, Unreached):
-            return show(*alone(node, settings, {"reached": False, **to_json(found)}), output)
-        with found:
-            request = {
-                "kind": "node",
-                "hostname": socket.gethostname(),
-                "nnodes": num_nodes,
-                "nproc": nproc,
-                "node_rank": settings.node_rank,
-            }
-            patience = deadline.within(5.0)
-            try:
+        request = {"kind": "node", "hostname": node.hostname, "nnodes": num_nodes, "nproc": nproc, "node_rank": settings.node_rank}
+        try:
+            with road.open(deadline.within(share(settings, ExamPhase.RENDEZVOUS))) as found:
+                patience = deadline.within(5.0)
                 wire.send(found, request, patience)
                 place = wire.receive(found, patience, Place | Refused)
-            except wire.WireError as error:
-                lost = {"reached": True, "lost": error.kind, "sentence": str(error), "endpoint": meeting.name}
-                return show(*alone(node, settings, lost), output)
+        except Unreached as why:
+            return show(*alone(node, settings, why.about), output)
+        except wire.WireError as error:
+            lost = {"reached": True, "lost": error.kind, "sentence": str(error), "endpoint": meeting.name}
+            return show(*alone(node, settings, lost), output)
     if place["kind"] == "refused":
         hub = {"reached": True, "endpoint": meeting.name}
-        case = {"address": "this node", "kind": place["why"], "reason": place["reason"], "rank": -1, "hostname": socket.gethostname()}
+        case = {"address": "this node", "kind": place["why"], "reason": place["reason"], "rank": -1, "hostname": node.hostname}
         return show(*alone(node, settings, hub, refused=(case,)), output)
     return _run(_node(place["node"], num_nodes, nproc, "nnodes"), settings, settings.endpoint, meeting.token, deadline, output, None)
 
@@ -150,7 +142,7 @@ class _Rank:
     def __init__(self, rank: int, command: list[str], environ: Mapping[str, str], lock: threading.Lock, descriptor: int) -> None:
         self.rank = rank
         self.process = subprocess.Popen(
-            command, env=dict(environ), stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True
+            command, env=dict(environ), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True
         )
         assert self.process.stdout is not None and self.process.stderr is not None
         self._readers = [
@@ -187,13 +179,15 @@ def _run(node: Identity, settings: Settings, endpoint: str, token: str, deadline
     with on_signals(stop):
         for rank in _ranks(node):
             environ = _environ(node, rank, settings, endpoint, token)
-            ranks.append(_Rank(rank, [sys.executable, "-m", "numscope.doctor.rank"], environ, lock, output.lines))
+            ranks.append(_Rank(rank, [sys.executable, "-m", "numscope.doctor.rank", str(os.getpid())], environ, lock, output.lines))
         try:
             _watch(ranks, deadline, course, stopped)
         finally:
             if course is not None:
                 course.hub.close()
-                _see_off(ranks, course)
+                end = Deadline(_AFTER_END_S)
+                while not end.over and any(each.process.poll() is None and course.hub.is_here(each.rank) for each in ranks):
+                    time.sleep(_POLL_S)
             for each in ranks:
                 if each.process.poll() is None:
                     each.signal(signal.SIGKILL)
@@ -230,26 +224,6 @@ def _watch(ranks: list[_Rank], deadline: Deadline, course: Course | None, stoppe
                     course.departed[each.rank] = f"its process ended with {how} before it joined"
             if not course.running:
                 return
-        time.sleep(_POLL_S)
-
-
-def _see_off(ranks: list[_Rank], course: Course) -> None:
-    """Waits for released ranks to end, except those that are stopped or hang; ranks that never joined receive SIGTERM."""
-
-    def runs(each: _Rank) -> bool:
-        return each.process.poll() is None
-
-    def stranger(each: _Rank) -> bool:
-        return each.rank not in course.hub.members and not any(one.identity.rank == each.rank for one in course.hub.onlookers)
-
-    for each in filter(runs, ranks):
-        if stranger(each):
-            each.signal(signal.SIGTERM)
-    end, end_of_strangers = Deadline(_AFTER_END_S), Deadline(_AFTER_TERM_S)
-    while not end.over:
-        waiting = [each for each in filter(runs, ranks) if (not end_of_strangers.over if stranger(each) else course.hub.is_here(each.rank))]
-        if not waiting:
-            return
         time.sleep(_POLL_S)
 
 

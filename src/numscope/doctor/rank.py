@@ -13,12 +13,13 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 from numscope.doctor.agent import Agent, Outcome
 from numscope.doctor.budget import Deadline
-from numscope.doctor.meet.identity import LAUNCHER, identify
+from numscope.doctor.meet.identity import identify
 from numscope.doctor.meet.meeting import Meeting, meet
 from numscope.doctor.meet.road import look
 from numscope.doctor.output import INCOMPLETE, Output, alone, finding_lines, for_ranks, name_of, show, write_lines
 from numscope.doctor.records import Identity, Settings, from_json
 from numscope.records.errors import UsageError
+from numscope.records.parent import die_with
 
 if TYPE_CHECKING:
     from numscope.doctor.course import Course
@@ -53,8 +54,6 @@ def examine(identity: Identity, settings: Settings, environ: Mapping[str, str], 
             course.hub.hurry_up(name)
         agent.interrupt(name)
 
-    if LAUNCHER in environ:
-        threading.Thread(target=_heed_launcher, args=(agent,), name="doctor-launcher", daemon=True).start()
     with on_signals(interrupt):
         outcome = agent.run()
     code = _report_outcome(agent.identity, settings, meeting, outcome, output)
@@ -69,14 +68,6 @@ def examine(identity: Identity, settings: Settings, environ: Mapping[str, str], 
     code = course.report()
     course.hub.close()
     return code
-
-
-def _heed_launcher(agent: Agent) -> None:
-    """Ends the rank when its launcher, which holds the other end of its standard input, has ended."""
-    with contextlib.suppress(OSError):
-        while os.read(0, 4096):
-            pass
-        agent.interrupt("the end of its launcher")
 
 
 def _report_outcome(identity: Identity, settings: Settings, meeting: Meeting, outcome: Outcome, output: Output) -> int:
@@ -102,7 +93,7 @@ def _report_outcome(identity: Identity, settings: Settings, meeting: Meeting, ou
 def taken_about(meeting: Meeting, settings: Settings, taken: HubTaken, ranks: tuple[int, ...]) -> dict[str, Any]:
     """Describes a port that the hub can't use, with what answers there."""
     found = look(meeting.at_home(meeting.ports[0]), settings, 1.0)
-    met = "another doctor of this job already hosts a hub there" if found is None else found.sentence
+    met = "another doctor of this job already hosts a hub there" if found is None else str(found)
     sentence = f"{taken.reason}{': ' if found is None else '; '}{met}"
     return {"reached": False, "kind": "taken", "sentence": sentence, "endpoint": meeting.name, "origin": meeting.origin, "ranks": ranks}
 
@@ -133,7 +124,9 @@ def on_signals(handle: Callable[[str], object]) -> Iterator[None]:
 
 
 def main() -> NoReturn:
-    """A rank that the doctor's launcher started."""
+    """A rank that the doctor's launcher started, whose process id is the argument."""
+    for launcher in sys.argv[1:]:
+        die_with(int(launcher))
     settings = from_json(Settings, json.loads(os.environ[SETTINGS]))
     try:
         identity = identify(os.environ)

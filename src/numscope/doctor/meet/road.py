@@ -7,6 +7,7 @@ import time
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import KW_ONLY, dataclass, field
+from typing import Any
 
 from numscope.doctor.budget import Deadline
 from numscope.doctor.meet import wire
@@ -18,17 +19,12 @@ TRY_S = 3.0  # for one attempt, times the timeout scale: a dropped packet is sen
 _PAUSE_S = 0.25
 
 
-@dataclass(frozen=True, slots=True)
-class Unreached:
-    """The reason why the hub was not reached."""
+class Unreached(wire.WireError):
+    """The hub was not reached; ``about`` holds the reason, as in ``Examined.hub``."""
 
-    kind: wire.Kind
-    sentence: str
-    endpoint: str
-    origin: str
-    addresses: tuple[str, ...] = ()
-    seconds: float = 0.0
-    attempts: dict[str, int] = field(default_factory=dict)  # how often each failure occurred, by port and failure
+    def __init__(self, kind: wire.Kind, sentence: str, **about: Any) -> None:
+        super().__init__(kind, sentence)
+        self.about = {"reached": False, "kind": kind, "sentence": sentence, **about}
 
 
 @dataclass(eq=False)
@@ -42,12 +38,12 @@ class Road:
     announce: Callable[[str], None] = lambda what: None  # called with each step before it is taken
     addresses: tuple[str, ...] = ()
     address: tuple[str, int] | None = None  # the one that worked
-    attempts: Counter[str] = field(default_factory=Counter)
-    latest: dict[int, wire.WireError] = field(default_factory=dict)  # failure by port
+    attempts: Counter[str] = field(default_factory=Counter)  # how often each failure occurred, by port and failure
 
-    def open(self, deadline: Deadline) -> socket.socket | Unreached:
-        """An authenticated connection, or why there is none at the deadline."""
+    def open(self, deadline: Deadline) -> socket.socket:
+        """An authenticated connection. Raises: Unreached at the deadline."""
         started = time.monotonic()
+        latest: dict[int, wire.WireError] = {}  # failure by port
         while True:
             for port in self.meeting.ports:
                 try:
@@ -58,24 +54,18 @@ class Road:
                     # An attempt cut short by the deadline reports one of these for what was only slow. And a port refuses before
                     # its process starts and after it ends, which means less than what was seen in between.
                     cut_short = deadline.over and failed.kind in ("dropped", "silent", "unresolved")
-                    if port not in self.latest or not (cut_short or failed.kind == "refused"):
-                        self.latest[port] = failed
+                    if port not in latest or not (cut_short or failed.kind == "refused"):
+                        latest[port] = failed
                     if failed.kind in ("unresolved", "unreachable"):
                         break  # another port will fail the same way
             if deadline.over:
                 break
             time.sleep(min(_PAUSE_S * self.scale, deadline.left))
         # The first port counts: that is where the hub is meant to be.
-        last = self.latest.get(self.meeting.ports[0]) or wire.WireError("dropped", "there was no time to try")
-        return Unreached(
-            kind=last.kind,
-            sentence=str(last),
-            endpoint=self.meeting.name,
-            origin=self.meeting.origin,
-            addresses=self.addresses,
-            seconds=time.monotonic() - started,
-            attempts=dict(self.attempts),
-        )
+        last = latest.get(self.meeting.ports[0]) or wire.WireError("dropped", "there was no time to try")
+        seconds, attempts = time.monotonic() - started, dict(self.attempts)
+        where = {"endpoint": self.meeting.name, "origin": self.meeting.origin, "addresses": list(self.addresses)}
+        raise Unreached(last.kind, str(last), **where, seconds=seconds, attempts=attempts)
 
     def _try(self, port: int, deadline: Deadline) -> socket.socket:
         host = self.meeting.host
@@ -123,8 +113,8 @@ class Road:
 def look(meeting: Meeting, settings: Settings, seconds: float) -> Unreached | None:
     """Looks whether this job's hub is at a place on this host, for some seconds (scaled); returns why it is not, or None."""
     deadline = Deadline(seconds * max(settings.timeout_scale, 0.25))
-    found = Road(meeting, elsewhere=False, scale=settings.timeout_scale).open(deadline)
-    if isinstance(found, Unreached):
-        return found
-    found.close()
+    try:
+        Road(meeting, elsewhere=False, scale=settings.timeout_scale).open(deadline).close()
+    except Unreached as why:
+        return why
     return None
