@@ -9,7 +9,6 @@ import signal
 import socket
 import subprocess
 import sys
-import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -210,38 +209,6 @@ def test_json_is_alone_on_standard_output_and_names_no_host_if_redacted() -> Non
     assert (report["exit_code"], report["ok"], report["came"]) == (0, [0, 1], 2)
     assert "[node0:0] is OK" in err and "[node0:1] is OK" in err
     assert f'"{socket.gethostname()}"' not in out + err
-
-
-def test_lines_of_ranks_do_not_mix() -> None:
-    from numscope.doctor.launcher import _pass_on
-
-    read, write = os.pipe()
-    lock = threading.Lock()
-    words = {letter: letter * 3000 for letter in "abcd"}
-    pipes = []
-    for word in words.values():
-        r, w = os.pipe()
-        reader = threading.Thread(target=_pass_on, args=(os.fdopen(r, "rb"), write, lock))
-        reader.start()
-        pipes.append((w, word, reader))
-    collected = bytearray()
-
-    def collect() -> None:
-        while chunk := os.read(read, 1 << 16):
-            collected.extend(chunk)
-
-    collector = threading.Thread(target=collect)
-    collector.start()
-    for _ in range(20):
-        for w, word, _reader in pipes:
-            os.write(w, (word + "\n").encode())
-    for w, _word, reader in pipes:
-        os.close(w)
-        reader.join(5)
-    os.close(write)
-    collector.join(5)
-    os.close(read)
-    assert set(collected.decode().split()) == set(words.values())
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="NCCL can be had here")

@@ -40,7 +40,6 @@ from numscope.records.words import unspanned
 
 _GRACE_S = 0.4  # after a phase's time limit, before the phase is given up
 _AFTER_SIGNAL_S = 2.0  # to wait for a verdict although a signal ends this rank
-_EXCHANGES = 5  # comparisons of clocks; the fastest counts
 
 
 @dataclass(frozen=True, slots=True)
@@ -324,12 +323,8 @@ def exchange_clocks(connection: socket.socket, deadline: Deadline) -> dict[str, 
 
     Raises: WireError.
     """
-    best = {"offset_s": 0.0, "round_trip_s": float("inf")}
-    for _ in range(_EXCHANGES):
-        before, sent = time.monotonic(), time.time()
-        wire.send(connection, {"kind": "time", "t": sent}, deadline)
-        answer = wire.receive(connection, deadline, Clock)
-        trip = time.monotonic() - before
-        if trip < best["round_trip_s"]:
-            best = {"offset_s": sent + trip / 2 - answer["hub"], "round_trip_s": trip}
-    return best
+    before, sent = time.monotonic(), time.time()
+    wire.send(connection, {"kind": "time", "t": sent}, deadline)
+    answer = wire.receive(connection, deadline, Clock)
+    trip = time.monotonic() - before
+    return {"offset_s": sent + trip / 2 - answer["hub"], "round_trip_s": trip}

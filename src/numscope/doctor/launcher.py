@@ -1,7 +1,6 @@
 """Starts this node's ranks without torchrun: all ranks on one node, or one node's share of several nodes that meet at an endpoint.
 
-On the endpoint's host the launcher hosts the hub (so that rank 0 is a rank like any other). It forwards the ranks' lines whole, and kills
-the ranks that are left at the end.
+On the endpoint's host the launcher hosts the hub (so that rank 0 is a rank like any other). It kills the ranks that are left at the end.
 """
 
 from __future__ import annotations
@@ -16,13 +15,11 @@ import signal
 import socket
 import subprocess
 import sys
-import threading
 import time
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import IO
 
 from numscope.doctor.budget import Deadline, share
 from numscope.doctor.course import Course
@@ -136,69 +133,39 @@ def num_gpus(environ: Mapping[str, str]) -> int:
     return nvidia or amd
 
 
-class _Rank:
-    """One rank's process; its lines are forwarded whole."""
-
-    def __init__(self, rank: int, command: list[str], environ: Mapping[str, str], lock: threading.Lock, descriptor: int) -> None:
-        self.rank = rank
-        self.process = subprocess.Popen(
-            command, env=dict(environ), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True
-        )
-        assert self.process.stdout is not None and self.process.stderr is not None
-        self._readers = [
-            threading.Thread(target=_pass_on, args=(stream, target, lock), daemon=True)
-            for stream, target in ((self.process.stdout, descriptor), (self.process.stderr, 2))
-        ]
-        for reader in self._readers:
-            reader.start()
-
-    def signal(self, number: int) -> None:
-        with contextlib.suppress(ProcessLookupError, PermissionError):
-            os.killpg(self.process.pid, number)
-
-    def drain(self, deadline: Deadline) -> None:
-        """Waits until its last line is forwarded, but not for a grandchild that holds its pipe."""
-        for reader in self._readers:
-            reader.join(max(deadline.left, 1e-3))
-
-
 def _run(node: Identity, settings: Settings, endpoint: str, token: str, deadline: Deadline, output: Output, course: Course | None) -> int:
     """Starts the node's ranks and returns the verdict's exit code."""
-    lock = threading.Lock()
     stopped: list[str] = []
 
     def stop(name: str) -> None:
         if course is not None:
             course.hub.hurry_up(name)
         if course is None or stopped:
-            for each in ranks:
-                each.signal(signal.SIGTERM)
+            _signal(ranks, signal.SIGTERM)
         stopped.append(name)
 
-    ranks: list[_Rank] = []
+    ranks: dict[int, subprocess.Popen[bytes]] = {}
     with on_signals(stop):
         for rank in _ranks(node):
+            command = [sys.executable, "-m", "numscope.doctor.rank", str(os.getpid())]
             environ = _environ(node, rank, settings, endpoint, token)
-            ranks.append(_Rank(rank, [sys.executable, "-m", "numscope.doctor.rank", str(os.getpid())], environ, lock, output.lines))
+            ranks[rank] = subprocess.Popen(command, env=environ, stdin=subprocess.DEVNULL, stdout=output.lines, start_new_session=True)
         try:
             _watch(ranks, deadline, course, stopped)
         finally:
             if course is not None:
                 course.hub.close()
                 end = Deadline(_AFTER_END_S)
-                while not end.over and any(each.process.poll() is None and course.hub.is_here(each.rank) for each in ranks):
+                while not end.over and any(process.poll() is None and course.hub.is_here(rank) for rank, process in ranks.items()):
                     time.sleep(_POLL_S)
-            for each in ranks:
-                if each.process.poll() is None:
-                    each.signal(signal.SIGKILL)
+            _signal(ranks, signal.SIGKILL)
             parting = Deadline(_PARTING_S)
-            for each in ranks:
+            for process in ranks.values():
                 with contextlib.suppress(subprocess.TimeoutExpired):
-                    each.process.wait(max(parting.left, 0.05))
-                each.drain(parting)
+                    process.wait(max(parting.left, 0.05))
     if course is not None:
         return course.report()
-    codes = Counter(each.process.returncode for each in ranks if each.process.returncode is not None and each.process.returncode >= 0)
+    codes = Counter(code for process in ranks.values() if (code := process.poll()) is not None and code >= 0)
     if codes:
         return codes.most_common(1)[0][0]
     if stopped:
@@ -206,22 +173,28 @@ def _run(node: Identity, settings: Settings, endpoint: str, token: str, deadline
     return INCOMPLETE
 
 
-def _watch(ranks: list[_Rank], deadline: Deadline, course: Course | None, stopped: list[str]) -> None:
+def _signal(ranks: Mapping[int, subprocess.Popen[bytes]], number: signal.Signals) -> None:
+    for process in ranks.values():
+        if process.poll() is None:
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.killpg(process.pid, number)
+
+
+def _watch(ranks: Mapping[int, subprocess.Popen[bytes]], deadline: Deadline, course: Course | None, stopped: list[str]) -> None:
     """Returns when the verdict has reached all ranks, when all ranks have ended, or at the deadline."""
     parting: Deadline | None = None
     while not deadline.over:
-        running = [each for each in ranks if each.process.poll() is None]
+        codes = {rank: process.poll() for rank, process in ranks.items()}
         if course is None:
             if stopped and parting is None:
                 parting = Deadline(_AFTER_END_S)
-            if not running or (parting is not None and parting.over):
+            if None not in codes.values() or (parting is not None and parting.over):
                 return
         else:
-            for each in ranks:
-                code = each.process.poll()
-                if code is not None and each.rank not in course.departed:
+            for rank, code in codes.items():
+                if code is not None:
                     how = f"signal {signal.Signals(-code).name}" if code < 0 else f"exit status {code}"
-                    course.departed[each.rank] = f"its process ended with {how} before it joined"
+                    course.departed[rank] = f"its process ended with {how} before it joined"
             if not course.running:
                 return
         time.sleep(_POLL_S)
@@ -244,12 +217,6 @@ def _environ(node: Identity, rank: int, settings: Settings, endpoint: str, token
         TOKEN: token,
         SETTINGS: json.dumps(to_json(settings)),
     }
-
-
-def _pass_on(stream: IO[bytes], descriptor: int, lock: threading.Lock) -> None:
-    for line in iter(lambda: stream.readline(1 << 16), b""):
-        with lock, contextlib.suppress(OSError):
-            os.write(descriptor, line if line.endswith(b"\n") else line + b"\n")
 
 
 def _end_at_once(name: str) -> None:

@@ -45,10 +45,8 @@ def difference(got: torch.Tensor, expected: torch.Tensor) -> dict[str, int] | No
 
 
 def digest(tensor: torch.Tensor) -> str:
-    """A fingerprint of a float32 tensor's bits; a single flipped bit always changes it."""
-    bits = tensor.detach().cpu().contiguous().view(-1).view(torch.int32).to(torch.int64)
-    weights = torch.arange(1, 2 * len(bits), 2)  # odd, so that no difference of one element is lost modulo 2^64
-    return f"{int((bits * weights).sum().item()) & (2**64 - 1):016x}"
+    """A fingerprint of a tensor's bits."""
+    return hashlib.sha256(tensor.detach().cpu().numpy().tobytes()).hexdigest()[:16]
 
 
 @dataclass(slots=True)
@@ -109,34 +107,14 @@ def _chunk(party: Party, num_bytes: int) -> int:
     return max(1, num_bytes // 4 // party.num)
 
 
+def _filled(result: torch.Tensor, collective: Callable[..., object], party: Party, *source: torch.Tensor, **how: int) -> torch.Tensor:
+    """The result, into which a collective writes."""
+    collective(result, *source, group=party.wire.group, **how)
+    return result
+
+
 def _all_reduce(party: Party, source: torch.Tensor, chunk: int) -> torch.Tensor:
-    result = source.clone()
-    dist.all_reduce(result, group=party.wire.group)
-    return result
-
-
-def _broadcast(party: Party, source: torch.Tensor, chunk: int) -> torch.Tensor:
-    result = source.clone()
-    dist.broadcast(result, group_src=party.num - 1, group=party.wire.group)
-    return result
-
-
-def _all_gather(party: Party, source: torch.Tensor, chunk: int) -> torch.Tensor:
-    result = torch.empty(party.num * chunk, device=source.device)
-    dist.all_gather_into_tensor(result, source, group=party.wire.group)
-    return result
-
-
-def _reduce_scatter(party: Party, source: torch.Tensor, chunk: int) -> torch.Tensor:
-    result = torch.empty(chunk, device=source.device)
-    dist.reduce_scatter_tensor(result, source.clone(), group=party.wire.group)
-    return result
-
-
-def _all_to_all(party: Party, source: torch.Tensor, chunk: int) -> torch.Tensor:
-    result = torch.empty_like(source)
-    dist.all_to_all_single(result, source, group=party.wire.group)
-    return result
+    return _filled(source.clone(), dist.all_reduce, party)
 
 
 def _summed(party: Party, num: int) -> torch.Tensor:
@@ -167,25 +145,25 @@ EXERCISES = (
     Exercise(
         "broadcast",
         lambda party, chunk: party.numbers(party.num * chunk, 7 + party.index),
-        _broadcast,
+        lambda party, source, chunk: _filled(source.clone(), dist.broadcast, party, group_src=party.num - 1),
         lambda party, chunk: party.numbers(party.num * chunk, 6 + party.num),
     ),
     Exercise(
         "all_gather",
         lambda party, chunk: party.numbers(chunk, party.index),
-        _all_gather,
+        lambda party, source, chunk: _filled(source.new_empty(party.num * chunk), dist.all_gather_into_tensor, party, source),
         lambda party, chunk: torch.cat([party.numbers(chunk, index) for index in range(party.num)]),
     ),
     Exercise(
         "reduce_scatter",
         _own_numbers,
-        _reduce_scatter,
+        lambda party, source, chunk: _filled(source.new_empty(chunk), dist.reduce_scatter_tensor, party, source.clone()),
         lambda party, chunk: _summed(party, party.num * chunk)[party.index * chunk : (party.index + 1) * chunk],
     ),
     Exercise(
         "all_to_all",
         lambda party, chunk: torch.cat([party.numbers(chunk, _letter(party.index, to)) for to in range(party.num)]),
-        _all_to_all,
+        lambda party, source, chunk: _filled(torch.empty_like(source), dist.all_to_all_single, party, source),
         lambda party, chunk: torch.cat([party.numbers(chunk, _letter(index, party.index)) for index in range(party.num)]),
     ),
     # Random floats, whose sum depends on the order in its last bits.
