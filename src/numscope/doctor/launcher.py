@@ -139,7 +139,7 @@ def _run(node: Identity, settings: Settings, endpoint: str, token: str, deadline
 
     def stop(name: str) -> None:
         if course is not None:
-            course.hub.hurry_up(name)
+            course.hub.hurry = name
         if course is None or stopped:
             _signal(ranks, signal.SIGTERM)
         stopped.append(name)

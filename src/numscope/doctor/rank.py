@@ -51,7 +51,7 @@ def examine(identity: Identity, settings: Settings, environ: Mapping[str, str], 
 
     def interrupt(name: str) -> None:
         if course is not None:
-            course.hub.hurry_up(name)
+            course.hub.hurry = name
         agent.interrupt(name)
 
     with on_signals(interrupt):

@@ -58,7 +58,7 @@ class HubTaken(Exception):
 class Hub:
     """The meeting point of ``world_size`` ranks. Runs in its own thread until ``close``. Raises: HubTaken.
 
-    Other threads may look at everything, and call ``hurry_up`` and ``close``.
+    Other threads, and handlers of signals, may look at everything, set ``hurry``, and call ``close``.
 
     Args:
         meeting: provides the ports to try, and the token.
@@ -74,7 +74,7 @@ class Hub:
         self.num_refused = 0
         self.num_turned_away = 0  # ranks of nodes that got no number
         self.started = time.monotonic()
-        self.hurry = ""  # why everything that is left is skipped: a signal's name
+        self.hurry = ""  # ends all waiting: why everything that is left is skipped, a signal's name
         self._numbers = numbers
         self._token = meeting.token
         self._scale = settings.timeout_scale
@@ -98,10 +98,6 @@ class Hub:
                 return False
             await asyncio.sleep(_LOOK_S)
         return True
-
-    def hurry_up(self, why: str) -> None:
-        """Ends all waiting; safe in a signal handler."""
-        self.hurry = why
 
     def send(self, message: Mapping[str, Any], members: Iterable[Member]) -> None:
         """Sends to these, if they are connected."""

@@ -77,7 +77,9 @@ def _from_mpi(environ: Mapping[str, str], host: str) -> Identity | None:
 
 def _numbered(environ: Mapping[str, str], names: Sequence[str], host: str, launcher: Launcher) -> Identity:
     """An identity from variables with these names. A node's number is a guess where there is no variable with it."""
-    rank, world = _rank_and_size(environ, names[0], names[1])
+    rank, world = _number(environ, names[0]), _number(environ, names[1])
+    if not 0 <= rank < world:
+        raise UsageError(f"{names[0]}: got {rank}, expected 0 to {world - 1}, since {names[1]}={world}.")
     size = max(1, _number(environ, names[3], 1))
     return Identity(
         rank=rank,
@@ -123,13 +125,6 @@ def _agree(environ: Mapping[str, str], torchrun: Identity, outer: Identity, who:
             f"{outer.world_size} times on {outer.num_nodes} node(s), expected once per node of one job. "
             f"Use {once} torchrun --nnodes {outer.num_nodes} …"
         )
-
-
-def _rank_and_size(environ: Mapping[str, str], rank_name: str, size_name: str) -> tuple[int, int]:
-    rank, world = _number(environ, rank_name), _number(environ, size_name)
-    if not 0 <= rank < world:
-        raise UsageError(f"{rank_name}: got {rank}, expected 0 to {world - 1}, since {size_name}={world}.")
-    return rank, world
 
 
 def _number(environ: Mapping[str, str], name: str, default: int | None = None) -> int:
