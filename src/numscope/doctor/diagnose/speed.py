@@ -9,7 +9,7 @@ import math
 import statistics
 from bisect import bisect_left
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from numscope.doctor.diagnose.blame import Blame
@@ -38,53 +38,37 @@ def slow_links(examined: Examined, blame: Blame) -> Iterator[DoctorFinding]:
     links = links_of(examined, blame)
     cells = {pair: cell for pair, cell in links.examined.items() if cell.status == "ok"}
     speeds = {pair: cell.bytes_per_s for pair, cell in cells.items() if cell.bytes_per_s}
-    slow: set[Pair] = set()
-    if speeds:
-        quick = _quantile(list(speeds.values()), 0.75)
-        # Two directions between two hosts are not comparable unless they differ by far.
-        compared = len(speeds) > 2 or max(speeds.values()) > 2 * SLOW_LINK[0][1] * min(speeds.values())
-        for pair, speed in speeds.items():
-            took_s = cells[pair].bytes / speed
-            ratio = next((ratio for least_s, ratio in SLOW_LINK if took_s >= least_s), float("inf"))
-            if quick > speed * ratio if compared else speed < FLOOR_BYTES_PER_S:
-                slow.add(pair)
-        usual = f"the fastest quarter of the links has at least {_rate(quick)}" if compared else f"any job needs {_rate(FLOOR_BYTES_PER_S)}"
-        yield from _matrix_findings(
-            "link-slow", "is slow", slow, speeds, links, lambda pair: f"{_rate(speeds[pair])}{_losses(cells[pair])}", usual
-        )
+    quick = _quantile(speeds, 0.75)
+    # Two directions between two hosts are not comparable unless they differ by far.
+    compared = len(speeds) > 2 or quick > 2 * SLOW_LINK[0][1] * min(speeds.values(), default=0.0)
+    least = {pair: quick / _slow_ratio(cells[pair]) if compared else FLOOR_BYTES_PER_S for pair in speeds}
+    slow = {pair for pair, speed in speeds.items() if speed < least[pair]}
+    lines = {pair: f"{_rate(speed)}{_losses(cells[pair])}" for pair, speed in speeds.items()}
+    usual = f"the fastest quarter of the links has at least {_rate(quick)}" if compared else f"any job needs {_rate(FLOOR_BYTES_PER_S)}"
+    yield from _matrix_findings("link-slow", "is slow", slow, lines, links, usual)
+
     losses = {pair: cell.loss for pair, cell in cells.items() if cell.segments >= FEWEST_SEGMENTS and pair not in slow}
-    if losses:
-        usual_loss = statistics.median_low(losses.values()) if len(losses) > 2 else 0.0
-        least = max(LOSS, LOSS_RATIO * usual_loss)
-        lossy = {
-            pair
-            for pair, loss in losses.items()
-            if loss >= least and _steady_loss(cells[pair]) >= STEADY * least and cells[pair].retransmitted >= FEWEST_LOST
-        }
-        yield from _matrix_findings(
-            "link-lossy",
-            "loses packets",
-            lossy,
-            losses,
-            links,
-            lambda pair: f"{losses[pair]:.2%} of the segments are lost",
-            f"the others lose {usual_loss:.2%}",
-        )
+    usual_loss = statistics.median_low(losses.values()) if len(losses) > 2 else 0.0
+    most = max(LOSS, LOSS_RATIO * usual_loss)
+    lossy = {pair for pair, loss in losses.items() if loss >= most and cells[pair].retransmitted >= FEWEST_LOST}
+    lossy = {pair for pair in lossy if _steady_loss(cells[pair]) >= STEADY * most}
+    lines = {pair: f"{loss:.2%} of the segments are lost" for pair, loss in losses.items()}
+    yield from _matrix_findings("link-lossy", "loses packets", lossy, lines, links, f"the others lose {usual_loss:.2%}")
+
     # Packets wait in the queue of a slow link.
     queued = slow | {(other, one) for one, other in slow}
     times = {pair: cell.rtt_min_s for pair, cell in cells.items() if cell.rtt_min_s and pair not in queued}
-    if len(times) > 2:
-        usual_s = _quantile(list(times.values()), 0.25)
-        late = {pair for pair, seconds in times.items() if seconds > LATE_RATIO * usual_s and seconds - usual_s > LATE_S}
-        yield from _matrix_findings(
-            "link-high-latency",
-            "has long round trips",
-            late,
-            times,
-            links,
-            lambda pair: f"a round trip takes {times[pair] * 1e3:.1f} ms",
-            f"{usual_s * 1e3:.2f} ms is usual",
-        )
+    usual_s = _quantile(times, 0.25)
+    late = {pair for pair, seconds in times.items() if seconds > LATE_RATIO * usual_s and seconds - usual_s > LATE_S}
+    lines = {pair: f"a round trip takes {seconds * 1e3:.1f} ms" for pair, seconds in times.items()}
+    late = late if len(times) > 2 else set()
+    yield from _matrix_findings("link-high-latency", "has long round trips", late, lines, links, f"{usual_s * 1e3:.2f} ms is usual")
+
+
+def _slow_ratio(cell: Cell) -> float:
+    """How much slower than usual a link must be to count as slow."""
+    took_s = cell.bytes / cell.bytes_per_s
+    return next((ratio for least_s, ratio in SLOW_LINK if took_s >= least_s), math.inf)
 
 
 def slow_pairs(examined: Examined, blame: Blame) -> Iterator[DoctorFinding]:
@@ -167,12 +151,10 @@ def _unit_s(probe: Mapping[str, Any], key: str) -> float:
 
 
 def _matrix_findings(
-    id: str, word: str, bad: set[Pair], values: Mapping[Pair, float], links: LinkMatrix, line: Callable[[Pair], str], usual: str
+    id: str, word: str, bad: set[Pair], lines: Mapping[Pair, str], links: LinkMatrix, usual: str
 ) -> Iterator[DoctorFinding]:
-    """A finding for each node or link that explains the bad pairs."""
-    if not bad:
-        return
-    for cause in attribute({pair: pair not in bad for pair in values}).all_causes:
+    """A finding for each node or link that explains the bad ones of the pairs; ``lines``: what was measured."""
+    for cause in attribute({pair: pair not in bad for pair in lines}).all_causes:
         hosts = tuple(links.hosts[node] for node in cause.nodes)
         where = cause.where(lambda node: links.hosts[node])
         yield finding(
@@ -180,14 +162,11 @@ def _matrix_findings(
             ranks=links.ranks.get(cause.nodes[0], ()) if cause.one_node else (),
             hosts=hosts,
             links=() if cause.one_node else links.names(cause.cells),
-            evidence=[
-                *(f"{links.hosts[one]} to {links.hosts[other]}: {line((one, other))}" for one, other in sorted(cause.cells)),
-                usual,
-            ],
+            evidence=[*(f"{links.hosts[one]} to {links.hosts[other]}: {lines[one, other]}" for one, other in sorted(cause.cells)), usual],
             confidence=_unsure(cause),
             where=f"{where} " if where else "",
             word=word,
-            share="" if where else f", in {len(cause.cells)} of {len(values)} directions",
+            share="" if where else f", in {len(cause.cells)} of {len(lines)} directions",
             places=" and ".join(hosts) if len(hosts) in (1, 2) else "all hosts",
             without_one=without(hosts[0]) if cause.one_node else "",
         )
@@ -217,6 +196,6 @@ def _rate(bytes_per_s: float) -> str:
     return f"{bits / 1e9:,.1f} Gbit/s" if bits >= 1e9 else f"{bits / 1e6:,.0f} Mbit/s"
 
 
-def _quantile(values: list[float], share: float) -> float:
-    ordered = sorted(values)
-    return ordered[min(len(ordered) - 1, round(share * (len(ordered) - 1)))]
+def _quantile(values: Mapping[Pair, float], share: float) -> float:
+    ordered = sorted(values.values())
+    return ordered[round(share * (len(ordered) - 1))] if ordered else 0.0
