@@ -38,20 +38,21 @@ class Speaker:
 
     Args:
         ranks: its rank by size of communicator; in the largest one that is the rank in the job.
-        lines: where each fact was read, by the name of its field or variable; ``no_ib``: no InfiniBand device was found.
+        facts: by the name of the pattern's group, or of the environment variable; ``no_ib``: no InfiniBand device was found.
+        lines: where each fact was read.
     """
 
     host: str
     file: str
     ranks: dict[int, int] = field(default_factory=dict)
-    version: str = ""
-    interface: str = ""  # the bootstrap's
-    address: str = ""
-    network: str = ""
-    ib_devices: str = ""
-    environment: dict[str, str] = field(default_factory=dict)
+    facts: dict[str, str] = field(default_factory=dict)
     disabled: set[tuple[str, str]] = field(default_factory=set)
     lines: dict[str, LogLine] = field(default_factory=dict)
+
+    def keep(self, name: str, value: str, line: LogLine) -> None:
+        """Keeps a fact, of which the last one counts."""
+        if len(self.facts) < MAX_PER_SPEAKER:
+            self.facts[name], self.lines[name] = value, line
 
     @property
     def rank(self) -> int:
@@ -75,7 +76,6 @@ class NcclLog:
     speakers: dict[tuple[str, str, str], Speaker] = field(default_factory=dict)
     communicators: dict[tuple[str, int], Communicator] = field(default_factory=dict)
     warned: list[Warned] = field(default_factory=list)
-    versions_alone: list[tuple[str, LogLine]] = field(default_factory=list)
 
     def line(self, line: LogLine) -> bool:
         """Adds a line; returns whether it is NCCL's."""
@@ -98,28 +98,28 @@ class NcclLog:
             if line.rank >= 0:
                 speaker.ranks[0] = line.rank
         rest = text[m.end() :]
-        if m["level"] == "INFO" and not self._fact(line, key, speaker, rest):
-            return True
-        if len(self.warned) < MAX_WARNINGS:
-            self.warned.append(Warned(line, key, rest, m["level"] != "INFO"))
+        if m["level"] != "INFO" or self._fact(line, key, speaker, rest):
+            self._warn(Warned(line, key, rest, m["level"] != "INFO"))
         return True
 
     def _bare(self, line: LogLine) -> bool:
-        text = line.text
-        if (m := _NCCL["version alone"].search(text)) is not None:
-            if len(self.versions_alone) < MAX_WARNINGS:
-                self.versions_alone.append((m["version"], line))
-            return True
-        if _NCCL["failure"].search(text) is not None:
-            if len(self.warned) < MAX_WARNINGS:
-                rank = line.rank
-                key = ("", f"rank {rank}" if rank >= 0 else "", line.file)
-                speaker = self.speakers.setdefault(key, Speaker("", line.file))
-                if rank >= 0:
-                    speaker.ranks.setdefault(0, rank)
-                self.warned.append(Warned(line, key, text, False))
-            return True
-        return False
+        """Adds a line without NCCL's prefix: a version, which rank 0 prints, or an error that torch passes on."""
+        version = _NCCL["version alone"].search(line.text)
+        if version is None and _NCCL["failure"].search(line.text) is None:
+            return False
+        key = ("", version["version"] if version else f"rank {line.rank}" if line.rank >= 0 else "", line.file)
+        if key in self.speakers or len(self.speakers) < MAX_SPEAKERS:
+            speaker = self.speakers.setdefault(key, Speaker("", line.file))
+            if version:
+                speaker.keep("version", version["version"], line)
+            else:
+                speaker.ranks |= {0: line.rank} if line.rank >= 0 else {}
+                self._warn(Warned(line, key, line.text, False))
+        return True
+
+    def _warn(self, warned: Warned) -> None:
+        if len(self.warned) < MAX_WARNINGS:
+            self.warned.append(warned)
 
     def _fact(self, line: LogLine, key: tuple[str, str, str], speaker: Speaker, rest: str) -> bool:
         """Keeps the fact in an INFO line; returns whether the line reports a fault."""
@@ -131,18 +131,12 @@ class NcclLog:
                 communicator = self.communicators.setdefault((id["id"] if id else "", nranks), Communicator(nranks))
                 (communicator.started if init["what"] == "START" else communicator.complete).setdefault(rank, line)
                 communicator.speakers.add(key)
-        elif rest.startswith("Bootstrap") and "sing" in rest and (m := _NCCL["interface"].search(rest)) is not None:
-            speaker.interface, speaker.address, speaker.lines["interface"] = m["name"], m["address"], line
-        elif rest.startswith("NET/IB") and "No device found" in rest:
-            speaker.lines["no_ib"] = line
-        elif rest.startswith("NET/IB") and "Using [" in rest:
-            speaker.ib_devices, speaker.lines["ib_devices"] = rest.split("Using", 1)[1].split(";")[0].strip(), line
-        elif rest.startswith(("Using network ", "Using internal network ", "Assigned NET plugin ")) and not speaker.network:
-            speaker.network, speaker.lines["network"] = rest.split()[2 if rest.startswith("Using network") else 3], line
-        elif (m := _NCCL["version"].search(rest)) is not None:
-            speaker.version, speaker.lines["version"] = m["version"], line
-        elif (m := _NCCL["variable"].search(rest)) is not None and len(speaker.environment) < MAX_PER_SPEAKER:
-            speaker.environment[m["name"]], speaker.lines[m["name"]] = m["value"], line
+        elif (m := _NCCL["fact"].search(rest)) is not None:
+            found = {name: value for name, value in m.groupdict().items() if value is not None}
+            if "variable" in found:
+                found = {found["variable"]: found["value"]}
+            for name, value in found.items():
+                speaker.keep(name, value, line)
         elif (m := _NCCL["p2p disabled"].search(rest)) is not None:
             if len(speaker.disabled) < MAX_PER_SPEAKER:
                 speaker.disabled.add((min(m["a"], m["b"]), max(m["a"], m["b"])))
@@ -167,7 +161,7 @@ class NcclLog:
 
     def host_of(self) -> Callable[[str], str]:
         """A function from an address to the host that uses it; to the address itself if that is unknown."""
-        hosts = {s.address.strip("[]"): s.host for s in reversed(self.speakers.values()) if s.address and s.host}
+        hosts = {s.facts["address"].strip("[]"): s.host for s in reversed(self.speakers.values()) if "address" in s.facts and s.host}
 
         def host(address: str) -> str:
             bare = address.split("<")[0].strip("[]")
