@@ -12,7 +12,7 @@ from numscope.doctor.explain.log_files import LogLine
 from numscope.doctor.explain.masking import shown
 from numscope.doctor.explain.patterns import PATTERNS, MatchedLine, Messages
 from numscope.doctor.findings import TABLE, capital, finding, named
-from numscope.doctor.records import Confidence, DoctorFinding
+from numscope.doctor.records import DoctorFinding
 
 MAX_FAILURES = 1 << 17
 SHOWN = 4
@@ -71,8 +71,8 @@ class Tracebacks:
 
     def of(self, rank: int) -> Raised | None:
         """A rank's exception, preferably one that another rank's fault did not cause."""
-        mine = [one for one in self.raised if one.rank == rank]
-        return next((one for one in mine if not one.echo), mine[0] if mine else None)
+        mine = [one for one in self.raised if one.rank == rank >= 0]
+        return min(mine, key=lambda one: one.echo, default=None)
 
 
 @dataclass(slots=True)
@@ -113,15 +113,14 @@ class Torchrun:
         return True
 
     def _field(self, line: LogLine, key: str, value: str) -> None:
+        row = self._open.get(line.file)
         if key == "time":
             begun = self._open[line.file] = Failure(line, self._root[line.file], time=value[:32])
             if len(self.failures) < MAX_FAILURES:
                 self.failures.append(begun)
+        elif row is None:
             return
-        row = self._open.get(line.file)
-        if row is None:
-            return
-        if key == "host":
+        elif key == "host":
             row.host = shown(value)
         elif key == "rank" and (m := _RANK.search(value)) is not None:
             row.rank, row.local_rank = int(m["rank"]), int(m["local"])
@@ -147,29 +146,29 @@ class Torchrun:
 
     def _failed(self, tracebacks: Tracebacks, watchdog_ranks: set[int]) -> Iterator[DoctorFinding]:
         rows = self.failures or [
-            Failure(seen.line, True, local_rank=int(m["local"]), code=int(m["code"]), pid=int(m["pid"]))
+            Failure(seen.line, True, local_rank=int(seen.match["local"]), code=int(seen.match["code"]), pid=int(seen.match["pid"]))
             for seen in self.messages.of("failed")
-            for m in [seen.match]
         ]
+        others = [row for row in rows if row.code != -signal.SIGTERM]
         if not rows:
             own = next((one for one in tracebacks.raised if not one.echo and (one.rank >= 0 or one.site)), None)
             if own is not None and own.rank >= 0:
                 yield _raised(own, None)
-        elif all(row.code == -signal.SIGTERM for row in rows):
-            evidence = [*(_row(row) for row in rows[:SHOWN]), *(seen.line.quoted for seen in self.messages.of("signaled")[:2])]
+        elif not others:
+            evidence = [*map(_row, rows[:SHOWN]), *(seen.line.quoted for seen in self.messages.of("signaled")[:2])]
             yield finding("job-terminated", ranks=[row.rank for row in rows], evidence=evidence)
         else:
-            root = self._first([row for row in rows if row.code != -signal.SIGTERM], tracebacks)
-            yield self._ended(root, rows, tracebacks.of(root.rank) if root.rank >= 0 else None, root.rank in watchdog_ranks)
+            root = self._first(others, tracebacks)
+            yield self._ended(root, rows, tracebacks.of(root.rank), root.rank in watchdog_ranks)
 
     @staticmethod
     def _first(rows: list[Failure], tracebacks: Tracebacks) -> Failure:
         """The first rank to fail: by time; within the same second a signal, then its own exception, then torchrun's choice."""
 
-        def order(row: Failure) -> tuple[str, int, int]:
-            mine = tracebacks.of(row.rank) if row.rank >= 0 else None
+        def order(row: Failure) -> tuple[str, int, bool]:
+            mine = tracebacks.of(row.rank)
             grade = 2 if mine is None else 3 if mine.echo else 1
-            return (row.time, 0 if row.code < 0 and row.code != -signal.SIGABRT else grade, 0 if row.root else 1)
+            return (row.time, 0 if row.code < 0 and row.code != -signal.SIGABRT else grade, not row.root)
 
         return min(rows, key=order)
 
@@ -177,32 +176,29 @@ class Torchrun:
         who = named([row.rank]) if row.rank >= 0 else f"local rank {row.local_rank}"
         at = f" on {row.host}" if row.host and row.host != "localhost" else ""
         others = [other.rank for other in rows if other is not row and other.rank >= 0]
-        after = f"; {named(others)} followed" if others else ""
+        words = {"first": f"{capital(who)}{at} was the first to end", "after": f"; {named(others)} followed" if others else ""}
 
-        first = f"{capital(who)}{at} was the first to end"
-
-        def found(id: str, *, evidence: Iterable[str] = (), **more: Any) -> DoctorFinding:
-            return finding(id, ranks=[row.rank], hosts=[row.host], evidence=[_row(row), *evidence], first=first, after=after, **more)
+        def found(id: str, evidence: Iterable[str] = (), **more: Any) -> DoctorFinding:
+            return finding(id, ranks=[row.rank], hosts=[row.host], evidence=[_row(row), *evidence], **words, **more)
 
         if row.code == -signal.SIGKILL:
             oom = [seen.line.quoted for seen in self.messages.of("out of memory") if _pid(seen) in (-1, row.pid)]
             why = "because memory ran out, according to the kernel" if oom else "usually by the kernel because memory ran out"
-            certain = "certain" if oom else "likely"
-            return found("rank-killed", evidence=oom[:2], confidence=certain, why=why, place=at.strip() or "on its host")
+            return found("rank-killed", oom[:2], confidence="certain" if oom else "likely", why=why, place=at.strip() or "on its host")
         if row.code in (-signal.SIGSEGV, -signal.SIGBUS, -signal.SIGILL, -signal.SIGFPE):
             bus_error = "df -h /dev/shm  # a bus error usually means that /dev/shm is full" if row.code == -signal.SIGBUS else ""
             return found("rank-crashed", signal=signal.Signals(-row.code).name, bus_error=bus_error)
         own = raised is not None and not raised.echo
         if row.code == -signal.SIGABRT and not (own and not watchdog):  # after an exception gloo's threads abort the process as it ends
             why = "NCCL's watchdog ended it after a timeout" if watchdog else "a C++ exception or assertion, or NCCL's watchdog"
-            evidence = [raised.text] if raised is not None else ()
-            return found("rank-aborted", evidence=evidence, confidence="likely" if watchdog else "possible", why=why)
-        if raised is not None and own:
-            return _raised(raised, row, after, at)
-        what = "its exception is not in these files."
-        if raised is not None:
-            what = f"its exception is a consequence of another fault: {raised.text[:120]}"
-        return found("cause-unknown/exit", evidence=[raised.line.quoted] if raised is not None else (), code=row.code, what=what)
+            text = [raised.text] if raised is not None else []
+            return found("rank-aborted", text, confidence="likely" if watchdog else "possible", why=why)
+        if raised is None:
+            return found("cause-unknown/exit", code=row.code, what="its exception is not in these files.")
+        if own:
+            return _raised(raised, row, words["after"], at)
+        what = f"its exception is a consequence of another fault: {raised.text[:120]}"
+        return found("cause-unknown/exit", [raised.line.quoted], code=row.code, what=what)
 
     def _kernel(self) -> Iterator[DoctorFinding]:
         if oom := self.messages.of("out of memory"):
@@ -213,13 +209,14 @@ class Torchrun:
         if cuda := self.messages.of("cuda memory"):
             evidence = [seen.line.quoted for seen in cuda[:SHOWN]]
             yield finding("gpu-out-of-memory/torch", ranks=[seen.rank for seen in cuda], evidence=evidence)
-        xids = [(seen.line, int(seen.match["xid"] or 79), (seen.match["bus"] or "?").lower()) for seen in self.messages.of("xid")]
+        xids = [(int(seen.match["xid"] or 79), (seen.match["bus"] or "?").lower(), seen.line.quoted) for seen in self.messages.of("xid")]
         if xids:
-            worst = [x for x in xids if x[1] not in _PROGRAM_XIDS] or xids
-            kinds = sorted({(xid, bus) for _, xid, bus in worst})
-            listed = "; ".join(f"{xid} on {bus} ({TABLE['gpu-xid']['xids'].get(xid, 'see the list of Xids')})" for xid, bus in kinds[:4])
-            confidence: Confidence = "possible" if worst[0][1] in _PROGRAM_XIDS else "certain"
-            yield finding("gpu-xid", evidence=[line.quoted for line, _, _ in worst[:SHOWN]], confidence=confidence, kinds=listed)
+            hardware = [xid for xid in xids if xid[0] not in _PROGRAM_XIDS]
+            worst, meanings = hardware or xids, TABLE["gpu-xid"]["xids"]
+            kinds = sorted({(xid, bus) for xid, bus, _ in worst})[:4]
+            told = "; ".join(f"{xid} on {bus} ({meanings.get(xid, 'see the list of Xids')})" for xid, bus in kinds)
+            evidence = [line for _, _, line in worst[:SHOWN]]
+            yield finding("gpu-xid", evidence=evidence, confidence="certain" if hardware else "possible", kinds=told)
 
 
 def _pid(seen: MatchedLine) -> int:
