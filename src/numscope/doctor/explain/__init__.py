@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import sys
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any
+from typing import IO, Any
 
 from numscope.doctor.explain.flight_recorder import Recorders
 from numscope.doctor.explain.log_files import Dump, FileRead, LogReader
@@ -21,13 +21,10 @@ from numscope.doctor.findings import CONSEQUENCES, gravity
 from numscope.doctor.output import write_json
 from numscope.doctor.records import DoctorFinding, to_json
 from numscope.doctor.redact import of_hosts
-from numscope.records.words import count
-
-if TYPE_CHECKING:
-    from rich.text import Text
+from numscope.records.words import count, few
 
 FORMAT = 1
-HEALTHY, FAULT, WRONG_USAGE, UNATTRIBUTED, INCOMPLETE = 0, 1, 2, 3, 5
+WRONG_USAGE = 2
 SHOWN_FILES = 20
 SHOWN_WHOM = 12
 
@@ -90,27 +87,19 @@ def examine(paths: Sequence[Path], *, redact: bool = False) -> Explanation:
     return Explanation(tuple(findings), tuple(files))
 
 
-def _joined(found: list[DoctorFinding]) -> list[DoctorFinding]:
+def _joined(found: Iterable[DoctorFinding]) -> list[DoctorFinding]:
     """Merges findings that two sources share; next to a cause, its consequences become notes."""
     merged: dict[tuple[str, tuple[int, ...]], DoctorFinding] = {}
     for one in found:
-        key = (one.id, one.ranks)
-        first = merged.get(key)
-        if first is None:
-            merged[key] = one
-        else:  # the later source is more precise: dumps know the call site
-            keep, other = (one, first) if gravity(one)[1] <= gravity(first)[1] else (first, one)
-            merged[key] = replace(keep, evidence=tuple(dict.fromkeys((*keep.evidence, *other.evidence))))
+        other = merged.get((one.id, one.ranks), one)
+        keep, second = sorted((one, other), key=lambda each: gravity(each)[1])  # the later source is more precise: dumps know the call site
+        merged[one.id, one.ranks] = replace(keep, evidence=tuple(dict.fromkeys((*keep.evidence, *second.evidence))))
     findings = list(merged.values())
-    causes = [one for one in findings if one.severity == "fault" and one.id not in CONSEQUENCES]
-    if not causes:
-        others = any(one.id != "cause-unknown" and one.severity == "fault" for one in findings)
-        return [one for one in findings if one.id != "cause-unknown" or not others]
-    return [
-        replace(one, severity="note") if one.id in CONSEQUENCES else one
-        for one in findings
-        if one.id not in ("cause-unknown", "collective-stuck")
-    ]
+    named_faults = {one.id for one in findings if one.severity == "fault"} - {"cause-unknown"}
+    if not named_faults - CONSEQUENCES:
+        return [one for one in findings if one.id != "cause-unknown" or not named_faults]
+    kept = (one for one in findings if one.id not in ("cause-unknown", "collective-stuck"))
+    return [replace(one, severity="note") if one.id in CONSEQUENCES else one for one in kept]
 
 
 def _order(one: DoctorFinding) -> tuple[int, bool, int]:
@@ -137,19 +126,19 @@ def exit_code(explanation: Explanation) -> int:
     """0 nothing wrong, 1 a fault was found, 3 a fault with unknown cause, 5 nothing was recognized."""
     faults = [one for one in explanation.findings if one.severity == "fault"]
     if faults:
-        return UNATTRIBUTED if all(one.id in CONSEQUENCES for one in faults) else FAULT
-    return HEALTHY if explanation.recognized else INCOMPLETE
+        return 3 if all(one.id in CONSEQUENCES for one in faults) else 1
+    return 0 if explanation.recognized else 5
 
 
 def headline(explanation: Explanation) -> str:
     """The most important sentence."""
-    files, known = len(explanation.files), explanation.recognized
-    if explanation.findings:
-        if faults := sum(one.severity == "fault" for one in explanation.findings):
-            return f"{count(faults, 'fault')} in {count(files, 'file')}. First: {explanation.findings[0].summary}"
-        return f"No fault in {count(files, 'file')}; {count(len(explanation.findings), 'other finding')}."
+    files, findings, known = count(len(explanation.files), "file"), explanation.findings, explanation.recognized
+    if faults := sum(one.severity == "fault" for one in findings):
+        return f"{count(faults, 'fault')} in {files}. First: {findings[0].summary}"
+    if findings:
+        return f"No fault in {files}; {count(len(findings), 'other finding')}."
     if not known:
-        return f"Nothing was recognized in {count(files, 'file')}: no NCCL log, no flight-recorder dump, no output of torchrun."
+        return f"Nothing was recognized in {files}: no NCCL log, no flight-recorder dump, no output of torchrun."
     return f"Nothing wrong found in {count(len(known), 'file')}: {_kinds(explanation)}."
 
 
@@ -160,10 +149,7 @@ def to_json_values(explanation: Explanation) -> dict[str, Any]:
         "exit_code": exit_code(explanation),
         "headline": headline(explanation),
         "findings": [to_json(one) for one in explanation.findings],
-        "files": [
-            {"name": file.name, "kinds": sorted(file.kinds), "num_lines": file.num_lines, "problem": file.problem}
-            for file in explanation.files
-        ],
+        "files": [{**to_json(file), "kinds": sorted(file.kinds)} for file in explanation.files],
     }
 
 
@@ -172,32 +158,21 @@ def print_explanation(explanation: Explanation, file: IO[str] | None = None) -> 
     from rich.console import Console
     from rich.text import Text
 
-    console = Console(file=file, highlight=False, soft_wrap=True)
+    lines = []
     for one in explanation.findings:
-        console.print(_finding(one))
-    console.print(Text(headline(explanation), "bold" if not explanation.findings else ""))
+        whom = few([*(f"rank {rank}" for rank in one.ranks), *one.hosts], SHOWN_WHOM)
+        about = ", ".join(filter(None, (one.confidence, whom)))
+        lines.append(Text.assemble((f"{one.severity} ", _STYLES[one.severity]), (one.id, "bold"), f" ({about})\n  {one.summary}"))
+        lines += [Text(f"    {line}", "dim") for line in one.evidence]
+        lines += [*(Text(f"  > {line}", "green") for line in one.remedy), Text()]
+    lines.append(Text(headline(explanation), "bold" if not explanation.findings else ""))
     if explanation.findings and explanation.recognized:
-        console.print(Text(f"Read: {_kinds(explanation)}.", "dim"))
+        lines.append(Text(f"Read: {_kinds(explanation)}.", "dim"))
     strange = [one for one in explanation.files if one.problem or not one.kinds]
-    for one_file in strange[:SHOWN_FILES]:
-        console.print(Text(f"  {one_file.name}: {one_file.problem or 'nothing was recognized in it'}", "dim"))
+    lines += [Text(f"  {one.name}: {one.problem or 'nothing was recognized in it'}", "dim") for one in strange[:SHOWN_FILES]]
     if len(strange) > SHOWN_FILES:
-        console.print(Text(f"  and {len(strange) - SHOWN_FILES} more files without findings", "dim"))
-
-
-def _finding(one: DoctorFinding) -> Text:
-    from rich.text import Text
-
-    whom = [f"rank {rank}" for rank in one.ranks[:SHOWN_WHOM]]
-    whom += [f"{len(one.ranks) - SHOWN_WHOM} more"] if len(one.ranks) > SHOWN_WHOM else []
-    whom += one.hosts[:SHOWN_WHOM]
-    return Text.assemble(
-        (f"{one.severity} ", _STYLES[one.severity]),
-        (one.id, "bold"),
-        f" ({', '.join([one.confidence, *whom])})\n  {one.summary}\n",
-        *((f"    {line}\n", "dim") for line in one.evidence),
-        *((f"  > {line}\n", "green") for line in one.remedy),
-    )
+        lines.append(Text(f"  and {len(strange) - SHOWN_FILES} more files without findings", "dim"))
+    Console(file=file, highlight=False, soft_wrap=True).print(*lines, sep="\n")
 
 
 def _kinds(explanation: Explanation) -> str:

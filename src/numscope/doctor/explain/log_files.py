@@ -27,7 +27,7 @@ HEAD_BYTES = 4096
 DUMP_KEYS = (b'"entries"', b'"pg_status"', b'"comm_lib_version"', b'"pg_config"')  # a dump as JSON begins with one of them
 
 _SPEAKER = re.compile(r"\[(?:rank|default)(\d{1,7})\]:")
-_Stream = gzip.GzipFile | io.BufferedReader
+_SUFFIXES = re.compile(r"(\.json|\.pickle|\.pkl)?(\.gz)?$")
 _RANK = re.compile(r"(\d+)\D*$")  # nccl_trace_rank_3, trace3.json: a dump does not contain its own rank
 
 
@@ -89,92 +89,88 @@ class LogReader:
                 record.problem = f"not read: more than {MAX_FILES:,} files"
                 return
             try:
-                content = self._open(path, record)
+                content = _opened(path, record)
             except (OSError, EOFError, zlib.error) as error:
                 record.problem = f"cannot be read: {visible(getattr(error, 'strerror', None) or str(error))}"
-                continue
-            if content is not None:
+            except ValueError as error:
+                record.problem = visible(str(error))
+            else:
                 yield record, content
 
     def _walk(self) -> Iterator[Path]:
         seen: set[str] = set()
         for path in self.paths:
-            inside = [path]
-            if path.is_dir():
-                inside = [
-                    Path(folder) / name for folder, folders, names in os.walk(path) if folders.sort() is None for name in sorted(names)
-                ]
-            for file in inside:
+            for file in sorted(_files_in(path)) if path.is_dir() else [path]:
                 real = os.path.realpath(file)
                 if real not in seen:
                     seen.add(real)
                     yield file
 
-    def _open(self, path: Path, record: FileRead) -> Dump | Iterator[LogLine] | None:
-        if not stat.S_ISREG(path.stat().st_mode):  # a pipe would block forever
-            record.problem = "not a regular file"
-            return None
-        packed = path.open("rb")
+
+def _opened(path: Path, record: FileRead) -> Dump | Iterator[LogLine]:
+    """A file's content. Raises: OSError, EOFError, zlib.error; ValueError, which says why it is not read."""
+    if not stat.S_ISREG(path.stat().st_mode):
+        raise ValueError("not a regular file")  # a pipe would block forever
+    packed = path.open("rb")
+    try:
         stream = gzip.GzipFile(fileobj=packed) if packed.peek(2).startswith(b"\x1f\x8b") else packed
-        try:
-            head = stream.peek(HEAD_BYTES)[:HEAD_BYTES]
-            if not head:
-                record.problem = "empty"
-                return None
-            if (head[:1] == b"\x80" and head[1:2] <= b"\x05") or (head.lstrip()[:1] == b"{" and any(key in head for key in DUMP_KEYS)):
-                return self._dump(stream, path, record)
-            if b"\0" in head:
-                record.problem = "neither text nor a flight-recorder dump"
-                return None
-        except BaseException:
-            packed.close()
-            raise
-        return self._lines(stream, packed, record)
+        head = stream.peek(HEAD_BYTES)[:HEAD_BYTES]
+        if not head:
+            raise ValueError("empty")
+        if (head[:1] == b"\x80" and head[1:2] <= b"\x05") or (head.lstrip()[:1] == b"{" and any(key in head for key in DUMP_KEYS)):
+            with packed:
+                values = _dumped(stream.read(MAX_DUMP_BYTES + 1))
+            record.kinds.add("flight recorder")
+            found = _RANK.search(_SUFFIXES.sub("", path.name))
+            if found is None:
+                record.problem = "its name contains no rank, so it was not compared with other dumps"
+            return Dump(record.name, int(found[1][:9]) if found else -1, values)
+        if b"\0" in head:
+            raise ValueError("neither text nor a flight-recorder dump")
+    except BaseException:
+        packed.close()
+        raise
+    return _lines(stream, packed, record)
 
-    def _dump(self, stream: _Stream, path: Path, record: FileRead) -> Dump | None:
-        with stream:
-            data = stream.read(MAX_DUMP_BYTES + 1)
-        if len(data) > MAX_DUMP_BYTES:
-            record.problem = f"larger than {MAX_DUMP_BYTES >> 20} MiB"
-            return None
-        try:
-            values = plain_pickle.loads(data) if data[:1] == b"\x80" else json.loads(data)
-        except plain_pickle.PickleRefused as error:
-            record.problem = f"refused: {visible(str(error))}"
-            return None
-        except (ValueError, RecursionError) as error:
-            record.problem = (
-                f"cannot be read: {'nested too deeply' if isinstance(error, RecursionError) else 'the JSON is damaged or cut off'}"
-            )
-            return None
-        if not _is_bounded(values):
-            record.problem = f"refused: nested more than {MAX_DUMP_DEPTH} levels deep, or more than {MAX_DUMP_VALUES:,} values"
-            return None
-        if not isinstance(values, Mapping) or not isinstance(values.get("entries"), list):
-            record.problem = "not a flight-recorder dump: it has no list of entries"
-            return None
-        record.kinds.add("flight recorder")
-        stem = path.name.removesuffix(".gz").removesuffix(".json").removesuffix(".pickle").removesuffix(".pkl")
-        found = _RANK.search(stem)
-        if found is None:
-            record.problem = "its name contains no rank, so it was not compared with other dumps"
-        return Dump(record.name, int(found[1][:9]) if found else -1, values)
 
-    @staticmethod
-    def _lines(stream: _Stream, packed: IO[bytes], record: FileRead) -> Iterator[LogLine]:
-        left = MAX_TEXT_BYTES
-        try:
-            while data := stream.readline(MAX_LINE_CHARS * 4):  # an endless line is cut here
-                record.num_lines += 1
-                yield LogLine(record.name, record.num_lines, data.decode("utf-8", "replace").rstrip("\r\n")[:MAX_LINE_CHARS])
-                left -= len(data)
-                if left <= 0:
-                    record.problem = f"only its first {MAX_TEXT_BYTES >> 20} MiB were read"
-                    break
-        except (OSError, EOFError, zlib.error) as error:
-            record.problem = f"read only partly: {visible(str(error))}"
-        finally:
-            packed.close()
+def _lines(stream: gzip.GzipFile | io.BufferedReader, packed: IO[bytes], record: FileRead) -> Iterator[LogLine]:
+    left = MAX_TEXT_BYTES
+    try:
+        while data := stream.readline(MAX_LINE_CHARS * 4):  # an endless line is cut here
+            record.num_lines += 1
+            yield LogLine(record.name, record.num_lines, data.decode("utf-8", "replace").rstrip("\r\n")[:MAX_LINE_CHARS])
+            left -= len(data)
+            if left <= 0:
+                record.problem = f"only its first {MAX_TEXT_BYTES >> 20} MiB were read"
+                break
+    except (OSError, EOFError, zlib.error) as error:
+        record.problem = f"read only partly: {visible(str(error))}"
+    finally:
+        packed.close()
+
+
+def _files_in(folder: Path) -> Iterator[Path]:
+    """All files below a folder; links to folders are not followed."""
+    for inner, _, names in os.walk(folder):
+        yield from (Path(inner) / name for name in names)
+
+
+def _dumped(data: bytes) -> Mapping[str, Any]:
+    """The values of a dump. Raises: ValueError, which says why it was not read."""
+    if len(data) > MAX_DUMP_BYTES:
+        raise ValueError(f"larger than {MAX_DUMP_BYTES >> 20} MiB")
+    try:
+        values = plain_pickle.loads(data) if data[:1] == b"\x80" else json.loads(data)
+    except plain_pickle.PickleRefused as error:
+        raise ValueError(f"refused: {error}") from None
+    except (ValueError, RecursionError) as error:
+        why = "nested too deeply" if isinstance(error, RecursionError) else "the JSON is damaged or cut off"
+        raise ValueError(f"cannot be read: {why}") from None
+    if not _is_bounded(values):
+        raise ValueError(f"refused: nested more than {MAX_DUMP_DEPTH} levels deep, or more than {MAX_DUMP_VALUES:,} values")
+    if not isinstance(values, Mapping) or not isinstance(values.get("entries"), list):
+        raise ValueError("not a flight-recorder dump: it has no list of entries")
+    return values
 
 
 def _is_bounded(values: Any) -> bool:
