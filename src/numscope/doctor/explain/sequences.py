@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from numscope.doctor.findings import capital, finding, named
-from numscope.doctor.records import Confidence, DoctorFinding
+from numscope.doctor.records import DoctorFinding
 
 # All ranks must contribute the same size to these, but not to others (gather, scatter, all_to_all, uneven all_gather …).
 _EVEN = frozenset(
@@ -74,6 +73,15 @@ class Group:
     def of(self, rank: int) -> CallHistory:
         return self.ranks.setdefault(rank, CallHistory())
 
+    def calls(self, seq: int) -> list[CollectiveCall]:
+        """The calls with a number in the sequence, in the order of ranks."""
+        return [history.calls[seq] for _, history in sorted(self.ranks.items()) if seq in history.calls]
+
+    @property
+    def waits(self) -> bool:
+        """Whether any rank is known to have waited until a timeout."""
+        return any(history.waits for history in self.ranks.values())
+
 
 def compare(group: Group) -> list[DoctorFinding]:
     """Finds what is wrong in a group: the first call that differs; else which ranks are behind; else that all are stuck."""
@@ -83,52 +91,41 @@ def compare(group: Group) -> list[DoctorFinding]:
 
 def _essence(call: CollectiveCall) -> tuple[str, int, str]:
     """The part of a call that must be the same on all ranks."""
-    if call.kind == "barrier":
-        return ("barrier", -1, "")
     even = call.kind in _EVEN or call.kind in _USUALLY_EVEN
-    return (call.kind, call.numel if even else -1, call.dtype if even else "")
+    return (call.kind, call.numel, call.dtype) if even and call.kind != "barrier" else (call.kind, -1, "")
 
 
 def _mismatch(group: Group) -> DoctorFinding | None:
-    by_seq: dict[int, list[CollectiveCall]] = {}
-    for history in group.ranks.values():
-        for seq, call in history.calls.items():
-            by_seq.setdefault(seq, []).append(call)
-    for seq in sorted(by_seq):
-        calls = sorted(by_seq[seq], key=lambda call: call.rank)
-        kinds = Counter(_essence(call) for call in calls)
-        if len(kinds) < 2:
+    for seq in sorted({seq for history in group.ranks.values() for seq in history.calls}):
+        alike: dict[tuple[str, int, str], list[CollectiveCall]] = {}
+        for call in group.calls(seq):
+            alike.setdefault(_essence(call), []).append(call)
+        if len(alike) < 2:
             continue
-        (usual, most), (_, second) = kinds.most_common(2)
-        odd = calls if most == second else [call for call in calls if _essence(call) != usual]
-        others = [call for call in calls if call not in odd]
-        sizes_only = len({essence[0] for essence in kinds}) == 1
-        sure: Confidence = "likely" if sizes_only and calls[0].kind in _USUALLY_EVEN else "certain"
-        calls_made = (" but " if odd is calls else "; ").join(map(_called, _alike(odd)))
-        against = f" while {_called(others)}" if others else ""
+        most, second, *_ = sorted(alike.values(), key=len, reverse=True)
+        others = most if len(most) > len(second) else []
+        differing = [calls for calls in alike.values() if calls is not others]
+        odd = sorted((call for calls in differing for call in calls), key=lambda call: call.rank)
+        sizes_only = len({kind for kind, _, _ in alike}) == 1
         return finding(
             "collective-mismatch",
             ranks=[call.rank for call in odd],
             evidence=[call.line() for call in (*odd[:SHOWN_RANKS], *others[:2])],
-            confidence=sure,
+            confidence="likely" if sizes_only and odd[0].kind in _USUALLY_EVEN else "certain",
             seq=seq,
             where=group.where,
-            calls=f"{calls_made}{against}",
+            calls=f"{'; '.join(map(_called, differing))} while {_called(others)}" if others else " but ".join(map(_called, differing)),
             site=next((call.site for call in odd if call.site), "that point"),
         )
     return None
 
 
-def _alike(calls: Sequence[CollectiveCall]) -> list[list[CollectiveCall]]:
-    groups: dict[tuple[str, int, str], list[CollectiveCall]] = {}
-    for call in calls:
-        groups.setdefault(_essence(call), []).append(call)
-    return list(groups.values())
-
-
 def _called(calls: Sequence[CollectiveCall]) -> str:
-    site = next((f" at {call.site}" for call in calls if call.site), "")
-    return f"{named(call.rank for call in calls)} called {calls[0].what()}{site}"
+    return f"{named(call.rank for call in calls)} called {calls[0].what()}{_site(calls)}"
+
+
+def _site(calls: Sequence[CollectiveCall]) -> str:
+    return next((f" at {call.site}" for call in calls if call.site), "")
 
 
 def _behind(group: Group) -> DoctorFinding | None:
@@ -138,65 +135,48 @@ def _behind(group: Group) -> DoctorFinding | None:
     front = max(reached.values())
     late = {rank for rank, seq in reached.items() if seq < front}
     # If others wait, a rank without any record is the one they wait for.
-    silent = {rank for rank in group.members if rank not in group.ranks} if any(h.waits for h in group.ranks.values()) else set()
+    silent = group.members - set(group.ranks) if group.waits else set()
     if not late and not silent:
         return _unstarted(group, front)
-    culprits = late or silent
     wanted = min((reached[rank] + 1 for rank in late), default=front)
-    waiting = [h.calls[wanted] for rank, h in sorted(group.ranks.items()) if rank not in culprits and wanted in h.calls]
+    waiting = [call for call in group.calls(wanted) if call.rank not in (late or silent)]
     if late and waiting and all(call.state == "completed" for call in waiting):
         return None  # only a snapshot: the others are ahead and do not wait
-    lasts = [last for rank in sorted(late) if (last := group.ranks[rank].calls.get(reached[rank])) is not None]
-    evidence = [*(f"{last.line()} (its last)" for last in lasts[:SHOWN_RANKS]), *(call.line() for call in waiting[:2])]
+    lasts = [call for rank in sorted(late) if (call := group.ranks[rank].calls.get(reached[rank])) is not None]
+    what = f"{named(silent)} left no record"
     if late:
-        last_said = next((f" after #{c.seq} {c.what()}" + (f" at {c.site}" if c.site else "") for c in lasts), "")
-        what = f"{named(late)} stopped{last_said}"
-    else:
-        what = f"{named(silent)} left no record"
-    wait = (
-        f"{named(c.rank for c in waiting)} wait{'s' if len(waiting) == 1 else ''} in #{wanted} {waiting[0].what()}"
-        if waiting
-        else f"others are at #{front}"
-    )
-    site = next((f" at {call.site}" for call in waiting if call.site), "")
-    uncertain = any(call.state == "scheduled" for call in waiting) and not any(h.waits for h in group.ranks.values())
+        what = f"{named(late)} stopped" + (f" after #{lasts[0].seq} {lasts[0].what()}{_site(lasts[:1])}" if lasts else "")
+    wait = f"others are at #{front}"
+    if waiting:
+        wait = f"{named(c.rank for c in waiting)} wait{'s' if len(waiting) == 1 else ''} in #{wanted} {waiting[0].what()}{_site(waiting)}"
+    uncertain = silent or (not group.waits and any(call.state == "scheduled" for call in waiting))
     return finding(
         "rank-behind",
-        ranks=culprits,
-        evidence=evidence,
-        confidence="possible" if silent or uncertain else "likely",
+        ranks=late or silent,
+        evidence=[*(f"{last.line()} (its last)" for last in lasts[:SHOWN_RANKS]), *(call.line() for call in waiting[:2])],
+        confidence="possible" if uncertain else "likely",
         what=capital(what),
         where=group.where,
-        wait=f"{wait}{site}",
+        wait=wait,
     )
 
 
 def _unstarted(group: Group, front: int) -> DoctorFinding | None:
     """All ranks called it, but some GPUs have not started it."""
-    calls = [history.calls[front] for _, history in sorted(group.ranks.items()) if front in history.calls]
-    started = [call for call in calls if call.state == "started"]
-    waiting = [call for call in calls if call.state == "scheduled"]
+    started, waiting = ([call for call in group.calls(front) if call.state == state] for state in ("started", "scheduled"))
     if not started or not waiting:
         return None
-    return finding(
-        "rank-behind/gpu",
-        ranks=[call.rank for call in waiting],
-        evidence=[call.line() for call in (*waiting[:SHOWN_RANKS], *started[:2])],
-        seq=front,
-        what=calls[0].what(),
-    )
+    evidence = [call.line() for call in (*waiting[:SHOWN_RANKS], *started[:2])]
+    return finding("rank-behind/gpu", ranks=[call.rank for call in waiting], evidence=evidence, seq=front, what=started[0].what())
 
 
 def _stuck(group: Group) -> DoctorFinding | None:
     front = max((history.reached for history in group.ranks.values()), default=-1)
-    calls = [history.calls[front] for _, history in sorted(group.ranks.items()) if front in history.calls]
-    stuck = [call for call in calls if call.state == "started" or group.ranks[call.rank].waits]
-    if not stuck or len(stuck) < len(calls):
+    calls = group.calls(front)
+    if not calls or not all(call.state == "started" or group.ranks[call.rank].waits for call in calls):
         return None
-    if len(group.ranks) == 1 and group.members <= set(group.ranks):
-        only = f"There is only a record of {named(group.ranks)}, which"
-    else:
-        only = capital(named(call.rank for call in stuck))
-    site = next((f" at {call.site}" for call in calls if call.site), "")
-    ranks, evidence = [call.rank for call in stuck], [call.line() for call in stuck[:SHOWN_RANKS]]
-    return finding("collective-stuck", ranks=ranks, evidence=evidence, who=only, seq=front, what=f"{calls[0].what()}{site}")
+    ranks = [call.rank for call in calls]
+    alone = len(group.ranks) == 1 and group.members <= set(group.ranks)
+    who = f"There is only a record of {named(ranks)}, which" if alone else capital(named(ranks))
+    evidence = [call.line() for call in calls[:SHOWN_RANKS]]
+    return finding("collective-stuck", ranks=ranks, evidence=evidence, who=who, seq=front, what=f"{calls[0].what()}{_site(calls)}")

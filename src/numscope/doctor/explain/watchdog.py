@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 from numscope.doctor.explain.log_files import LogLine
 from numscope.doctor.explain.masking import shown
 from numscope.doctor.explain.patterns import PATTERNS
-from numscope.doctor.explain.sequences import CollectiveCall, Group, compare
+from numscope.doctor.explain.sequences import CallHistory, CollectiveCall, Group, compare
 from numscope.doctor.findings import finding
 from numscope.doctor.records import DoctorFinding
 
@@ -30,18 +30,11 @@ class Watchdog:
         """Adds a line; returns whether it is such a message."""
         text = line.text
         if "CollectiveFingerPrint" in text:
-            calls = [
-                CollectiveCall(
-                    int(m["rank"]),
-                    int(m["seq"] or 0),
-                    m["op"],
-                    _product(m["shape"]),
-                    m["dtype"] or "",
-                    site=site if number == 0 else "",  # the message's first rank is the one that raises
-                    place=line.place,
-                )
-                for number, m in enumerate(_FINGERPRINT.finditer(text))
-            ]
+            calls = []
+            for m in _FINGERPRINT.finditer(text):
+                numel, own_site = _product(m["shape"]), "" if calls else site  # the message's first rank is the one that raises
+                call = CollectiveCall(int(m["rank"]), int(m["seq"] or 0), m["op"], numel, m["dtype"] or "", site=own_site, place=line.place)
+                calls.append(call)
             if calls and len(self.mismatches) < 64:
                 self.mismatches.append((line, calls))
             return bool(calls)
@@ -69,43 +62,37 @@ class Watchdog:
         for rank, calls in self.timeouts.items():
             first = min(calls)  # later calls time out too
             name = self.groups.get((rank, first), "")
-            group = groups.setdefault(name, Group(name))
-            history = group.of(rank)
-            history.calls[first] = calls[first]
-            history.waits = True
+            history = groups.setdefault(name, Group(name)).of(rank)
+            history.calls[first], history.waits = calls[first], True
         for (rank, name), enqueued in self.status.items():
             if name in groups and rank not in groups[name].ranks:  # it reports its status, and did not wait itself
-                history = groups[name].of(rank)
-                history.last_enqueued = enqueued
+                groups[name].of(rank).last_enqueued = enqueued
         if "" in groups and len(groups) == 2:  # ranks with an unnamed group, next to a named one
-            other = next(name for name in groups if name)
-            for rank, history in groups.pop("").ranks.items():
-                groups[other].ranks.setdefault(rank, history)
+            unnamed = groups.pop("")
+            (group,) = groups.values()
+            group.ranks = unnamed.ranks | group.ranks
         for group in groups.values():
             group.members = members if len(groups) == 1 else set(group.ranks)
             found += compare(group)
         return found
 
     def _differing(self) -> list[DoctorFinding]:
-        sites = {call.rank: call.site for _, calls in self.mismatches for call in calls if call.site}
+        """What the checks of collectives found to differ. Each message repeats the calls, one of them with its site."""
         seen: dict[int, CollectiveCall] = {}
-        lines = [line for line, _ in self.mismatches]
         for _, calls in self.mismatches:
-            for call in calls:
-                seen.setdefault(call.rank, replace(call, site=sites.get(call.rank, "")))
+            seen |= {call.rank: call for call in calls if call.site or call.rank not in seen}
+        lines = [line.quoted for line, _ in self.mismatches]
         if not seen:
             return []
         if len({call.seq for call in seen.values()}) > 1:
             behind = min(call.seq for call in seen.values())
-            late = [call for call in seen.values() if call.seq == behind]
-            evidence = [*(call.line() for call in seen.values()), *(line.quoted for line in lines[:2])]
+            late = [rank for rank, call in seen.items() if call.seq == behind]
             calls_made = "; ".join(f"rank {call.rank} at #{call.seq} {call.what()}" for call in seen.values())
-            return [finding("collective-mismatch/points", ranks=[call.rank for call in late], evidence=evidence, calls=calls_made)]
-        group = Group("")
-        for call in seen.values():
-            group.of(call.rank).calls[call.seq] = call
+            evidence = [*(call.line() for call in seen.values()), *lines[:2]]
+            return [finding("collective-mismatch/points", ranks=late, evidence=evidence, calls=calls_made)]
+        group = Group("", ranks={rank: CallHistory({call.seq: call}) for rank, call in seen.items()})
         found = [one for one in compare(group) if one.id == "collective-mismatch"]
-        return found or [finding("collective-mismatch/torch", ranks=seen, evidence=[line.quoted for line in lines[:4]])]
+        return found or [finding("collective-mismatch/torch", ranks=seen, evidence=lines[:4])]
 
 
 def _product(shape: str | None) -> int:
