@@ -12,12 +12,9 @@ from numscope.doctor.findings import finding, named, pasted
 from numscope.doctor.records import DoctorFinding, Examined, ExamPhase, PhaseResult
 
 _UNKNOWN = "an unknown host"
-# By failure to reach the hub: the finding.
-_UNREACHED = {
-    **{kind: f"hub-{kind}" for kind in ("unresolved", "loopback", "refused", "dropped", "unreachable")},
-    **{"silent": "hub-port-silent", "http": "hub-port-http", "foreign": "hub-port-foreign", "closed": "hub-port-foreign"},
-    **{"token": "hub-wrong-job", "garbage": "version-mismatch/hub", "taken": "hub-port-in-use"},
-}
+# By failure to reach the hub: the finding, where that is not called hub-….
+_UNREACHED = {"silent": "hub-port-silent", "http": "hub-port-http", "foreign": "hub-port-foreign", "closed": "hub-port-foreign"}
+_UNREACHED |= {"token": "hub-wrong-job", "garbage": "version-mismatch/hub", "taken": "hub-port-in-use"}
 # Claims that contradict each other: by kind of refusal the finding.
 _CONTRADICTIONS = {"duplicate": "rank-duplicate", "world_size": "world-size-differs", "rank": "rank-out-of-range"}
 
@@ -53,31 +50,26 @@ def exit_code(examined: Examined, findings: Sequence[DoctorFinding]) -> int:
     return 4 if examined.settings.strict and any(each.severity == "degraded" for each in findings) else 0
 
 
-def _lost(examined: Examined) -> list[DoctorFinding]:
-    groups: dict[tuple[str, str], list[PhaseResult]] = defaultdict(list)
-    seen: set[int] = set()
+def _lost(examined: Examined) -> Iterator[DoctorFinding]:
+    groups: dict[tuple[str, str], dict[int, PhaseResult]] = defaultdict(dict)
     for result in examined.results:
-        how = str(result.data.get("how", ""))
-        if result.status == "silent" and how in ("died", "silent") and result.rank not in seen:
-            seen.add(result.rank)
-            groups[how, _host(examined, result.rank)].append(result)
-    found = []
+        if result.status == "silent" and (how := str(result.data.get("how", ""))) in ("died", "silent"):
+            groups[how, _host(examined, result.rank)].setdefault(result.rank, result)
     for (how, host), results in groups.items():
-        ranks, phase = [result.rank for result in results], results[0].phase.title
-        lines = [f"rank {r.rank}: {r.error}" + (f"; its next step was: {r.doing}" if r.doing else "") for r in results]
-        one = finding(f"rank-{how}", ranks=ranks, hosts=[host], evidence=lines, phase=phase)
-        found.append(replace(one, remedy=()) if host == _UNKNOWN else one)  # nobody can look at it
-    return found
+        lines = [f"rank {r.rank}: {r.error}" + (f"; its next step was: {r.doing}" if r.doing else "") for r in results.values()]
+        phase = next(iter(results.values())).phase.title
+        one = finding(f"rank-{how}", ranks=results, hosts=[host], evidence=lines, phase=phase)
+        yield replace(one, remedy=()) if host == _UNKNOWN else one  # nobody can look at it
 
 
 def _contradictions(examined: Examined) -> Iterator[DoctorFinding]:
     for kind, id in _CONTRADICTIONS.items():
         cases = [refused for refused in examined.refused if refused["kind"] == kind]
         if cases:
-            ranks = sorted({int(case["rank"]) for case in cases if int(case.get("rank", -1)) >= 0})
+            ranks = {int(case["rank"]) for case in cases if int(case.get("rank", -1)) >= 0}
             hosts = {str(case["hostname"]) for case in cases}
             if kind == "duplicate":  # both of them
-                hosts |= {_host(examined, rank) for rank in ranks if rank in examined.roster}
+                hosts |= {_host(examined, rank) for rank in ranks & set(examined.roster)}
             evidence = [str(case["reason"]) for case in cases]
             yield finding(id, ranks=ranks, hosts=hosts, evidence=evidence, who=named(ranks) if ranks else "the same node")
 
@@ -86,59 +78,47 @@ def _missing(examined: Examined) -> Iterator[DoctorFinding]:
     absent = [result for result in examined.results if result.data.get("how") == "missing"]
     if not absent or examined.hub.get("interrupted"):
         return
-    ranks = [result.rank for result in absent]
-    nodes = _nodes_of(examined, ranks)
+    ranks = {result.rank for result in absent}
     joined = ", ".join(f"rank {rank} from {entry['address']}" for rank, entry in list(examined.roster.items())[:8]) or "none"
     evidence = [f"rank {result.rank}: {result.error}" for result in absent[:8]]
     evidence.append(f"{len(examined.roster)} of {examined.expected} ranks joined: {joined}")
     strange = [refused for refused in examined.refused if refused["kind"] in ("token", "garbage")]
     evidence += [f"a process at {refused['address']} was not admitted: {refused['reason']}" for refused in strange[:3]]
-    yield finding(
-        "rank-missing",
-        ranks=ranks,
-        evidence=evidence,
-        # If another process took the number, or has another world size, that explains why a rank is missing.
-        confidence="likely" if any(r["kind"] in _CONTRADICTIONS for r in examined.refused) else "certain",
-        nodes=f": all of {_numbered(nodes)}" if nodes else "",
-        in_slurm=_names_in_slurm(examined, nodes),
-    )
+    # If another process took the number, or has another world size, that explains why a rank is missing.
+    explained = any(refused["kind"] in _CONTRADICTIONS for refused in examined.refused)
+    words = _nodes_of(examined, ranks)
+    yield finding("rank-missing", ranks=ranks, evidence=evidence, confidence="likely" if explained else "certain", **words)
 
 
 def _interfaces(examined: Examined) -> Iterator[DoctorFinding]:
     joined = examined.of(ExamPhase.RENDEZVOUS).items()
     names = {rank: str(r.data["ifname"]) for rank, r in joined if r.data.get("ifname") and not r.data.get("ifname_address")}
-    if not names:
-        return
-    hosts, evidence = {_host(examined, rank) for rank in names}, [f"rank {rank}: {name} has no address" for rank, name in names.items()]
-    name = next(iter(names.values()))
-    yield finding("interface-missing/option", ranks=names, hosts=hosts, evidence=evidence, name=name, on=", ".join(sorted(hosts)))
+    if names:
+        hosts, evidence = {_host(examined, rank) for rank in names}, [f"rank {rank}: {name} has no address" for rank, name in names.items()]
+        yield finding("interface-missing/option", ranks=names, hosts=hosts, evidence=evidence, name=next(iter(names.values())))
 
 
 def _unauthenticated(examined: Examined) -> Iterator[DoctorFinding]:
     cases = [refused for refused in examined.refused if refused["kind"] not in _CONTRADICTIONS]
-    if not cases:
-        return
-    addresses = ", ".join(sorted({str(case["address"]) for case in cases})[:5])
-    evidence = [f"{case['address']}: {case['reason']}" for case in cases[:5]]
-    yield finding("hub-unauthenticated", evidence=evidence, count=len(cases), addresses=addresses)
+    if cases:
+        addresses = ", ".join(sorted({str(case["address"]) for case in cases})[:5])
+        evidence = [f"{case['address']}: {case['reason']}" for case in cases[:5]]
+        yield finding("hub-unauthenticated", evidence=evidence, count=len(cases), addresses=addresses)
 
 
 def _unreached(examined: Examined) -> DoctorFinding:
     hub = examined.hub
     endpoint, kind = str(hub["endpoint"]), str(hub["kind"])
     host, _, port = endpoint.rpartition(":")
-    taken = kind == "taken"
     attempts = ", ".join(f"port {what}: {count} times" for what, count in dict(hub.get("attempts", {})).items())
+    evidence = [f"the endpoint {endpoint} comes from {hub.get('origin', 'the launcher')}", str(hub["sentence"])]
+    evidence += [f"attempts in {float(hub.get('seconds', 0)):.1f} s: {attempts}"] if attempts else []
     return finding(
-        _UNREACHED[kind],
+        _UNREACHED.get(kind, f"hub-{kind}"),
         ranks=hub.get("ranks", ()),
         hosts=[host],
-        links=[(str(hub["here"]), host)] if hub.get("here") and not taken else (),
-        evidence=[
-            f"the endpoint {endpoint} comes from {hub.get('origin', 'the launcher')}",
-            str(hub["sentence"]),
-            *([f"attempts in {float(hub.get('seconds', 0)):.1f} s: {attempts}"] if attempts else []),
-        ],
+        links=[(str(hub["here"]), host)] if hub.get("here") and kind != "taken" else (),
+        evidence=evidence,
         sentence=hub["sentence"],
         at=endpoint,
         port=port,
@@ -155,26 +135,18 @@ def _hub_lost(examined: Examined) -> DoctorFinding:
     return finding(id, ranks=[0], hosts=[host], evidence=[str(hub["sentence"])], phase=phase)
 
 
-def _nodes_of(examined: Examined, ranks: list[int]) -> list[int]:
-    """The nodes that consist of exactly these ranks, as far as the ranks that joined reveal the layout."""
-    sizes = {int(entry["identity"]["local_world_size"]) for entry in examined.roster.values()}
-    if len(sizes) != 1 or sizes == {1}:
-        return []
-    size = sizes.pop()
+def _nodes_of(examined: Examined, ranks: set[int]) -> dict[str, str]:
+    """The words for the nodes that consist of exactly these ranks, as far as the ranks that joined reveal the layout."""
+    identities = [entry["identity"] for entry in examined.roster.values()]
+    size, *others = {int(identity["local_world_size"]) for identity in identities} or {1}
     nodes = sorted({rank // size for rank in ranks})
-    return nodes if set(ranks) == {node * size + local for node in nodes for local in range(size)} else []
-
-
-def _numbered(nodes: list[int]) -> str:
-    """``node number 1, counted from 0``: a host may be called node1 and be number 0."""
-    return f"node{'s' if len(nodes) > 1 else ''} number {named(nodes).partition(' ')[2]}, counted from 0"
-
-
-def _names_in_slurm(examined: Examined, nodes: list[int]) -> str:
-    if {entry["identity"].get("launcher") for entry in examined.roster.values()} != {"slurm"} or not nodes:
-        return ""
+    if others or size == 1 or ranks != {node * size + local for node in nodes for local in range(size)}:
+        return {"nodes": "", "in_slurm": ""}
+    # Numbered, since a host may be called node1 and be number 0.
+    words = f": all of node{'s' if len(nodes) > 1 else ''} number {named(nodes).partition(' ')[2]}, counted from 0"
     lines = ";".join(f"{node + 1}p" for node in nodes)
-    return f"scontrol show hostnames $SLURM_JOB_NODELIST | sed -n '{lines}'  # its name, for srun --exclude="
+    names = f"scontrol show hostnames $SLURM_JOB_NODELIST | sed -n '{lines}'  # its name, for srun --exclude="
+    return {"nodes": words, "in_slurm": names if {identity.get("launcher") for identity in identities} == {"slurm"} else ""}
 
 
 def _literal(text: str) -> str:

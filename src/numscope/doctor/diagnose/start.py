@@ -8,7 +8,7 @@ from typing import Any
 
 from numscope.doctor.diagnose.blame import MOST_TEXT, Blame, most_accused
 from numscope.doctor.findings import capital, finding, pasted
-from numscope.doctor.records import DoctorFinding, Examined, ExamPhase, PhaseResult
+from numscope.doctor.records import Confidence, DoctorFinding, Examined, ExamPhase, PhaseResult
 from numscope.records.words import named, unspanned
 
 _MEMORY_WORDS = ("out of memory", "Cannot allocate memory", "MemoryError", "bad_alloc")
@@ -20,32 +20,23 @@ def children_gone(examined: Examined, blame: Blame) -> Iterator[DoctorFinding]:
     A child that hangs often only waits for another one: if all hang, or in a step with a peer, hanging is not a cause by itself.
     """
     for phase in filter(lambda phase: phase.in_child, ExamPhase):
-        gone = {rank: result for rank, result in examined.of(phase).items() if result.data.get("child") and rank not in blame.ranks}
+        results = examined.of(phase)
+        gone = {rank: result for rank, result in sorted(results.items()) if result.data.get("child") and rank not in blame.ranks}
         # A child that is gone is still gone in later phases, but reported once.
         gone = {rank: result for rank, result in gone.items() if "was gone before" not in result.error}
-        died = {rank: result for rank, result in gone.items() if not result.data["child"].get("hung")}
         hung = {rank: result for rank, result in gone.items() if result.data["child"].get("hung")}
-        yield from blame.taken(_died(rank, result, blame) for rank, result in sorted(died.items()))
-        others = [rank for rank, result in examined.of(phase).items() if rank not in hung and result.status != "skipped"]
+        yield from blame.taken(_died(rank, result, blame) for rank, result in gone.items() if rank not in hung)
+        others = [rank for rank, result in results.items() if rank not in hung and result.status != "skipped"]
         accused = _accused(examined, phase)
-        stuck = {rank for rank in hung if accused[rank] or phase is ExamPhase.COMPUTE or len(hung) * 2 < len(others) + len(hung)}
-        if accused and any(accused[rank] for rank in hung):
-            stuck = {rank for rank in stuck if accused[rank] * 2 >= max(accused[rank] for rank in hung)}
-        yield from blame.taken(
-            blame.finding(
-                "child-hung",
-                ranks=(rank,),
-                evidence=(
-                    _line(hung[rank]),
-                    *([f"{accused[rank]} other rank(s) report that it did not join"] if accused[rank] else []),
-                    *_stderr(hung[rank]),
-                ),
-                confidence="certain" if len(stuck) == 1 and others else "likely",
-                phase=phase.title,
-                doing=hung[rank].data["child"].get("doing", ""),
-            )
-            for rank in sorted(stuck)
-        )
+        most = max((accused[rank] for rank in hung), default=0)
+        few = phase is ExamPhase.COMPUTE or len(hung) < len(others)
+        stuck = [rank for rank in hung if (accused[rank] * 2 >= most if most else few)]
+        for rank in stuck:
+            told = [f"{accused[rank]} other rank(s) report that it did not join"] if accused[rank] else []
+            words = {"phase": phase.title, "doing": hung[rank].data["child"].get("doing", "")}
+            evidence = [_line(hung[rank]), *told, *_stderr(hung[rank])]
+            confidence: Confidence = "certain" if len(stuck) == 1 and others else "likely"
+            yield blame.finding("child-hung", ranks=(rank,), evidence=evidence, confidence=confidence, **words)
 
 
 def backend(examined: Examined, blame: Blame) -> Iterator[DoctorFinding]:
@@ -59,50 +50,53 @@ def backend(examined: Examined, blame: Blame) -> Iterator[DoctorFinding]:
         return
     missing = _accused(examined, ExamPhase.BACKEND)
     if missing:
-        ranks, worst = most_accused(missing), max(missing.values())
+        ranks = most_accused(missing)
         everybody = len(ranks) >= len(results)
+        sure = not everybody and (max(missing.values()) > 1 or len(results) == 2)
         yield finding(
             "backend-rank-missing",
             ranks=() if everybody else ranks,
             hosts=blame.hosts_of(ranks),
             evidence=[f"{count} rank(s) waited for rank {rank}" for rank, count in sorted(missing.items())] + _errors(failed),
-            confidence="possible" if everybody else "likely" if worst > 1 or len(results) == 2 else "possible",
+            confidence="likely" if sure else "possible",
             absent=capital(named(ranks)),
         )
         if not everybody:
             return
     unmet = {rank: result for rank, result in failed.items() if result.data.get("store", {}).get("error")}
     if unmet:
-        store = next(iter(unmet.values())).data["store"]
-        host = blame.host(int(store["rank"]))
-        away = blame.hosts_of(unmet)
-        yield finding(
-            "store-unreachable",
-            ranks=() if len(unmet) > 1 and len(away) > 1 else unmet,
-            hosts={host, *away},
-            links=[(other, host) for other in sorted(away - {host})],
-            evidence=_errors(unmet),
-            who=capital(named(unmet)),
-            store=store["rank"],
-            on=host,
-            pasted_store=pasted(host),
-            at=f"{store['address']}:{store['port']}",
-        )
+        yield _store_unreachable(unmet, blame)
         return
     for name in ("gloo", "nccl"):
-        broken = {r: result for r, result in failed.items() if result.data.get("groups", {}).get(name, {}).get("error")}
-        if not broken:
-            continue
-        blamed = Counter(rank for result in broken.values() for rank in result.data["groups"][name].get("not_ready", ()))
-        only = most_accused(blamed) or list(broken)
-        attributed = len(only) < len(results)
-        yield blame.finding(
-            f"{name}-start-failed",
-            ranks=only if attributed else (),
-            evidence=[f"rank {rank}: {result.data['groups'][name]['error'][:MOST_TEXT]}" for rank, result in sorted(broken.items())],
-            confidence="likely" if attributed else "possible",
-            why=f": {named(only)} {'is' if len(only) == 1 else 'are'} not ready." if attributed else " on any rank.",
-        )
+        groups = {rank: result.data.get("groups", {}).get(name, {}) for rank, result in sorted(failed.items())}
+        broken = {rank: group for rank, group in groups.items() if group.get("error")}
+        if broken:
+            only = most_accused(Counter(rank for group in broken.values() for rank in group.get("not_ready", ()))) or list(broken)
+            attributed = len(only) < len(results)
+            yield blame.finding(
+                f"{name}-start-failed",
+                ranks=only if attributed else (),
+                evidence=[f"rank {rank}: {group['error'][:MOST_TEXT]}" for rank, group in broken.items()],
+                confidence="likely" if attributed else "possible",
+                why=f": {named(only)} {'is' if len(only) == 1 else 'are'} not ready." if attributed else " on any rank.",
+            )
+
+
+def _store_unreachable(unmet: dict[int, PhaseResult], blame: Blame) -> DoctorFinding:
+    store = next(iter(unmet.values())).data["store"]
+    host, away = blame.host(int(store["rank"])), blame.hosts_of(unmet)
+    return finding(
+        "store-unreachable",
+        ranks=() if len(unmet) > 1 and len(away) > 1 else unmet,
+        hosts={host, *away},
+        links=[(other, host) for other in sorted(away - {host})],
+        evidence=_errors(unmet),
+        who=capital(named(unmet)),
+        store=store["rank"],
+        on=host,
+        pasted_store=pasted(host),
+        at=f"{store['address']}:{store['port']}",
+    )
 
 
 def _unavailable(failed: dict[int, PhaseResult], num_ranks: int, blame: Blame) -> DoctorFinding | None:
