@@ -45,25 +45,18 @@ def diagnose(examined: Examined, baseline: Mapping[str, Any] | None = None) -> V
         return Verdict(exit_code(examined, present), tuple(present), (), seconds)
     blame = Blame(hosts_of(examined))
     blame.take(present)
-    links, about_lost = broken_links(examined, blame)
-    found = _with_evidence(present, about_lost, examined)
-    found, links = _silenced_by_links(found, links, blame)
-    found += blame.taken(links)
-    found += children_gone(examined, blame)
-    found += pairs(examined, blame)
-    before_start = len(found)
+    found = _with_links(present, examined, blame)
+    for look in (children_gone, pairs):
+        found += blame.taken(look(examined, blame))
     local = [*local_facts(examined, blame), *compared(examined, blame)]
-    blame.take(each for each in local if each.severity == "fault")
+    blame.take(local)
     local, found = _promote(local, found, examined, blame)
-    found += backend(examined, blame) if not any(each.severity == "fault" and each.id in _CULPRITS for each in local) else []
-    blame.take(found[before_start:])
-    found += collectives(examined, blame)
-    blame.take(found[before_start:])
+    if not any(each.severity == "fault" and each.id in _CULPRITS for each in local):
+        found += blame.taken(backend(examined, blame))
+    found += blame.taken(collectives(examined, blame))
     found += local
-    found += blame.taken(_stuck(examined, blame))
-    found += slow_links(examined, blame)
-    found += slow_pairs(examined, blame)
-    found += stragglers(examined, blame)
+    for look in (_stuck, slow_links, slow_pairs, stragglers):
+        found += blame.taken(look(examined, blame))
     found += slower(examined, baseline, blame) if baseline else []
     victims, unexplained = _sort_failures(examined, blame, found)
     if unexplained and not any(each.severity == "fault" for each in found):
@@ -117,34 +110,28 @@ def _for_launcher(found: list[DoctorFinding], examined: Examined) -> tuple[Docto
     return tuple(replace(each, remedy=tuple(new for line in each.remedy for new in adapted(line))) for each in found)
 
 
-def _with_evidence(present: list[DoctorFinding], about_lost: Mapping[int, list[str]], examined: Examined) -> list[DoctorFinding]:
-    """Adds to the findings about lost ranks what others observed of their node."""
-    nodes = node_of(examined)
+def _with_links(present: list[DoctorFinding], examined: Examined, blame: Blame) -> list[DoctorFinding]:
+    """The findings about ranks, with what others observed of the nodes of lost ones, and those about links.
+
+    A rank whose heartbeat stopped because the link to the hub's host broke is a victim of that link.
+    """
+    links, about_lost = broken_links(examined, blame)
+    nodes, hub = node_of(examined), blame.host(0)
     kept = []
     for each in present:
-        lines = [line for node in {nodes.get(rank, -1) for rank in each.ranks} for line in about_lost.get(node, ())]
-        kept.append(replace(each, evidence=(*each.evidence, *lines)) if lines and each.id in ("rank-died", "rank-silent") else each)
-    return kept
-
-
-def _silenced_by_links(
-    present: list[DoctorFinding], links: list[DoctorFinding], blame: Blame
-) -> tuple[list[DoctorFinding], list[DoctorFinding]]:
-    """Treats a rank whose heartbeat stopped because the link to the hub's host broke as a victim of that link."""
-    hub = blame.host(0)
-    kept = []
-    for each in present:
-        by = next(
-            (at for at, link in enumerate(links) if each.id == "rank-silent" and link.links and {hub, *each.hosts} <= set(link.hosts)), None
-        )
-        if by is None:
+        ends = {hub, *each.hosts}
+        by = next((at for at, link in enumerate(links) if each.id == "rank-silent" and link.links and ends <= set(link.hosts)), None)
+        if by is not None:
+            line = f"therefore the hub lost {named(each.ranks)}: {listed(each.evidence, 2)}"
+            links[by] = replace(links[by], evidence=(*links[by].evidence, line))
+            blame.ranks -= set(each.ranks)
+            del blame.faults[each]
+        elif each.id in ("rank-died", "rank-silent"):
+            lines = [line for node in {nodes.get(rank, -1) for rank in each.ranks} for line in about_lost.get(node, ())]
+            kept.append(replace(each, evidence=(*each.evidence, *lines)))
+        else:
             kept.append(each)
-            continue
-        line = f"therefore the hub lost {named(each.ranks)}: {listed(each.evidence, 2)}"
-        links[by] = replace(links[by], evidence=(*links[by].evidence, line))
-        blame.ranks -= set(each.ranks)
-        del blame.faults[each]
-    return kept, links
+    return kept + blame.taken(links)
 
 
 def _promote(

@@ -39,34 +39,35 @@ def collectives(examined: Examined, blame: Blame) -> Iterator[DoctorFinding]:
     broken: dict[tuple[str, str], dict[int, Mapping[str, Any]]] = defaultdict(dict)
     num_ranks = len(examined.of(ExamPhase.COLLECTIVES))
     for rank, each in examined.each(ExamPhase.COLLECTIVES, "collectives"):
-        key = (str(each["name"]), str(each["backend"]))
-        if each["status"] == "wrong":
-            wrong[key].setdefault(rank, each)
-        elif each["status"] in ("timeout", "error"):
-            broken[key].setdefault(rank, each)
-    corrupt = [each for each in blame.faults if each.id == "payload-corrupted"]
-    if wrong and not corrupt:
-        ranks = {rank for each in wrong.values() for rank in each}
-        few = len(ranks) * 2 < num_ranks
-        lines = []
-        for (name, backend), each in wrong.items():
-            rank, first = next(iter(each.items()))
-            what = first.get("wrong") or {}
-            seen = f"element {what.get('index')} is {what.get('got')}, expected {what.get('expected')}"
-            seen += f", {what.get('num_wrong')} of {what.get('num_elements')} are wrong"
-            lines.append(f"{backend} {name}, {named(each)}: on rank {rank} {seen}")
-        yield blame.finding(
-            "collective-wrong",
-            ranks=ranks if few else (),
-            evidence=lines,
-            confidence="likely" if few else "possible",
-            names=listed(sorted({name for name, _ in wrong})),
-            on=named(ranks),
-            unknown="" if few else "; the cause is unknown",
-            without_one=without(blame.host(min(ranks))) if few else "",
-        )
+        kept = {"wrong": wrong, "timeout": broken, "error": broken}.get(each["status"])
+        if kept is not None:
+            kept[str(each["name"]), str(each["backend"])].setdefault(rank, each)
+    if wrong and not any(each.id == "payload-corrupted" for each in blame.faults):
+        yield _wrong(wrong, num_ranks, blame)
     if broken and not blame.faults:
         yield _broken(broken, num_ranks, blame)
+
+
+def _wrong(wrong: Mapping[tuple[str, str], Mapping[int, Mapping[str, Any]]], num_ranks: int, blame: Blame) -> DoctorFinding:
+    ranks = {rank for each in wrong.values() for rank in each}
+    few = len(ranks) * 2 < num_ranks
+    lines = []
+    for (name, backend), each in wrong.items():
+        rank, first = next(iter(each.items()))
+        what = first.get("wrong") or {}
+        seen = f"element {what.get('index')} is {what.get('got')}, expected {what.get('expected')}"
+        seen += f", {what.get('num_wrong')} of {what.get('num_elements')} are wrong"
+        lines.append(f"{backend} {name}, {named(each)}: on rank {rank} {seen}")
+    return blame.finding(
+        "collective-wrong",
+        ranks=ranks if few else (),
+        evidence=lines,
+        confidence="likely" if few else "possible",
+        names=listed(sorted({name for name, _ in wrong})),
+        on=named(ranks),
+        unknown="" if few else "; the cause is unknown",
+        without_one=without(blame.host(min(ranks))) if few else "",
+    )
 
 
 def _corrupt(backend: str, cause: Cause, cells: Mapping[Pair, Mapping[str, Any]], blame: Blame) -> DoctorFinding:
@@ -98,24 +99,18 @@ def _failing(backend: str, works: Mapping[Pair, bool], cells: Mapping[Pair, Mapp
     by_host: dict[tuple[str, str], dict[Pair, bool]] = defaultdict(dict)
     for (one, other), ok in works.items():
         by_host[blame.host(one), blame.host(other)][one, other] = ok
-    within = all(ok for (one, other), oks in by_host.items() if one == other for ok in oks.values())
     between = {pair: set(oks.values()) for pair, oks in by_host.items() if pair[0] != pair[1]}
-    whole = (
-        within
-        and 1 < len({host for pair in between for host in pair}) < len(blame.hosts)
-        and all(len(oks) == 1 for oks in between.values())
-    )
-    if whole:
+    within = all(ok for (one, other), oks in by_host.items() if one == other for ok in oks.values())
+    hosts = {host for pair in between for host in pair}
+    spans: Mapping[Any, Iterable[Pair]] = {pair: [pair] for pair in works}
+    if within and 1 < len(hosts) < len(blame.hosts) and all(len(oks) == 1 for oks in between.values()):
+        spans = {pair: by_host[pair] for pair in between}
         attribution = attribute({pair: True in oks for pair, oks in between.items()})
-        spans = {cause: [pair for cell in cause.cells for pair in by_host[cell]] for cause in attribution.causes}
-        rest = [pair for cell in attribution.unexplained for pair in by_host[cell]]
     else:
         attribution = attribute(works)
-        spans = {cause: list(cause.cells) for cause in attribution.causes}
-        rest = list(attribution.unexplained)
-    yield from (_failed(backend, cause, _lines(backend, pairs, cells), blame) for cause, pairs in spans.items())
-    if rest:
-        yield finding("pairs-failing", evidence=_lines(backend, rest, cells), backend=backend)
+    for cause in attribution.all_causes:
+        lines = _lines(backend, [pair for cell in cause.cells for pair in spans[cell]], cells)
+        yield _failed(backend, cause, lines, blame)
 
 
 def _failed(backend: str, cause: Cause, lines: list[str], blame: Blame) -> DoctorFinding:
@@ -126,8 +121,8 @@ def _failed(backend: str, cause: Cause, lines: list[str], blame: Blame) -> Docto
 
     where = cause.where(lambda node: f"rank {node} on {host_of(node)}" if isinstance(node, int) else str(node))
     if not where:
-        case = "all" if cause.kind == "everything" else "split"
-        return finding(f"pairs-failing/{case}", evidence=lines, backend=backend, path=_path(backend))
+        case = "/split" if cause.kind in ("split", "groups") else "/all" if cause.nodes else ""
+        return finding(f"pairs-failing{case}", evidence=lines, backend=backend, path=_path(backend))
     hosts = tuple(map(host_of, cause.nodes))
     ranks = [rank for node in cause.nodes for rank in ([node] if isinstance(node, int) else blame.ranks_on(node))]
     alone, apart = cause.one_node, len(set(hosts)) > 1
