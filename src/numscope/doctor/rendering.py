@@ -28,8 +28,8 @@ SCHEMA = 3  # version of the JSON; increases when a key changes its meaning or i
 MOST_ROWS = 32  # with more ranks a row stands for a host, and few healthy ones are shown
 MOST_NODES = 12  # rows of the matrix of links
 _EVIDENCE_LINES = 6
-_HEADERS = {phase: phase.label for phase in ExamPhase}
-_BROKEN_HEADERS = {**_HEADERS, ExamPhase.RENDEZVOUS: "rendez-\nvous", ExamPhase.COLLECTIVES: "collec-\ntives"}
+_NARROW = 90  # columns, below which long headers take two lines: the host's name would be cut otherwise
+_BROKEN_HEADERS = {ExamPhase.RENDEZVOUS: "rendez-\nvous", ExamPhase.COLLECTIVES: "collec-\ntives"}
 _EXIT = {
     0: "healthy",
     1: "a fault was found",
@@ -39,7 +39,6 @@ _EXIT = {
     5: "incomplete: not everything was examined",
     70: "the doctor itself failed",
 }
-_STYLES = {"ok": "green", "skipped": "dim"}  # phases; failures are red
 _SEVERITY = {"fault": "bold red", "degraded": "bold yellow", "note": "cyan"}
 _MARKS = {  # by status of a link or a pair: its mark in a matrix, and what that means
     "ok": (".", "works"),
@@ -59,16 +58,16 @@ _MARKS = {  # by status of a link or a pair: its mark in a matrix, and what that
     "other": ("?", "other"),
     "skipped": (" ", ""),
 }
+_FINE = ". "  # marks of what does not fail
 
 
 def print_verdict(verdict: Verdict, examined: Examined, file: TextIO, width: int | None = None) -> None:
     """Prints the report, in the terminal's or 100 columns, with colors only on a terminal."""
     verdict, examined = redacted(verdict, examined) if examined.settings.redact else (verdict, examined)
-    if width is None and not file.isatty():
-        width = 100
+    width = width or (None if file.isatty() else 100)
     console = Console(file=file, width=width, highlight=False, markup=False, emoji=False)
     with console.capture() as capture:
-        console.print(_render(verdict, examined, console), crop=False)
+        console.print(_render(verdict, examined, console.width), crop=False)
     text = "\n".join(line.rstrip() for line in capture.get().split("\n"))
     encoding = getattr(file, "encoding", None) or "utf-8"
     file.write(text.encode(encoding, "backslashreplace").decode(encoding))  # an ASCII pipe must not end the report
@@ -99,20 +98,14 @@ def to_json(verdict: Verdict, examined: Examined) -> dict[str, Any]:
     }
 
 
-def _render(verdict: Verdict, examined: Examined, console: Console) -> RenderableType:
+def _render(verdict: Verdict, examined: Examined, width: int) -> RenderableType:
     blocks: list[RenderableType] = [_head(verdict, examined)]
     if examined.results and examined.roster:
-        table = _phases(examined, verdict, _HEADERS)
-        if console.measure(table, options=console.options.update(width=1000)).maximum > console.width:
-            # On a narrow console, long headers take two lines: the host's name would be cut otherwise.
-            table = _phases(examined, verdict, _BROKEN_HEADERS)
-            table.padding = 0
-        blocks += [Text(""), table]
+        blocks += [Text(""), _phases(examined, verdict, width)]
         well = set(verdict.ok)
         if any(result.rank in well and result.status in ("failed", "timeout", "silent") for result in examined.results):
             blocks.append(Text("failed in lower case: caused by another rank or link", "dim"))
-    for name, matrix in _matrices(examined):
-        blocks += [Text(""), Text(name), matrix]
+    blocks += _matrices(examined)
     if missed := not_examined(examined):
         blocks += [Text(""), *(Text(escape(line), "dim") for line in missed)]
     for finding in verdict.findings:
@@ -132,71 +125,66 @@ def _head(verdict: Verdict, examined: Examined) -> Text:
     return Text.assemble(("numscope doctor: ", "bold"), (words, style), "\n", (facts, "dim"))
 
 
-def _phases(examined: Examined, verdict: Verdict, headers: Mapping[ExamPhase, str]) -> Table:
+def _phases(examined: Examined, verdict: Verdict, width: int) -> Table:
     """A column per phase, a row per rank (or per host, if there are many)."""
     phases = sorted({result.phase for result in examined.results})
     of = {(result.rank, result.phase): result for result in examined.results}
     hosts = hosts_of(examined)
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False, padding=(0, 1, 0, 0))
+    narrow = width < _NARROW
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False, padding=0 if narrow else (0, 1, 0, 0))
     table.add_column("rank", justify="right", no_wrap=True)
     table.add_column("host", overflow="fold", min_width=4)
     for phase in phases:
-        table.add_column(headers[phase], no_wrap=True)
-    rows: dict[str, list[int]] = {}
+        table.add_column(_BROKEN_HEADERS.get(phase, phase.label) if narrow else phase.label, no_wrap=True)
     ranks = sorted({result.rank for result in examined.results} | set(examined.roster))
+    many = len(ranks) > MOST_ROWS
+    rows: dict[str, list[int]] = {}
     for rank in ranks:
-        key = hosts.get(rank, "?") if len(ranks) > MOST_ROWS else str(rank)
-        rows.setdefault(key, []).append(rank)
-    left_out, well, shown = 0, set(verdict.ok), {True: 0, False: 0}  # by whether all of a row are healthy
-    for members in rows.values():
-        fine = well.issuperset(members)
-        if shown[fine] >= (4 if fine and len(ranks) > MOST_ROWS else MOST_ROWS):
-            left_out += 1
-            continue
-        shown[fine] += 1
-        cells = [_cell([of.get((rank, phase)) for rank in members], well) for phase in phases]
+        rows.setdefault(hosts.get(rank, "?") if many else str(rank), []).append(rank)
+    well = set(verdict.ok)
+    healthy = [members for members in rows.values() if well.issuperset(members)][: 4 if many else MOST_ROWS]
+    others = [members for members in rows.values() if not well.issuperset(members)][:MOST_ROWS]
+    for members in sorted(healthy + others):
+        cells = [_cell([result for rank in members if (result := of.get((rank, phase)))], well) for phase in phases]
         table.add_row(named(members, 3).partition(" ")[2], escape(hosts.get(members[0], "did not join")), *cells)
-    if left_out:
+    if left_out := len(rows) - len(healthy) - len(others):
         table.add_row("…", f"{left_out} more", *[""] * len(phases))
     return table
 
 
-def _cell(results: list[PhaseResult | None], well: Set[int]) -> Text:
+def _cell(results: list[PhaseResult], well: Set[int]) -> Text:
+    """The worst of a row's results."""
     worst = ("failed", "timeout", "silent", "skipped", "ok")
-    there = [result for result in results if result is not None]
-    if not there:
-        return Text("", "dim")
-    status = min((result.status for result in there), key=worst.index)
-    alike = [result for result in there if result.status == status]
-    style = _STYLES.get(status, "yellow")  # caused by another rank
-    word: str = status
-    if status not in _STYLES and any(result.rank not in well for result in alike):
-        word, style = status.upper(), "bold red"
+    status: str = min((result.status for result in results), key=worst.index, default="")
+    alike = [result for result in results if result.status == status]
     if status == "ok":
-        seconds = max(result.seconds for result in there)
-        return Text(f"{word} {seconds:.1f}s" if seconds >= 0.1 else f"{word} {seconds * 1e3:.0f}ms", style)
-    return Text(word if len(there) == 1 else f"{len(alike)} {word}", style)
+        seconds = max(result.seconds for result in alike)
+        return Text(f"ok {seconds:.1f}s" if seconds >= 0.1 else f"ok {seconds * 1e3:.0f}ms", "green")
+    if status in ("", "skipped"):
+        word, style = status, "dim"
+    else:
+        caused = all(result.rank in well for result in alike)  # by another rank
+        word, style = (status, "yellow") if caused else (status.upper(), "bold red")
+    return Text(word if len(results) < 2 else f"{len(alike)} {word}", style)
 
 
-def _matrices(examined: Examined) -> list[tuple[str, Table]]:
+def _matrices(examined: Examined) -> list[RenderableType]:
     """The matrices in which something fails."""
-    found = []
     hosts = hosts_of(examined)
     links: dict[tuple[str, str], str] = {}
     for rank, result in sorted(examined.of(ExamPhase.LINKS).items()):
         for cell in cells_of(result):
             ends = hosts.get(rank, cell.from_host), hosts.get(cell.to_rank, cell.to_host)
             links[ends] = _mark_of("blocked" if cell.status == "ok" and not cell.works else cell.status)
-    if any(mark not in ". " for mark in links.values()):
-        found.append(("links, from the row's host to the column's", links))
+    all_marks = {"links, from the row's host to the column's": links}
     for backend, cells in sorted(pair_cells(examined).items()):
         pairs = {(str(one), str(other)): _mark_of(str(pair["status"])) for (one, other), pair in cells.items()}
-        if any(mark not in ". " for mark in pairs.values()):
-            found.append((f"transfers over {backend}, from the row's rank to the column's", pairs))
-    shown = []
-    for name, marks in found:
-        used = [f"{mark} {meaning}" for mark, meaning in _MARKS.values() if meaning and mark in marks.values()]
-        shown.append((f"{name} ({', '.join(used)})", _matrix(marks)))
+        all_marks[f"transfers over {backend}, from the row's rank to the column's"] = pairs
+    shown: list[RenderableType] = []
+    for name, marks in all_marks.items():
+        if not set(marks.values()) <= set(_FINE):
+            used = [f"{mark} {meaning}" for mark, meaning in _MARKS.values() if meaning and mark in marks.values()]
+            shown += [Text(""), Text(f"{name} ({', '.join(used)})"), _matrix(marks)]
     return shown
 
 
@@ -210,7 +198,7 @@ def _matrix(cells: Mapping[tuple[str, str], str]) -> Table:
 
     names = sorted({name for pair in cells for name in pair}, key=key)
     if len(names) > MOST_NODES:  # those with most failures
-        counts = Counter(name for pair, mark in cells.items() if mark not in ". " for name in pair)
+        counts = Counter(name for pair, mark in cells.items() if mark not in _FINE for name in pair)
         names = sorted(sorted(names, key=lambda name: -counts[name])[:MOST_NODES], key=key)
     table = Table(box=None, pad_edge=False, padding=(0, 1))
     table.add_column("")
@@ -232,10 +220,10 @@ def _finding(finding: DoctorFinding) -> list[RenderableType]:
     grid = Table.grid(padding=(0, 1))
     grid.add_column(width=8, style="dim")
     grid.add_column(overflow="fold")
-    for at, line in enumerate(finding.evidence[:_EVIDENCE_LINES]):
-        grid.add_row("  seen" if at == 0 else "", escape(line))
+    evidence = [Text(escape(line)) for line in finding.evidence[:_EVIDENCE_LINES]]
     if len(finding.evidence) > _EVIDENCE_LINES:
-        grid.add_row("", f"and {len(finding.evidence) - _EVIDENCE_LINES} more, in the JSON report")
-    for at, line in enumerate(finding.remedy):
-        grid.add_row("  try" if at == 0 else "", Text(escape(line), "cyan"))
-    return [head, grid] if finding.evidence or finding.remedy else [head]
+        evidence.append(Text(f"and {len(finding.evidence) - _EVIDENCE_LINES} more, in the JSON report"))
+    for title, lines in (("  seen", evidence), ("  try", [Text(escape(line), "cyan") for line in finding.remedy])):
+        for at, line in enumerate(lines):
+            grid.add_row("" if at else title, line)
+    return [head, grid] if grid.rows else [head]
