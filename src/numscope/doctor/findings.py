@@ -46,15 +46,8 @@ def finding(
     row = TABLE[id]
     ranks, hosts = sorted({rank for rank in ranks if rank >= 0}), sorted({host for host in hosts if host})
     host = hosts[0] if hosts else ""
-    about: dict[str, object] = {"rank": ranks[0] if ranks else "", "ranks": named(ranks), "Ranks": capital(named(ranks))}
-    about |= {
-        "host": host,
-        "hosts": listed(hosts),
-        "Hosts": capital(listed(hosts)),
-        "pasted": pasted(host),
-        "without": without(host),
-        **words,
-    }
+    about: dict[str, object] = {"rank": ranks[0] if ranks else "", "ranks": named(ranks), "Ranks": capital(named(ranks)), "host": host}
+    about |= {"hosts": listed(hosts), "Hosts": capital(listed(hosts)), "pasted": pasted(host), "without": without(host), **words}
     lines = [line.format_map(about) for line in row.get("remedy", "").splitlines()]
     return DoctorFinding(
         id=id.partition("/")[0],

@@ -32,24 +32,16 @@ def of_hosts(hosts: Iterable[str]) -> Redaction:
 def redacted(verdict: Verdict, examined: Examined) -> tuple[Verdict, Examined]:
     """Both without names: a host of the job becomes ``node3``, any other host ``host-1``, an address ``address-1``."""
     redaction = Redaction(_words(examined), user=_user())
-
-    def entry(values: Mapping[str, Any]) -> dict[str, Any]:
-        entry_without: dict[str, Any] = redaction.value(values)
-        if entry_without.get("identity", {}).get("hostname"):  # two nodes may have the same name, but each has a number
-            entry_without["identity"] = {**entry_without["identity"], "hostname": node_word(entry_without["identity"].get("node", 0))}
-        return entry_without
-
-    return replace(verdict, findings=tuple(map(redaction.finding, verdict.findings))), replace(
-        examined,
-        settings=replace(examined.settings, endpoint=redaction.text(examined.settings.endpoint)),
-        roster={rank: entry(values) for rank, values in examined.roster.items()},
-        results=[
-            replace(result, data=redaction.value(result.data), error=redaction.text(result.error), doing=redaction.text(result.doing))
-            for result in examined.results
-        ],
-        refused=redaction.value(list(examined.refused)),
-        hub=redaction.value(examined.hub),
-    )
+    text, value = redaction.text, redaction.value
+    found = tuple(map(redaction.finding, verdict.findings))  # first: they are read, and addresses are numbered as they come
+    roster = {rank: value(entry) for rank, entry in examined.roster.items()}
+    for entry in roster.values():
+        if entry.get("identity", {}).get("hostname"):  # two nodes may have the same name, but each has a number
+            entry["identity"]["hostname"] = node_word(entry["identity"].get("node", 0))
+    results = [replace(each, data=value(each.data), error=text(each.error), doing=text(each.doing)) for each in examined.results]
+    settings = replace(examined.settings, endpoint=text(examined.settings.endpoint))
+    refused, hub = value(list(examined.refused)), value(examined.hub)
+    return replace(verdict, findings=found), replace(examined, settings=settings, roster=roster, results=results, refused=refused, hub=hub)
 
 
 class Redaction:
@@ -97,30 +89,26 @@ class Redaction:
 
 
 def _words(examined: Examined) -> dict[str, str]:
-    """All host names in the observations, with their replacements."""
+    """All host names in the observations, with their replacements: the same with and without the domain."""
     words: dict[str, str] = {}
-
-    def know(host: str, word: str) -> None:
-        words[host] = words.setdefault(host.partition(".")[0], word)  # the same word with and without the domain
-
     for _, entry in sorted(examined.roster.items()):
         identity = entry.get("identity", {})
-        host, node = str(identity.get("hostname", "")), identity.get("node", 0)
+        host, word = str(identity.get("hostname", "")), node_word(identity.get("node", 0))
         if _is_name(host):
-            know(host, node_word(node))
-            words[f"{host}#{node}"] = node_word(node)  # as findings distinguish hosts of the same name
-    others: list[str] = []
+            words[host] = words.setdefault(host.partition(".")[0], word)
+            words[f"{host}#{identity.get('node', 0)}"] = word  # as findings distinguish hosts of the same name
+    others = []
     for result in examined.results:
-        others.append(str(result.data.get("hostname", "")))
-        others += [str(about.get("name", "")) for key in ("name", "master") if isinstance(about := result.data.get(key), Mapping)]
-    others += [str(each.get("hostname", "")) for each in examined.refused]
-    others += [str(examined.hub.get("here", ""))]
+        others.append(result.data.get("hostname", ""))
+        others += [about.get("name", "") for key in ("name", "master") if isinstance(about := result.data.get(key), Mapping)]
+    others += [each.get("hostname", "") for each in examined.refused]
+    others += [examined.hub.get("here", "")]
     others += [endpoint.rpartition(":")[0] for endpoint in (str(examined.hub.get("endpoint", "")), examined.settings.endpoint)]
     count = 0
-    for host in others:
+    for host in map(str, others):
         if _is_name(host) and host not in words:
             count += host.partition(".")[0] not in words
-            know(host, f"host-{count}")
+            words[host] = words.setdefault(host.partition(".")[0], f"host-{count}")
     return words
 
 

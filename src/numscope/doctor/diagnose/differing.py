@@ -127,35 +127,29 @@ def _limit(value: int) -> str:
 
 
 def _finding(difference: Difference, blame: Blame) -> DoctorFinding:
-    ranks, subject = difference.ranks, difference.subject
+    ranks, subject, majority = difference.ranks, difference.subject, difference.majority
     lines = [f"{_who(own, blame)}: {value}" for value, own in difference.others.items()]
-    if difference.tie:
-        summary = f"{subject} differs, and no value has a majority: {listed(difference.others)}."
-    else:
-        lines.append(f"all others: {difference.majority}")
-        values = f"{subject} is {listed(difference.others)}; on the others it is {difference.majority}"
-        summary = f"{capital(_who(ranks, blame))}: {values}."
+    summary = f"{subject} differs, and no value has a majority: {listed(difference.others)}."
+    remedy: tuple[str, ...] = ()
+    if not difference.tie:
+        lines.append(f"all others: {majority}")
+        summary = f"{capital(_who(ranks, blame))}: {subject} is {listed(difference.others)}; on the others it is {majority}."
+        remedy = _remedy(difference.id, subject, majority)
     severity: Severity | None = None
     if difference.id == "version-mismatch" and subject not in _ESSENTIAL:
         severity = "note" if subject in _MINOR else "degraded"
     confidence: Confidence = "likely" if difference.tie else "certain"
-    more = {"confidence": confidence, "severity": severity, "remedy": _remedy(difference), "summary": summary}
+    more = {"confidence": confidence, "severity": severity, "remedy": remedy, "summary": summary}
     return blame.finding(difference.id, ranks=ranks, evidence=lines, **more)
 
 
-def _remedy(difference: Difference) -> tuple[str, ...]:
-    subject, majority = difference.subject, difference.majority
-    if difference.tie or majority == _ABSENT:
-        return ()
+def _remedy(id: str, subject: str, majority: str) -> tuple[str, ...]:
     package = subject.removesuffix(" version")
-    match difference.id:
-        case "version-mismatch" if package not in ("python", "GPU driver", "nccl", "cuda-runtime"):
-            return (f"pip install {package}=={majority}",)
-        case "environment-differs":
-            return (f"unset {subject}" if majority == _UNSET else f"export {subject}={majority}",)
-        case "mtu-differs":
-            return (f"sudo ip link set dev INTERFACE mtu {majority}",)
-    return ()
+    if id == "version-mismatch" and majority != _ABSENT and package not in ("python", "GPU driver", "nccl", "cuda-runtime"):
+        return (f"pip install {package}=={majority}",)
+    if id == "environment-differs":
+        return (f"unset {subject}" if majority == _UNSET else f"export {subject}={majority}",)
+    return (f"sudo ip link set dev INTERFACE mtu {majority}",) if id == "mtu-differs" else ()
 
 
 def _who(ranks: tuple[int, ...], blame: Blame) -> str:
