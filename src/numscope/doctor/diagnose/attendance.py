@@ -135,7 +135,7 @@ def _hub_lost(examined: Examined) -> DoctorFinding:
     return finding(id, ranks=[0], hosts=[host], evidence=[str(hub["sentence"])], phase=phase)
 
 
-def _nodes_of(examined: Examined, ranks: set[int]) -> dict[str, str]:
+def _nodes_of(examined: Examined, ranks: set[int]) -> dict[str, Any]:
     """The words for the nodes that consist of exactly these ranks, as far as the ranks that joined reveal the layout."""
     identities = [entry["identity"] for entry in examined.roster.values()]
     size, *others = {int(identity["local_world_size"]) for identity in identities} or {1}

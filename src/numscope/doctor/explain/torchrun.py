@@ -176,7 +176,8 @@ class Torchrun:
         who = named([row.rank]) if row.rank >= 0 else f"local rank {row.local_rank}"
         at = f" on {row.host}" if row.host and row.host != "localhost" else ""
         others = [other.rank for other in rows if other is not row and other.rank >= 0]
-        words = {"first": f"{capital(who)}{at} was the first to end", "after": f"; {named(others)} followed" if others else ""}
+        after = f"; {named(others)} followed" if others else ""
+        words: dict[str, Any] = {"first": f"{capital(who)}{at} was the first to end", "after": after}
 
         def found(id: str, evidence: Iterable[str] = (), **more: Any) -> DoctorFinding:
             return finding(id, ranks=[row.rank], hosts=[row.host], evidence=[_row(row), *evidence], **words, **more)
@@ -196,7 +197,7 @@ class Torchrun:
         if raised is None:
             return found("cause-unknown/exit", code=row.code, what="its exception is not in these files.")
         if own:
-            return _raised(raised, row, words["after"], at)
+            return _raised(raised, row, after, at)
         what = f"its exception is a consequence of another fault: {raised.text[:120]}"
         return found("cause-unknown/exit", [raised.line.quoted], code=row.code, what=what)
 

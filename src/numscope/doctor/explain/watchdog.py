@@ -30,11 +30,11 @@ class Watchdog:
         """Adds a line; returns whether it is such a message."""
         text = line.text
         if "CollectiveFingerPrint" in text:
-            calls = []
-            for m in _FINGERPRINT.finditer(text):
-                numel, own_site = _product(m["shape"]), "" if calls else site  # the message's first rank is the one that raises
-                call = CollectiveCall(int(m["rank"]), int(m["seq"] or 0), m["op"], numel, m["dtype"] or "", site=own_site, place=line.place)
-                calls.append(call)
+            calls: list[CollectiveCall] = []
+            for said in _FINGERPRINT.finditer(text):
+                numel, own_site = _product(said["shape"]), "" if calls else site  # the message's first rank is the one that raises
+                rank, seq = int(said["rank"]), int(said["seq"] or 0)
+                calls.append(CollectiveCall(rank, seq, said["op"], numel, said["dtype"] or "", site=own_site, place=line.place))
             if calls and len(self.mismatches) < 64:
                 self.mismatches.append((line, calls))
             return bool(calls)
