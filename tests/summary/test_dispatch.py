@@ -310,7 +310,6 @@ def test_the_reference_takes_over_where_the_kernel_is_missing(monkeypatch: pytes
     expected = [observed(make(base())) for make in LAYOUTS.values()]
     monkeypatch.setattr(native, "module", None)
     monkeypatch.setattr(dispatch, "_native", None)
-    monkeypatch.setattr(dispatch, "_native_observe", None)
     for (done, row), make in zip(expected, LAYOUTS.values(), strict=True):
         again, other = observed(make(base()))
         assert again == done

@@ -26,8 +26,7 @@ def ledger(request: Any, monkeypatch: Any) -> Ledger:
         request.getfixturevalue("in_python")
         monkeypatch.setattr(native, "module", None)
         monkeypatch.setattr(native, "available", lambda: False)
-        for name in ("_native", "_native_observe"):
-            monkeypatch.setattr(dispatch, name, None)
+        monkeypatch.setattr(dispatch, "_native", None)
     return Ledger(capacity=4)
 
 

@@ -29,7 +29,6 @@ _function_mode_on = torch._C._is_torch_function_mode_enabled
 _num_threads = torch.get_num_threads
 _codes = native.CODES
 _native = native.module
-_native_observe = native.module.observe if native.module is not None else None
 _PARALLEL_NUMEL = native.PARALLEL_NUMEL
 _EXTRA_CODES = {dtype: native.CODES[dtype] for dtype in (torch.float32, torch.float64, torch.bfloat16, torch.float16)}
 _EXTRA_PARALLEL_NUMEL = 65536  # the kernel of extra columns uses threads from here on; mirrors extras.cpp
@@ -52,22 +51,17 @@ def observe(tensor: Tensor, block: Tensor, block_address: int, row: int, groups:
     must be unwrapped or copied first; on a device 2 µs and a launch, which tensors share that are observed in one ``DeviceBatch``. No host
     sync.
     """
-    kind = type(tensor)
-    if (kind is Tensor or kind is Parameter) and not _function_mode_on():
-        try:
-            if not tensor.is_cpu:
-                return device_batch.observe(tensor, block, block_address, row, groups) or _observe_any(
-                    tensor, block, block_address, row, groups
-                )
-            code = _codes.get(tensor.dtype)
-            if code is not None and _native_observe is not None and not tensor.is_neg() and (tensor.is_contiguous() or _is_dense(tensor)):
-                numel = tensor.numel()
-                threads = 1 if numel < _PARALLEL_NUMEL else _num_threads()
-                _native_observe(address_of(tensor), numel, code, block_address + row * ROW_BYTES, groups, threads)
-                return True
-        except ours(RuntimeError, ValueError):  # no memory to read: a functorch wrapper, a sparse layout, efficient zeros, a freed storage
-            pass
-    return _observe_any(tensor, block, block_address, row, groups)
+    entry = _entry(tensor)
+    if entry is not None and _native is not None:
+        threads = 1 if entry[1] < _PARALLEL_NUMEL else _num_threads()
+        _native.observe(*entry, block_address + row * ROW_BYTES, groups, threads)
+        return True
+    try:
+        if _is_ordinary(tensor) and not tensor.is_cpu and device_batch.observe(tensor, block, block_address, row, groups):
+            return True
+    except ours(RuntimeError):  # as in ``_entry``
+        pass
+    return read(tensor, lambda readable: _observe_plain(readable, block, block_address, row, groups))
 
 
 def observe_many(tensors: Sequence[Tensor], block: Tensor, block_address: int, rows: Sequence[int], groups: int) -> list[bool]:
@@ -84,20 +78,12 @@ def observe_many(tensors: Sequence[Tensor], block: Tensor, block_address: int, r
     done = [True] * len(tensors)
     packed: list[int] = []  # four numbers per tensor
     others = []
-    plain_calls = _native is not None and not _function_mode_on()
     for i, tensor in enumerate(tensors):
-        kind = type(tensor)
-        if plain_calls and (kind is Tensor or kind is Parameter):
-            try:
-                code = _codes.get(tensor.dtype)
-                if code is not None and tensor.is_cpu and not tensor.is_neg() and (tensor.is_contiguous() or _is_dense(tensor)):
-                    address, numel = address_of(tensor), tensor.numel()
-                    if address or not numel:
-                        packed += (address, numel, code, block_address + rows[i] * ROW_BYTES)
-                        continue
-            except ours(RuntimeError):
-                pass
-        others.append(i)
+        entry = _entry(tensor)
+        if entry is None:
+            others.append(i)
+        else:
+            packed += (*entry, block_address + rows[i] * ROW_BYTES)
     if packed and _native is not None:
         entries = array("q", packed)
         _native.observe_many(entries.buffer_info()[0], len(entries) // 4, groups, _num_threads())
@@ -146,20 +132,9 @@ def observe_extras(tensor: Tensor, cells: Tensor, layout: Layout) -> bool:
     Returns:
         Whether the tensor could be read.
 
-    *Cost:* see docs/statistics.md; in addition 2 µs per call for a contiguous tensor in CPU memory, 15 µs for others; no sync.
+    *Cost:* see docs/statistics.md; in addition 15 µs per call; no sync.
     """
-    if not layout.packed:
-        return True
-    kind = type(tensor)
-    if (kind is Tensor or kind is Parameter) and _native is not None and not _function_mode_on():
-        try:
-            known = tensor.dtype in _EXTRA_CODES and tensor.is_cpu and cells.is_cpu
-            if known and tensor.is_contiguous() and not tensor.is_neg() and address_of(tensor):
-                _observe_extras_natively(tensor, cells, layout)
-                return True
-        except ours(RuntimeError):  # no memory to read, as in ``observe``
-            pass
-    return read(tensor, lambda readable: _observe_plain_extras(readable, cells, layout))
+    return not layout.packed or read(tensor, lambda readable: _observe_plain_extras(readable, cells, layout))
 
 
 def read(tensor: Tensor, into: Callable[[Tensor], object]) -> bool:
@@ -173,8 +148,24 @@ def read(tensor: Tensor, into: Callable[[Tensor], object]) -> bool:
         return False
 
 
-def _observe_any(tensor: Tensor, block: Tensor, block_address: int, row: int, groups: int) -> bool:
-    return read(tensor, lambda readable: _observe_plain(readable, block, block_address, row, groups))
+def _is_ordinary(tensor: Tensor) -> bool:
+    """Whether attributes and methods of a tensor are torch's own, and no mode sees them used."""
+    kind = type(tensor)
+    return (kind is Tensor or kind is Parameter) and not _function_mode_on()
+
+
+def _entry(tensor: Tensor) -> tuple[int, int, int] | None:
+    """Address, number of elements and code of the dtype of a tensor that the CPU kernel can read as it is; None for others."""
+    if _native is None or not _is_ordinary(tensor):
+        return None
+    try:
+        code = _codes.get(tensor.dtype)
+        if code is None or not tensor.is_cpu or tensor.is_neg() or not (tensor.is_contiguous() or _is_dense(tensor)):
+            return None
+        address, numel = address_of(tensor), tensor.numel()
+    except ours(RuntimeError, ValueError):  # no memory to read: a functorch wrapper, a sparse layout, efficient zeros, a freed storage
+        return None
+    return (address, numel, code) if address or not numel else None
 
 
 def _observe_plain(tensor: Tensor, block: Tensor, block_address: int, row: int, groups: int) -> None:
@@ -209,23 +200,18 @@ def _observe_plain_extras(tensor: Tensor, cells: Tensor, layout: Layout) -> None
     if tensor.dtype not in _EXTRA_CODES:
         # fp8 and integers are rare, so a copy is good enough
         tensor = tensor.to(torch.float32 if tensor.is_floating_point() and tensor.element_size() == 1 else torch.float64)
-    _observe_extras_natively(tensor.contiguous(), cells, layout)
-
-
-def _observe_extras_natively(tensor: Tensor, cells: Tensor, layout: Layout) -> None:
+    tensor = tensor.contiguous()
     assert _native is not None
-    numel, specs = tensor.numel(), layout.packed
-    if numel:
-        _native.observe_extras(
-            tensor.data_ptr(),
-            numel,
-            tensor.shape[-1] if tensor.dim() else 1,
-            _EXTRA_CODES[tensor.dtype],
-            cells.data_ptr(),
-            specs.buffer_info()[0],
-            len(specs) // 4,
-            1 if numel < _EXTRA_PARALLEL_NUMEL else _num_threads(),
-        )
+    _native.observe_extras(
+        tensor.data_ptr(),
+        tensor.numel(),
+        tensor.shape[-1] if tensor.dim() else 1,
+        _EXTRA_CODES[tensor.dtype],
+        cells.data_ptr(),
+        layout.packed.buffer_info()[0],
+        len(layout.packed) // 4,
+        1 if tensor.numel() < _EXTRA_PARALLEL_NUMEL else _num_threads(),
+    )
 
 
 def _is_dense(tensor: Tensor) -> bool:

@@ -336,10 +336,7 @@ class Ledger:
 
     def row(self, handle: int) -> list[float]:
         """One row. Call ``read`` first."""
-        block, row, _, _ = self._meta[handle]
-        if row >= len(block.host):
-            raise IndexError(f"row {row} has not been read")
-        return list(_ROW.unpack(ctypes.string_at(block.host.data_ptr() + row * ROW_BYTES, ROW_BYTES)))
+        return self.rows([handle])[0]
 
     def place(self, handle: int) -> tuple[Block, int, torch.dtype, tuple[int, ...]]:
         """Where a handle's row is among those of its device, and what was read into it: dtype and shape."""
@@ -348,7 +345,7 @@ class Ledger:
     def rows(self, handles: Sequence[int]) -> list[list[float]]:
         """``row`` for a list. *Cost:* a microsecond per row."""
         places = [self._meta[handle][:2] for handle in handles]
-        host = {block: _numbers(block) for block in {block for block, _ in places}}
+        host = {block: block.view() for block in {block for block, _ in places}}
         return [host[block][row * ROW_WIDTH : (row + 1) * ROW_WIDTH] for block, row in places]
 
     def dtypes(self, handles: Sequence[int]) -> list[str]:
@@ -362,7 +359,7 @@ class Ledger:
         return Kept(self._meta.copy(), held)
 
     def amax(self, handles: Sequence[int]) -> list[float]:
-        """Largest finite magnitudes as of the last read; 0 for rows that were not read. *Cost:* about 20 ns per row."""
+        """Largest finite magnitudes as of the last read; 0 where there are none. *Cost:* about 20 ns per row."""
         return [max(amax, 0.0) for amax in self._column("abs_max", handles)]
 
     def are_zero(self, handles: Sequence[int]) -> bool:
@@ -375,10 +372,9 @@ class Ledger:
         return self._column("num_zero", handles) == self._column("numel", handles)
 
     def _column(self, field: str, handles: Sequence[int]) -> list[float]:
-        """One field of rows, as of the last read; 0 for those that were not read."""
-        columns = {block: _numbers(block)[FIELDS.index(field) :: ROW_WIDTH] for block in self._blocks.values()}
-        places = [(columns[block], row) for block, row, _, _ in map(self._meta.__getitem__, handles)]
-        return [column[row] if row < len(column) else 0.0 for column, row in places]
+        """One field of rows, as of the last read."""
+        columns = {block: block.view()[FIELDS.index(field) :: ROW_WIDTH] for block in self._blocks.values()}
+        return [columns[block][row] for block, row, _, _ in map(self._meta.__getitem__, handles)]
 
     def summary(self, handle: int) -> Summary:
         return Summary.from_row(self.row(handle))
@@ -399,11 +395,6 @@ class Ledger:
             self._seen.clear()
             self._num_past += len(self._meta)
             self._meta.clear()
-
-
-def _numbers(block: Block) -> ctypes.Array[ctypes.c_double]:
-    """A block's rows on the host, one behind the other, read without an operation of torch's: somebody may be recording those."""
-    return (ctypes.c_double * block.host.numel()).from_address(block.host.data_ptr())
 
 
 def _own_part(tensor: Any, shape: torch.Size | None) -> tuple[Tensor, torch.Size | None]:
