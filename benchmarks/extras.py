@@ -16,15 +16,17 @@ from collections.abc import Callable
 import _machine
 import torch
 
+from numscope.precision.gemm.counting import cast_on_paper
 from numscope.summary import dispatch, native, reference
 from numscope.summary.dispatch import observe_extras
-from numscope.summary.extras import CASTS, EXPONENTS, Extra, Layout, blockwise, format_extra
+from numscope.summary.extras import EXPONENTS, Extra, Layout, blockwise
+from numscope.summary.operand_casts import PAPER_EXTRAS, TO_FORMAT
 from numscope.summary.state import Groups, Summary
 from numscope.summary.statistics import STATISTICS
 
 DTYPES = [torch.float32, torch.bfloat16]
 SIZES = [(64, 64), (1024, 1024), (4096, 4096)]
-FORMAT_EXTRAS = [format_extra(name) for name in CASTS]
+FORMAT_EXTRAS = [PAPER_EXTRAS[name] for name in TO_FORMAT]
 LAYOUTS: dict[str, list[Extra]] = {
     "exponents": [EXPONENTS],
     "e4m3": FORMAT_EXTRAS[:1],
@@ -44,7 +46,7 @@ def candidates(x: torch.Tensor) -> dict[str, Callable[[], object]]:
     def extra(extras: list[Extra]) -> Callable[[], object]:
         layout = Layout(extras)
         cells = torch.zeros(layout.width, dtype=torch.float64)
-        return lambda: observe_extras(x, cells, layout)
+        return lambda: (observe_extras(x, cells, layout), cast_on_paper(x, "activation", cells, layout))
 
     return {
         "torch.sum": lambda: torch.sum(x),

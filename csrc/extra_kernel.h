@@ -58,11 +58,6 @@ inline void each_piece(const void* data, int64_t n, Take take) {
     }
 }
 
-template <class Format>
-double amax(const void* data, int64_t n) {
-    return Format::value(largest_magnitude<Format, NONFINITE>(data, n));
-}
-
 // ---- exponents
 
 inline int exponent_bin(uint32_t b) { return int(b >> 23 & 0xff); }
@@ -99,164 +94,6 @@ inline void count_exponents(const uint64_t* data, int64_t n, Next, double* count
 template <class Format>
 void exponents(const void* data, int64_t n, double* counts) {
     each_piece<Format>(data, n, [&](const auto* piece, int64_t count, Next next) { count_exponents(piece, count, next, counts); });
-}
-
-// ---- casts
-
-// Adding a number half again as large as 2^(bits of the significand) times the distance between neighbors of the target format leaves no bit
-// below that distance: the processor's rounding (ties to even) does the cast, including subnormals.
-
-// For float32. A scaled cast can't overflow: the scale is the float32 nearest to max / amax, or smaller.
-struct Cast32 {
-    using F = FloatLanes;
-    using U = WordLanes;
-    using D = DoubleLanes;
-    static constexpr int64_t WIDTH = FLOATS;
-    static constexpr uint32_t ONE = Float32::MIN_NORMAL;  // one step of the exponent
-    const float scale, max;
-    const uint32_t lowest, highest, step;
-    D square_error{};
-    U num_underflow{}, num_overflow{};
-
-    Cast32(const CastFormat& format, double by)
-        : scale(float(by)), max(float(format.max)), lowest(uint32_t(format.min_exponent + 127) * ONE),
-          highest((254u - uint32_t(23 - format.fraction_bits)) * ONE),  // everything above overflows anyway
-          step(uint32_t(23 - format.fraction_bits) * ONE + ONE / 2) {}
-
-    // UPPER_HALF: bfloat16 has float32's exponents, so no number is large enough to add; it is rounded as an integer.
-    template <bool SCALED, bool UPPER_HALF>
-    inline __attribute__((always_inline)) void take(const float* from) {
-        U bits = load<U>(from);
-        bits &= (U)((bits & Float32::ABS) < Float32::INF);
-        const F x = (F)bits;
-        F rounded, error;
-        if (UPPER_HALF) {
-            rounded = (F)((bits + 0x7fffu + (bits >> 16 & 1u)) & 0xffff0000u);
-        } else {
-            F y = x;
-            if (SCALED) {
-                y = x * scale;
-                settle(y);
-            }
-            U exponent = (U)y & Float32::INF;
-            exponent = exponent > lowest ? exponent : U{} + lowest;
-            if (!SCALED) exponent = exponent < highest ? exponent : U{} + highest;
-            const F shift = (F)(exponent + step);
-            rounded = (y + shift) - shift;
-        }
-        num_underflow -= (U)(((U)rounded & Float32::ABS) == 0u) & (U)((bits & Float32::ABS) != 0u);
-        D low, high;
-        if (SCALED) {
-            D cast_low, cast_high;
-            halves(x, low, high);
-            halves(rounded, cast_low, cast_high);
-            low = low * double(scale) - cast_low;  // exact: the product has 48 bits
-            high = high * double(scale) - cast_high;
-        } else {
-            const U over = (U)((F)((U)rounded & Float32::ABS) > max);
-            num_overflow -= over;
-            error = x - rounded;  // exact: both are multiples of x's last bit, and they are close
-            halves((F)((U)error & ~over), low, high);
-        }
-        square_error += low * low;
-        square_error += high * high;
-    }
-
-    void add_to(double* out) const {
-        for (int lane = 0; lane < WIDTH; lane++) {
-            out[0] += double(num_underflow[lane]);
-            out[1] += double(num_overflow[lane]);
-        }
-        for (int lane = 0; lane < WIDTH / 2; lane++) out[2] += square_error[lane];
-    }
-};
-
-// For float64, which is rounded once. Its amax may be too large for any float32 scale; then the cast saturates.
-struct Cast64 {
-    using D = DoubleLanes;
-    using Q = lanes<uint64_t>;
-    using S = lanes<int64_t>;
-    static constexpr int64_t WIDTH = VECTOR_BYTES / 8;
-    const double scale, max;
-    const int64_t lowest, step;
-    D square_error{};
-    Q num_underflow{}, num_overflow{};
-
-    Cast64(const CastFormat& format, double by)
-        : scale(by), max(format.max), lowest(format.min_exponent + 1023), step(52 - format.fraction_bits) {}
-
-    template <bool SCALED, bool UPPER_HALF>
-    inline __attribute__((always_inline)) void take(const double* from) {
-        const Q bits = load<Q>(from);
-        const D x = (D)(bits & (Q)((bits & Float64::ABS) < Float64::INF));
-        D y = x;
-        if (SCALED) {
-            y = x * scale;
-            settle(y);
-        }
-        S exponent = (S)((Q)y >> 52) & 0x7ff;
-        exponent = (exponent > lowest ? exponent : S{} + lowest) + step;
-        exponent = exponent < 2046 ? exponent : S{} + 2046;  // everything above overflows anyway
-        const D shift = (D)((Q)(exponent << 52) | 0x0008000000000000ull);
-        D rounded = (y + shift) - shift;
-        const Q over = (Q)((D)((Q)rounded & Float64::ABS) > max);
-        num_overflow -= over;
-        num_underflow -= (Q)(rounded == 0.0) & (Q)(x != 0.0);
-        if (SCALED) rounded = over ? (D)((Q)(D{} + max) | ((Q)y & ~Float64::ABS)) : rounded;
-        D error = y - rounded;
-        if (!SCALED) error = (D)((Q)error & ~over);
-        square_error += error * error;
-    }
-
-    void add_to(double* out) const {
-        for (int lane = 0; lane < WIDTH; lane++) {
-            out[0] += double(num_underflow[lane]);
-            out[1] += double(num_overflow[lane]);
-            out[2] += square_error[lane];
-        }
-    }
-};
-
-template <bool SCALED, bool UPPER_HALF, class Cast, class T>
-inline void cast_numbers(const T* data, int64_t n, Next next, const CastFormat& format, double scale, double* out) {
-    Cast a(format, scale), b(format, scale);
-    int64_t i = 0;
-    for (; i + 2 * Cast::WIDTH <= n; i += 2 * Cast::WIDTH) {
-        a.template take<SCALED, UPPER_HALF>(data + i);
-        b.template take<SCALED, UPPER_HALF>(data + i + Cast::WIDTH);
-        next.fetch(i);
-        next.fetch(i + Cast::WIDTH);
-    }
-    if (i < n) {
-        T rest[2 * Cast::WIDTH] = {};  // zeros change nothing
-        memcpy(rest, data + i, (n - i) * sizeof(T));
-        a.template take<SCALED, UPPER_HALF>(rest);
-        b.template take<SCALED, UPPER_HALF>(rest + Cast::WIDTH);
-    }
-    a.add_to(out);
-    b.add_to(out);
-}
-
-template <class Cast, class T>
-inline void cast_piece(const T* data, int64_t n, Next next, const CastFormat& format, double scale, double* out) {
-    if (format.scaled) cast_numbers<true, false, Cast>(data, n, next, format, scale, out);
-    else if (sizeof(T) == 4 && format.min_exponent == -126) cast_numbers<false, true, Cast>(data, n, next, format, scale, out);
-    else cast_numbers<false, false, Cast>(data, n, next, format, scale, out);
-}
-inline void cast_piece_of(const uint32_t* bits, int64_t n, Next next, const CastFormat& format, double scale, double* out) {
-    cast_piece<Cast32>(reinterpret_cast<const float*>(bits), n, next, format, scale, out);
-}
-inline void cast_piece_of(const uint64_t* bits, int64_t n, Next next, const CastFormat& format, double scale, double* out) {
-    cast_piece<Cast64>(reinterpret_cast<const double*>(bits), n, next, format, scale, out);
-}
-
-template <class Format>
-void cast(const void* data, int64_t n, const CastFormat& format, double scale, double* out) {
-    double sums[CAST_CELLS] = {};
-    each_piece<Format>(data, n, [&](const auto* piece, int64_t count, Next next) { cast_piece_of(piece, count, next, format, scale, sums); });
-    out[0] += sums[0];
-    out[1] += sums[1];
-    out[2] += sums[2] / scale / scale;  // the error was measured on scaled numbers
 }
 
 // ---- blocks
@@ -398,7 +235,7 @@ double blocks(const Tile& tile, int64_t size, int orientations, uint64_t* scratc
 
 template <class Format>
 constexpr ExtraKernel extra_kernel() {
-    return {amax<Format>, exponents<Format>, cast<Format>, blocks<Format>};
+    return {exponents<Format>, blocks<Format>};
 }
 
 }  // namespace

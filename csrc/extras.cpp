@@ -3,7 +3,6 @@
 #include <atomic>
 #include <cstdlib>
 #include <cstring>
-#include <limits>
 
 #include "pool.h"
 #include "select.h"
@@ -11,28 +10,16 @@
 namespace numscope {
 namespace {
 
-constexpr int64_t PARALLEL_NUMEL = 65536;  // a cast takes about ten times the work of a summary
+constexpr int64_t PARALLEL_NUMEL = 65536;  // an exponent takes more work than a summary
 constexpr int64_t MAX_PARTS = 256;         // each has an exponent histogram of 2 KB
-constexpr int64_t PIECE = 8192;            // elements
 
 int64_t divided_up(int64_t n, int64_t by) { return (n + by - 1) / by; }
-
-// The scale that maps amax to the format's maximum, as a normal float32; 1 for zeros.
-double scale_of(double amax, double max) {
-    using limits = std::numeric_limits<float>;
-    if (amax == 0) return 1.0;
-    const double scale = max / amax;
-    if (scale >= limits::max()) return limits::max();
-    return scale < limits::min() ? limits::min() : double(float(scale));
-}
 
 struct Walk {
     const char* data;
     int64_t numel, columns, num_threads;
     Dtype dtype;
     const ExtraKernel& kernel;
-    const ExtraSpec* specs;
-    int64_t num_specs;
     double* cells;
 
     // Work that takes elements in any order: consecutive parts of the tensor's memory.
@@ -49,60 +36,17 @@ struct Walk {
         run_tasks(num_tasks, numel < PARALLEL_NUMEL ? 1 : int(num_threads), [](void* t, int64_t i) { (*static_cast<Task*>(t))(i); }, &task);
     }
 
-    double amax() const {
-        double most[MAX_PARTS] = {};
-        each(num_parts(), [&](int64_t index) {
-            int64_t n;
-            const char* from = part(index, n);
-            most[index] = kernel.amax(from, n);
-        });
-        double whole = 0;
-        for (double one : most) whole = one > whole ? one : whole;
-        return whole;
-    }
-
-    // Computes exponents and casts in one pass. Parts are added in order, so sums do not depend on the number of threads.
-    bool elements() const {
-        int64_t width = 0;
-        bool scaled = false;
-        for (int64_t s = 0; s < num_specs; s++) {
-            if (specs[s].kind == EXPONENTS) width += NUM_EXPONENTS;
-            if (specs[s].kind == FORMAT) {
-                width += CAST_CELLS;
-                scaled |= CAST_FORMATS[specs[s].first].scaled;
-            }
-        }
-        if (!width) return true;
+    // Counts exponents. Parts are added in order, so sums do not depend on the number of threads.
+    bool exponents(const ExtraSpec& spec) const {
         const int64_t parts = num_parts();
-        double* sums = static_cast<double*>(calloc(width * parts, sizeof(double)));
+        double* sums = static_cast<double*>(calloc(NUM_EXPONENTS * parts, sizeof(double)));
         if (!sums) return false;
-        const double largest = scaled ? amax() : 0;
         each(parts, [&](int64_t index) {
             int64_t n;
             const char* from = part(index, n);
-            for (int64_t begin = 0; begin < n; begin += PIECE) {  // a piece stays in the first-level cache for all kernels
-                const int64_t count = n - begin < PIECE ? n - begin : PIECE;
-                const char* piece = from + begin * element_bytes(dtype);
-                double* out = sums + index * width;
-                for (int64_t s = 0; s < num_specs; s++) {
-                    if (specs[s].kind == EXPONENTS) {
-                        kernel.exponents(piece, count, out);
-                        out += NUM_EXPONENTS;
-                    } else if (specs[s].kind == FORMAT) {
-                        const CastFormat& format = CAST_FORMATS[specs[s].first];
-                        kernel.cast(piece, count, format, format.scaled ? scale_of(largest, format.max) : 1.0, out);
-                        out += CAST_CELLS;
-                    }
-                }
-            }
+            kernel.exponents(from, n, sums + index * NUM_EXPONENTS);
         });
-        for (int64_t index = 0; index < parts; index++) {
-            const double* in = sums + index * width;
-            for (int64_t s = 0; s < num_specs; s++) {
-                const int own = specs[s].kind == EXPONENTS ? NUM_EXPONENTS : specs[s].kind == FORMAT ? CAST_CELLS : 0;
-                for (int i = 0; i < own; i++) cells[specs[s].offset + i] += *in++;
-            }
-        }
+        for (int64_t i = 0; i < NUM_EXPONENTS * parts; i++) cells[spec.offset + i % NUM_EXPONENTS] += sums[i];
         free(sums);
         return true;
     }
@@ -143,10 +87,10 @@ struct Walk {
 
 bool observe_extras(const void* data, int64_t numel, int64_t columns, Dtype dtype, double* cells, const ExtraSpec* specs, int64_t num_specs,
                     int num_threads) {
-    const Walk walk{static_cast<const char*>(data), numel, columns, num_threads, dtype, extra_kernel(dtype), specs, num_specs, cells};
+    const Walk walk{static_cast<const char*>(data), numel, columns, num_threads, dtype, extra_kernel(dtype), cells};
     for (int64_t s = 0; s < num_specs; s++)
-        if (specs[s].kind == BLOCKWISE && !walk.blocks(specs[s])) return false;
-    return walk.elements();
+        if (!(specs[s].kind == BLOCKWISE ? walk.blocks(specs[s]) : walk.exponents(specs[s]))) return false;
+    return true;
 }
 
 }  // namespace numscope

@@ -7,28 +7,17 @@
 
 namespace numscope {
 
-enum ExtraKind : int { EXPONENTS, FORMAT, BLOCKWISE, NUM_EXTRA_KINDS };
+enum ExtraKind : int { EXPONENTS, BLOCKWISE, NUM_EXTRA_KINDS };
 enum Orientation : int { ALONG_ROWS = 1, ALONG_COLUMNS = 2, SQUARES = 4 };
-constexpr int NUM_EXPONENTS = 256, CAST_CELLS = 3;
+constexpr int NUM_EXPONENTS = 256;
 constexpr int64_t MAX_BLOCK_SIZE = 1024;
 
 struct ExtraSpec {  // packed by Python as four 64-bit integers
     int64_t kind;
     int64_t offset;  // first cell
-    int64_t first;   // a format's code, or the blocks' size
+    int64_t first;   // the blocks' size
     int64_t second;  // the sum of the blocks' orientations
 };
-
-struct CastFormat {
-    int fraction_bits, min_exponent;
-    double max;
-    bool scaled;  // scaled by max / amax, and saturating
-};
-
-// Order mirrors Format.code of extras.py.
-constexpr CastFormat CAST_FORMATS[] = {
-    {3, -6, 448.0, true}, {2, -14, 57344.0, true}, {10, -14, 65504.0, false}, {7, -126, 0x1.fep127, false}};
-constexpr int NUM_CAST_FORMATS = 4;
 
 // A rectangle of a tensor's two-dimensional view, no higher than a block.
 struct Tile {
@@ -37,9 +26,7 @@ struct Tile {
 };
 
 struct ExtraKernel {
-    double (*amax)(const void* data, int64_t n);                                                    // over the finite elements
-    void (*exponents)(const void* data, int64_t n, double* counts);                                 // adds
-    void (*cast)(const void* data, int64_t n, const CastFormat& format, double scale, double* out);  // adds
+    void (*exponents)(const void* data, int64_t n, double* counts);  // adds
     // The widest range of a tile's blocks, or `widest` if that is wider; `scratch` has room for 2 * columns 64-bit numbers.
     double (*blocks)(const Tile& tile, int64_t size, int orientations, uint64_t* scratch, double widest);
 };

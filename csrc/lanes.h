@@ -175,13 +175,13 @@ inline __attribute__((always_inline)) void halves(FloatLanes x, DoubleLanes& low
 
 // ---- the largest magnitude, as a bit pattern: nan is larger than inf
 
-enum Except { NOTHING, NANS, NONFINITE };  // elements that count as 0
+enum Except { NOTHING, NANS };  // elements that count as 0
 
 template <class Format, Except EXCEPT, class V>
 inline V magnitude_of(V b) {
     const V magnitude = b & Format::ABS;
     if (EXCEPT == NOTHING) return magnitude;
-    return magnitude & (V)(EXCEPT == NANS ? magnitude <= Format::INF : magnitude < Format::INF);
+    return magnitude & (V)(magnitude <= Format::INF);
 }
 
 template <class Format, Except EXCEPT>

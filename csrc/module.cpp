@@ -63,7 +63,6 @@ PyObject* py_observe_many(PyObject*, PyObject* const* args, Py_ssize_t num_args)
 
 bool valid(const ExtraSpec& spec) {
     bool known = spec.kind >= 0 && spec.kind < NUM_EXTRA_KINDS && spec.offset >= 0;
-    if (known && spec.kind == FORMAT) known = spec.first >= 0 && spec.first < NUM_CAST_FORMATS;
     if (known && spec.kind == BLOCKWISE) known = spec.first >= 1 && spec.first <= MAX_BLOCK_SIZE && spec.second >= 1 && spec.second <= 7;
     if (!known)
         PyErr_Format(PyExc_ValueError, "observe_extras: got kind %lld, first cell %lld, settings %lld and %lld; expected those of extras.h",

@@ -13,7 +13,8 @@ import torch
 from numscope.page.document import render
 from numscope.page.payload import comparison_of, payload_of
 from numscope.page.recorded import read_recorded
-from numscope.summary.extras import EXPONENTS, format_extra
+from numscope.summary.extras import EXPONENTS
+from numscope.summary.operand_casts import PAPER_EXTRAS
 from tests.page.browser import Tab, browse, needs_browser
 from tests.page.test_recorded import ALERT, FINDING, document
 from tests.runs.tensors import Place, two_layers, write
@@ -103,7 +104,7 @@ def page(tmp_path_factory: pytest.TempPathFactory) -> Path:
         for step in range(12):
             seen[Place(step, "loss", "loss", "loss")] = torch.tensor(float("nan") if step == 7 else 3.0 - step / 10)
             seen[Place(step, "decoder.layers.1.mlp.fc1", "Linear", "activation", 1)] = torch.full((9,), 2.0**step)
-        write(folder / name, seen, (EXPONENTS, format_extra("e4m3")))
+        write(folder / name, seen, (EXPONENTS, PAPER_EXTRAS["e4m3"]))
         alerts = [{**ALERT, "step": 4}, {**ALERT, "step": 9, "asks": True, "layer": "decoder.layers.0.mlp.fc2", "tensor": "weight"}]
         findings = [
             told(2, culprit=CULPRIT, frames=[{"module": "a", "cls": "A", "phase": "forward", "lines": []}] * 2),

@@ -15,7 +15,8 @@ import torch
 from numscope.page.document import render
 from numscope.page.payload import comparison_of, payload_of
 from numscope.page.recorded import read_recorded
-from numscope.summary.extras import EXPONENTS, format_extra
+from numscope.summary.extras import EXPONENTS
+from numscope.summary.operand_casts import PAPER_EXTRAS
 from tests.page.browser import Tab, browse, needs_browser
 from tests.page.test_health import finding, run_with
 from tests.page.test_recorded import ALERT, FINDING, document
@@ -155,7 +156,7 @@ def test_the_line_stays_where_the_script_is_gone(tab: Tab, failing: Path, tmp_pa
 @pytest.fixture(scope="module")
 def watched(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("watched")
-    write(folder, two_layers(12), (EXPONENTS, format_extra("e4m3")))
+    write(folder, two_layers(12), (EXPONENTS, PAPER_EXTRAS["e4m3"]))
     (folder / "findings-rank0.json").write_text(document(FINDING))
     return make(folder)
 

@@ -10,6 +10,7 @@ from types import MappingProxyType
 import torch
 from torch import Tensor
 
+from numscope.precision.gemm.counting import cast_on_paper
 from numscope.records.observation import Observation
 from numscope.sinks.parquet import ParquetSink
 from numscope.summary.dispatch import observe_extras, summarize
@@ -30,6 +31,7 @@ def observe(place: Place, order: int, value: Tensor, extras: Sequence[Extra] = (
     layout = Layout(extras)
     cells = torch.zeros(layout.width, dtype=torch.float64)
     observe_extras(value, cells, layout)
+    cast_on_paper(value, place.tensor, cells, layout)
     fields = fields_of(summarize(value))
     dtype = str(value.dtype).removeprefix("torch.")
     return Observation(

@@ -34,7 +34,8 @@ from numscope.runs.folder import find_run
 from numscope.runs.grouping import available, group
 from numscope.runs.query import RAW, ask, reading
 from numscope.sinks.runfolder import RunFolder, read_attempts
-from numscope.summary.extras import EXPONENTS, format_extra
+from numscope.summary.extras import EXPONENTS
+from numscope.summary.operand_casts import PAPER_EXTRAS
 from tests.effort import examples
 from tests.runs.tensors import Place, two_layers, write
 
@@ -247,7 +248,7 @@ def survives(folder: Path) -> None:
 @pytest.fixture(scope="module")
 def sample(tmp_path_factory: pytest.TempPathFactory) -> Path:
     made = tmp_path_factory.mktemp("sample")
-    write(made, two_layers(2), (EXPONENTS, format_extra("e4m3")), part_rows=100)
+    write(made, two_layers(2), (EXPONENTS, PAPER_EXTRAS["e4m3"]), part_rows=100)
     return made
 
 

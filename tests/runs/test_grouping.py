@@ -12,13 +12,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
+from numscope.precision.gemm.counting import cast_on_paper
 from numscope.records.errors import UsageError
 from numscope.records.observation import FIELDS
 from numscope.runs.folder import find_run
 from numscope.runs.grouping import MergedGroup, available, group, lacking
 from numscope.sinks.parquet import ParquetSink
 from numscope.summary.dispatch import observe_extras, summarize
-from numscope.summary.extras import EXPONENTS, Layout, blockwise, format_extra
+from numscope.summary.extras import EXPONENTS, Layout, blockwise
+from numscope.summary.operand_casts import PAPER_EXTRAS
 from tests.runs.tensors import Place, joined, observe, two_layers, write
 
 EXACT = FIELDS[:10]  # counts and extrema
@@ -33,7 +35,7 @@ def seen() -> dict[Place, Tensor]:
 @pytest.fixture(scope="module")
 def folder(seen: dict[Place, Tensor], tmp_path_factory: pytest.TempPathFactory) -> Path:
     made = tmp_path_factory.mktemp("run")
-    write(made, seen, (EXPONENTS, format_extra("bf16")))
+    write(made, seen, (EXPONENTS, PAPER_EXTRAS["bf16"]))
     return made
 
 
@@ -108,13 +110,14 @@ def test_each_step_by_itself(folder: Path) -> None:
 
 def test_histograms_add_bin_by_bin_and_casts_add_up(folder: Path, seen: dict[Place, Tensor]) -> None:
     (one,) = group(find_run(folder), "all", ["exponent_histogram", "bf16_mse", "bf16_underflows_pct"])
-    layout = Layout((EXPONENTS, format_extra("bf16")))
+    layout = Layout((EXPONENTS, PAPER_EXTRAS["bf16"]))
     cells = torch.zeros(layout.width, dtype=torch.float64)
     for value in seen.values():
         observe_extras(value, cells, layout)
+        cast_on_paper(value, "activation", cells, layout)
     named = layout.named(cells.tolist())
     assert one.values["exponent_histogram"] == named["exponents"]
-    mse = named["bf16_square_error"] / one.summary.num_finite  # type: ignore[operator]
+    mse = named["bf16_square_error"] / one.summary.numel  # type: ignore[operator]
     assert one.values["bf16_mse"] == pytest.approx(mse, rel=1e-12)
     assert one.values["bf16_underflows_pct"] == 100 * named["bf16_num_underflow"] / one.summary.numel  # type: ignore[operator]
 
@@ -153,7 +156,7 @@ def test_weights_of_other_names_belong_to_their_kind(tmp_path: Path) -> None:
 
 
 def test_statistic_whose_columns_some_rows_lack_is_absent_not_wrong(tmp_path: Path) -> None:
-    write(tmp_path, {Place(0, "a", "Linear", "weight"): torch.randn(9)}, (EXPONENTS, format_extra("e4m3")))
+    write(tmp_path, {Place(0, "a", "Linear", "weight"): torch.randn(9)}, (EXPONENTS, PAPER_EXTRAS["e4m3"]))
     write(tmp_path, {Place(0, "b", "Linear", "weight", rank=1): torch.randn(9)})
     names = ["mean", "exponent_histogram", "e4m3_mse"]
     (both,) = group(find_run(tmp_path), "all", names)

@@ -16,7 +16,8 @@ from numscope.runs.grouping import group
 from numscope.runs.query import QueryResult, ask
 from numscope.sinks.parquet import ParquetSink
 from numscope.summary.dispatch import summarize
-from numscope.summary.extras import EXPONENTS, format_extra
+from numscope.summary.extras import EXPONENTS
+from numscope.summary.operand_casts import PAPER_EXTRAS
 from numscope.summary.statistics import STATISTICS
 from tests.runs.tensors import Place, two_layers, write
 from tests.sinks.seen import observation
@@ -27,7 +28,7 @@ from tests.warm import COLD
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     made = tmp_path_factory.mktemp("run")
-    write(made, two_layers(), (EXPONENTS, format_extra("e4m3")))
+    write(made, two_layers(), (EXPONENTS, PAPER_EXTRAS["e4m3"]))
     return made
 
 
@@ -69,8 +70,8 @@ def test_load_is_the_same_as_a_frame(folder: Path) -> None:
 
 
 def test_parts_with_different_columns_are_one_table(tmp_path: Path) -> None:
-    write(tmp_path, {Place(0, "a", "Linear", "weight"): torch.ones(3)}, (format_extra("e4m3"),))
-    write(tmp_path, {Place(0, "b", "Linear", "weight", rank=1): torch.ones(3)}, (format_extra("bf16"),))
+    write(tmp_path, {Place(0, "a", "Linear", "weight"): torch.ones(3)}, (PAPER_EXTRAS["e4m3"],))
+    write(tmp_path, {Place(0, "b", "Linear", "weight", rank=1): torch.ones(3)}, (PAPER_EXTRAS["bf16"],))
     found = answer(tmp_path, "SELECT layer, e4m3_num_underflow, bf16_num_underflow FROM raw ORDER BY layer")
     assert found.rows == [("a", 0.0, None), ("b", None, 0.0)]
 

@@ -1,11 +1,9 @@
-"""The extra columns against exact oracles: casts by tables of all codes, exponents and blocks by plain loops."""
+"""The extra columns against exact oracles: exponents and blocks by plain loops."""
 
 from __future__ import annotations
 
-import bisect
 import math
 from collections.abc import Callable, Iterator
-from fractions import Fraction
 from functools import cache
 
 import numpy as np
@@ -17,14 +15,10 @@ from torch import Tensor
 
 from numscope.summary import extra_reference, native
 from numscope.summary.dispatch import observe_extras
-from numscope.summary.extras import CASTS, DYNAMICS, EXPONENTS, Layout, PaperCast, blockwise, format_extra
-from numscope.summary.rounding import rounded
+from numscope.summary.extras import DYNAMICS, EXPONENTS, Layout, blockwise
 
-DTYPES = {"e4m3": torch.float8_e4m3fn, "e5m2": torch.float8_e5m2, "fp16": torch.float16, "bf16": torch.bfloat16}
-SCALED = [name for name, cast in CASTS.items() if cast.scaled]
-PLAIN = [name for name, cast in CASTS.items() if not cast.scaled]
 WIDE = [torch.float32, torch.float64, torch.bfloat16, torch.float16]
-ALL = Layout([EXPONENTS, *map(format_extra, CASTS), blockwise(), blockwise(16, 2), blockwise(8, 1, False), blockwise(5), blockwise(1024)])
+ALL = Layout([EXPONENTS, blockwise(), blockwise(16, 2), blockwise(8, 1, False), blockwise(5), blockwise(1024)])
 Observe = Callable[[Tensor, Tensor, Layout], object]
 
 
@@ -55,203 +49,7 @@ def cells_by(observe: Observe, tensor: Tensor, layout: Layout) -> list[float]:
     return cells.tolist()
 
 
-# ---- casts
-
-
-@cache
-def codes(name: str) -> list[float]:
-    """All non-negative finite numbers of a format, by code, from torch's own dtype; and where the next one would be."""
-    dtype = DTYPES[name]
-    bits = torch.arange(128, dtype=torch.uint8) if dtype.itemsize == 1 else torch.arange(2**15, dtype=torch.int16)
-    numbers = [x for x in bits.view(dtype).to(torch.float64).tolist() if math.isfinite(x)]
-    return [*numbers, 2 * numbers[-1] - numbers[-2]]
-
-
-def nearest(x: Fraction, name: str) -> float:
-    """A non-negative number rounded to the nearest code, to the even one between two; the first number beyond the last is its overflow."""
-    table = codes(name)
-    above = bisect.bisect_left(table, x)
-    if above >= len(table):
-        return table[-1]
-    if above == 0 or table[above] == x:
-        return table[above]
-    low, high = Fraction(table[above - 1]), Fraction(table[above])
-    if x - low == high - x:
-        return table[above - above % 2]
-    return float(low if x - low < high - x else high)
-
-
-def cast_by_table(numbers: np.ndarray, paper: PaperCast) -> tuple[int, int, Fraction]:
-    """Underflows, overflows and the exact sum of squared errors of a cast of float32 numbers."""
-    finite = numbers[np.isfinite(numbers)]
-    scale = np.float32(1)
-    amax = np.abs(finite).max(initial=np.float32(0))
-    if paper.scaled and amax:
-        with np.errstate(over="ignore"):
-            scale = np.minimum(np.float32(paper.format.max) / amax, np.finfo(np.float32).max)
-    num_underflow = num_overflow = 0
-    square_error = Fraction(0)
-    for x in finite:
-        exact = abs(Fraction(float(x))) * Fraction(float(scale))
-        cast = nearest(Fraction(float(abs(x) * scale)), paper.name)
-        num_underflow += cast == 0 and x != 0
-        over = cast > paper.format.max
-        num_overflow += over
-        if not over or paper.scaled:
-            square_error += (exact - Fraction(min(cast, paper.format.max))) ** 2 / Fraction(float(scale)) ** 2
-    return num_underflow, num_overflow, square_error
-
-
-def edges(name: str) -> np.ndarray:
-    """All codes, all midpoints, and the float32 numbers next to these, of both signs."""
-    table = np.array(codes(name))
-    with np.errstate(over="ignore"):
-        points = np.concatenate([table, (table[1:] + table[:-1]) / 2]).astype(np.float32)
-        points = np.concatenate([points, np.nextafter(points, np.float32(math.inf)), np.nextafter(points, np.float32(0))])
-    return np.concatenate([points, -points])
-
-
-@pytest.mark.parametrize("name", CASTS)
-def test_rounding_is_that_of_torchs_own_dtype(name: str) -> None:
-    form, x = CASTS[name].format, torch.from_numpy(edges(name))
-    x = x[torch.isfinite(x)]
-    mine = rounded(x.to(torch.float64), form)
-    over = mine.abs() > form.max
-    theirs = x.to(DTYPES[name]).to(torch.float64)
-    assert torch.equal(mine[~over], theirs[~over])
-    beyond = theirs[over].abs()
-    assert beyond.numel() and ((beyond == form.max) | ~torch.isfinite(beyond)).all()  # some versions of torch saturate e4m3, some make nan
-
-
-@pytest.mark.parametrize("name", CASTS)
-def test_rounding_is_to_the_nearest_code_and_to_the_even_one_between_two(name: str) -> None:
-    x = edges(name).astype(np.float64)
-    x = np.abs(x[np.isfinite(x)])[:: 1 if CASTS[name].scaled else 37]
-    mine = rounded(torch.from_numpy(x), CASTS[name].format).tolist()
-    top = codes(name)[-1]
-    assert [min(y, top) for y in mine] == [nearest(Fraction(float(v)), name) for v in x]
-
-
-@pytest.mark.parametrize("name", SCALED)
-def test_each_code_and_midpoint_has_its_own_error(observe: Observe, name: str) -> None:
-    form, layout = CASTS[name].format, Layout([format_extra(name)])
-    points = edges(name)
-    points = points[np.abs(points) <= form.max][::5]
-    for point in points:
-        pair = np.array([point, form.max], dtype=np.float32)  # the format's maximum makes the scale 1
-        underflow, overflow, error = cast_by_table(pair, CASTS[name])
-        assert cells_by(observe, torch.from_numpy(pair), layout) == [underflow, overflow, pytest.approx(float(error), rel=1e-12)]
-
-
-@cache
-def edges_cast(name: str) -> tuple[np.ndarray, tuple[int, int, Fraction]]:
-    points = edges(name)
-    points = np.concatenate([points[::23], points[np.abs(points) < 2 * codes(name)[1]], points[np.abs(points) >= CASTS[name].format.max]])
-    return points, cast_by_table(points, CASTS[name])
-
-
-@pytest.mark.parametrize("name", PLAIN)
-def test_all_codes_and_midpoints_have_exact_counts_and_errors(observe: Observe, name: str) -> None:
-    points, (underflow, overflow, error) = edges_cast(name)
-    assert underflow and overflow
-    got = cells_by(observe, torch.from_numpy(points), Layout([format_extra(name)]))
-    assert got == [underflow, overflow, pytest.approx(float(error), rel=1e-12)]
-
-
-@pytest.mark.parametrize(
-    ("name", "x", "expected"),
-    [
-        ("fp16", 65519.99609375, (0, 0)),
-        ("fp16", 65520.0, (0, 1)),
-        ("fp16", -65520.0, (0, 1)),
-        ("fp16", 2.0**-25, (1, 0)),  # the tie goes to zero, which is even
-        ("fp16", math.nextafter(2.0**-25, 1) + 2.0**-48, (0, 0)),
-        ("fp16", -(2.0**-26), (1, 0)),
-        ("fp16", 0.0, (0, 0)),
-        ("fp16", -0.0, (0, 0)),
-        ("fp16", math.inf, (0, 0)),
-        ("fp16", math.nan, (0, 0)),
-        ("bf16", torch.finfo(torch.float32).max, (0, 1)),
-        ("bf16", torch.finfo(torch.bfloat16).max, (0, 0)),
-        ("bf16", 2.0**-134, (1, 0)),
-        ("bf16", 2.0**-133, (0, 0)),
-    ],
-)
-def test_a_plain_cast_underflows_and_overflows_where_the_dtype_does(
-    observe: Observe, name: str, x: float, expected: tuple[int, int]
-) -> None:
-    one = torch.tensor([x])
-    got = cells_by(observe, one, Layout([format_extra(name)]))
-    assert tuple(got[:2]) == expected
-    cast = one.to(DTYPES[name]).item()
-    assert expected[0] == (cast == 0 and x != 0)
-    assert expected[1] == (math.isinf(cast) and not math.isinf(x))
-
-
-def test_what_overflows_a_plain_cast_is_left_out_of_its_error(observe: Observe) -> None:
-    got = cells_by(observe, torch.tensor([1e6, 1.0 + 2.0**-12]), Layout([format_extra("fp16")]))
-    assert got == [0.0, 1.0, 2.0**-24]
-
-
-numbers32 = st.one_of(
-    st.floats(width=32),
-    st.floats(-4, 4, width=32),
-    st.sampled_from([0.0, -0.0, math.nan, math.inf, -math.inf, 1e-45, -1e-39, 3.4e38, 448.0, 464.0, 57344.0, 65520.0]),
-)
-
-
-@settings(max_examples=60, deadline=None)
-@given(st.lists(numbers32, min_size=1, max_size=50))
-def test_casts_are_those_of_the_table_of_codes(numbers: list[float]) -> None:
-    x = np.array(numbers, dtype=np.float32)
-    layout = Layout(map(format_extra, CASTS))
-    native_cells = cells_by(observe_extras, torch.from_numpy(x), layout)
-    reference_cells = cells_by(extra_reference.observe_into, torch.from_numpy(x), layout)
-    for cells in (native_cells, reference_cells):
-        for i, cast in enumerate(CASTS.values()):
-            underflow, overflow, error = cast_by_table(x, cast)
-            assert cells[3 * i : 3 * i + 2] == [underflow, overflow], cast.name
-            assert cells[3 * i + 2] == pytest.approx(float(error), rel=1e-12, abs=1e-300), cast.name
-
-
-def test_a_scale_takes_the_largest_magnitude_to_the_formats_maximum(observe: Observe) -> None:
-    layout = Layout([format_extra("e4m3")])
-    assert cells_by(observe, torch.tensor([1.0, -2.0, 2.0**-18]), layout) == [1.0, 0.0, 2.0**-36]  # 2^-18 * 224 is below 2^-10
-    assert cells_by(observe, torch.zeros(3), layout) == [0.0, 0.0, 0.0]
-    assert cells_by(observe, torch.tensor([1e-45]), layout)[:2] == [1.0, 0.0]  # the largest float32 scale does not lift it far enough
-
-
-def test_a_float64_beyond_every_scale_saturates(observe: Observe) -> None:
-    got = cells_by(observe, torch.tensor([1e60, 1.0], dtype=torch.float64), Layout([format_extra("e4m3")]))
-    assert got[:2] == [1.0, 1.0]
-    assert got[2] == pytest.approx(1e120, rel=1e-12)
-
-
-def test_a_float64_is_rounded_once(observe: Observe) -> None:
-    x = torch.tensor([1 + 2.0**-11 + 2.0**-40], dtype=torch.float64)  # by way of float32 it would be a tie, and go down
-    for name, tensor in (("fp16", x), ("bf16", 8 * (x - 1) + 1)):
-        got = cells_by(observe, tensor, Layout([format_extra(name)]))
-        up = 2.0**-11 - 2.0**-40 if name == "fp16" else 2.0**-8 - 2.0**-37
-        assert got == [0.0, 0.0, up**2]
-
-
-numbers64 = st.one_of(
-    st.floats(), st.floats(-4, 4), st.sampled_from([0.0, math.nan, math.inf, 5e-324, 1e308, 1e-40, 65520.0, 65519.999999])
-)
-
-
-@settings(max_examples=60, deadline=None)
-@given(st.lists(numbers64, min_size=1, max_size=30), st.sampled_from(PLAIN))
-def test_casts_of_float64_are_those_of_the_table_of_codes(numbers: list[float], name: str) -> None:
-    form = CASTS[name].format
-    finite = [Fraction(x) for x in numbers if math.isfinite(x)]
-    casts = [nearest(abs(x), name) for x in finite]
-    kept = [(abs(x) - Fraction(cast)) ** 2 for x, cast in zip(finite, casts, strict=True) if cast <= form.max]
-    expected = [sum(cast == 0 != x for x, cast in zip(finite, casts, strict=True)), sum(cast > form.max for cast in casts)]
-    for observe in (observe_extras, extra_reference.observe_into):
-        got = cells_by(observe, torch.tensor(numbers, dtype=torch.float64), Layout([format_extra(name)]))
-        assert got[:2] == expected
-        assert got[2] == pytest.approx(float(sum(kept)), rel=1e-12, abs=1e-300)
+numbers32 = st.one_of(st.floats(width=32), st.floats(-4, 4, width=32), st.sampled_from([0.0, -0.0, math.nan, math.inf, 1e-45, 3.4e38]))
 
 
 # ---- exponents
@@ -368,8 +166,8 @@ def test_observing_both_into_one_is_the_merge_of_each(a: list[float], b: list[fl
 
 @settings(max_examples=40, deadline=None)
 @given(st.lists(numbers32, max_size=60), st.integers(0, 60))
-def test_what_has_no_scale_splits_anywhere(numbers: list[float], at: int) -> None:
-    layout = Layout([EXPONENTS, *map(format_extra, PLAIN)])
+def test_exponents_split_anywhere(numbers: list[float], at: int) -> None:
+    layout = Layout([EXPONENTS])
     parts = [cells_by(observe_extras, torch.tensor(part), layout) for part in (numbers[:at], numbers[at:])]
     whole = cells_by(observe_extras, torch.tensor(numbers), layout)
     assert layout.merge(*parts) == pytest.approx(whole, rel=1e-12)
@@ -424,7 +222,7 @@ def test_what_cannot_be_read_is_said_and_leaves_the_cells_alone() -> None:
 
 
 def test_only_its_own_cells_are_written() -> None:
-    layout = Layout([DYNAMICS, format_extra("e4m3"), DYNAMICS])
+    layout = Layout([DYNAMICS, blockwise(), DYNAMICS])
     block = torch.full((3, layout.width), -7.0, dtype=torch.float64)
     block[1] = 0.0
     assert observe_extras(varied(300), block[1], layout)
@@ -445,12 +243,12 @@ def test_columns_are_taken_under_deterministic_algorithms() -> None:
 def test_the_kernel_refuses_what_it_was_not_made_for() -> None:
     assert native.module is not None
     x, cells = torch.ones(4), torch.zeros(3, dtype=torch.float64)
-    specs = Layout([format_extra("e4m3")]).packed
+    specs = Layout([blockwise()]).packed
     good = [x.data_ptr(), 4, 2, 0, cells.data_ptr(), specs.buffer_info()[0], 1, 1]
     native.module.observe_extras(*good)
     for place, wrong in ((0, 0), (1, -1), (2, 3), (3, 8), (4, 0)):
         with pytest.raises(ValueError, match="observe_extras: got address"):
             native.module.observe_extras(*good[:place], wrong, *good[place + 1 :])
-    specs[2] = 9
-    with pytest.raises(ValueError, match="observe_extras: got kind 1, first cell 0, settings 9"):
+    specs[2] = 0
+    with pytest.raises(ValueError, match="observe_extras: got kind 1, first cell 0, settings 0"):
         native.module.observe_extras(*good)

@@ -25,14 +25,12 @@ from numscope.records.words import few
 from numscope.summary.unseen import unseen
 from numscope.summary.unwrap import Unsummarizable, plain
 
-PIECE_NUMEL = 1 << 16  # elements at a time on CPU: float64 copies of a piece stay in its cache, which halves the time
-DEVICE_PIECE_NUMEL = 1 << 20  # elsewhere, where each kernel costs its launch: float64 copies of a piece are 8 MiB each
+PIECE_NUMEL = 1 << 16  # elements at a time on CPU, where float64 copies then stay in its cache; sixteen times as many elsewhere
 MOMENTA = ("exp_avg", "momentum_buffer")  # states that move a weight in a step in which its gradient is zero
 SECOND_MOMENT = "exp_avg_sq"
 NUM_CELLS = 8
 
 Owned = tuple[PlannedSite, nn.Module, str]  # with the module that owns the parameter, and its name there
-Kept = tuple[Tensor, Tensor | None, Tensor | None]  # a weight, its gradient, and the gradient's sum of squares
 
 
 class Dynamics:
@@ -66,7 +64,7 @@ class Dynamics:
     ) -> None:
         self._parameters = tuple(parameters)
         self._part = part
-        self._kept: dict[int, Kept] = {}  # by id of the parameter, which this object holds
+        self._kept: dict[int, tuple[Tensor, Tensor | None, Tensor | None]] = {}  # by id: a weight, its gradient, the gradient's square
 
     def before(self, optimizer: Optimizer) -> None:
         """Keep what the step will change: gradients are final, weights untouched."""
@@ -75,32 +73,37 @@ class Dynamics:
             for site, parameter in self._parameters:
                 weight = _readable(parameter)
                 if weight is not None and id(parameter) not in self._kept:
-                    gradient, square = self._gradient(site, parameter, weight, getattr(optimizer, "grad_scale", None))
-                    self._kept[id(parameter)] = weight.clone(), gradient, square
+                    self._kept[id(parameter)] = weight.clone(), *self._gradient(site, parameter, getattr(optimizer, "grad_scale", None))
 
     def after(self, optimizer: Optimizer) -> list[tuple[int, Tensor]]:
-        """Measure what the step has done, and forget what was kept.
+        """Measure what the step has done.
 
         Returns: for each site its cells, float64[8] on the weight's device. A parameter that was not there before the step, or has
         another shape, dtype or device since, is left out.
         """
         found: dict[int, Tensor] = {}
-        kept, self._kept = self._kept, {}
         with unseen():
             for site, parameter in self._parameters:
-                before, gradient, square = kept.pop(id(parameter), (None, None, None))
-                weight = None if before is None else _readable(parameter, before)
+                before, gradient, square = self._kept.pop(id(parameter), (None, None, None))
+                weight = _readable(parameter, before)
                 if before is None or weight is None or weight.dtype != before.dtype:
                     continue
                 if gradient is None:  # an optimizer that calls a closure has made it within the step
-                    gradient, square = self._gradient(site, parameter, weight)
+                    gradient, square = self._gradient(site, parameter)
                 found[id(parameter)] = _cells(before, weight, gradient, square, states_of(optimizer, parameter))
         return [(site, found[id(parameter)]) for site, parameter in self._parameters if id(parameter) in found]
 
-    def _gradient(self, site: int, parameter: Parameter, weight: Tensor, scale: object = None) -> tuple[Tensor | None, Tensor | None]:
-        """The gradient, and its sum of squares."""
-        gradient = None if parameter.grad is None else _readable(self._part(site, parameter.grad), weight)
-        return gradient, None if gradient is None else _square(gradient, scale)
+    def _gradient(self, site: int, parameter: Parameter, scale: object = None) -> tuple[Tensor | None, Tensor | None]:
+        """The gradient, and the sum of its finite elements' squares; ``scale`` is what a fused optimizer divides it by itself."""
+        gradient = None if parameter.grad is None else _readable(self._part(site, parameter.grad), _readable(parameter))
+        if gradient is None:
+            return None, None
+        square = torch.zeros((), dtype=torch.float64, device=gradient.device)
+        for (piece,) in _pieces(gradient):
+            square += torch.where(piece.isfinite(), piece, 0.0).double().square().sum()
+        if isinstance(scale, Tensor):
+            square /= scale.to(device=gradient.device, dtype=torch.float64, non_blocking=True).reshape(()).square()
+        return gradient, square
 
 
 def _cells(before: Tensor, after: Tensor, gradient: Tensor | None, square: Tensor | None, state: dict[str, Any]) -> Tensor:
@@ -110,15 +113,13 @@ def _cells(before: Tensor, after: Tensor, gradient: Tensor | None, square: Tenso
     momenta = [m for name in MOMENTA if (m := _readable(state.get(name), after)) is not None]
     second = _readable(state.get(SECOND_MOMENT), after)
     for old, new, grad, v, *moved in _pieces(before, after, gradient, second, *momenta):
-        assert old is not None and new is not None
         update = new.double() - old.double()
         finite = update.isfinite()
         cells[1] += torch.where(finite, update, 0.0).square().sum()
         if grad is not None:
             meant = _moves(grad)
             for momentum in moved:
-                if momentum is not None:
-                    meant |= _moves(momentum)
+                meant |= _moves(momentum)
             cells[2] += meant.sum()
             cells[3] += (meant & (new == old)).sum()
             if v is not None:
@@ -158,7 +159,6 @@ def sign_agreement(gradient: Tensor, momentum: Tensor, maximize: bool = False) -
             return None
         cells = torch.zeros(2, dtype=torch.float64, device=plain_gradient.device)
         for g, m in _pieces(plain_gradient, plain_momentum):
-            assert g is not None and m is not None
             counted = _moves(g) & _moves(m)
             cells[0] += counted.sum()
             cells[1] += (counted & (((g > 0) == (m > 0)) != maximize)).sum()
@@ -182,25 +182,13 @@ def _readable(tensor: object, like: Tensor | None = None) -> Tensor | None:
     return found
 
 
-def _pieces(*tensors: Tensor | None) -> Iterator[list[Tensor | None]]:
+def _pieces(*tensors: Tensor | None) -> Iterator[list[Any]]:
     """The same elements of tensors of one shape, a piece at a time; None stays None."""
     flat = [None if t is None else t.reshape(-1) for t in tensors]
     first = next(t for t in flat if t is not None)
-    size = PIECE_NUMEL if first.is_cpu else DEVICE_PIECE_NUMEL
+    size = PIECE_NUMEL if first.is_cpu else 16 * PIECE_NUMEL
     for start in range(0, first.numel(), size):
         yield [None if t is None else t[start : start + size] for t in flat]
-
-
-def _square(gradient: Tensor, scale: object) -> Tensor:
-    """Sum of squares of the finite elements; ``scale`` is what a fused optimizer divides them by itself."""
-    total = torch.zeros((), dtype=torch.float64, device=gradient.device)
-    for (piece,) in _pieces(gradient):
-        assert piece is not None
-        exact = piece.double()
-        total += torch.where(exact.isfinite(), exact, 0.0).square().sum()
-    if isinstance(scale, Tensor):
-        total /= scale.to(device=gradient.device, dtype=torch.float64, non_blocking=True).reshape(()).square()
-    return total
 
 
 def _moves(tensor: Tensor) -> Tensor:

@@ -14,36 +14,10 @@ from functools import cached_property
 from typing import Any, Literal
 
 from numscope.records.errors import UsageError
-from numscope.records.formats import FORMATS, Format
 
-KINDS = ("exponents", "format", "blockwise")  # extras computed from a tensor's values; mirrors csrc/extras.h
+KINDS = ("exponents", "blockwise")  # extras computed from a tensor's values; mirrors csrc/extras.h
 NUM_EXPONENTS = 256
 MAX_BLOCK_SIZE = 1024  # mirrors csrc/extras.h
-
-
-@dataclass(frozen=True, slots=True)
-class PaperCast:
-    """A cast on paper: only its errors are computed.
-
-    Args:
-        name: prefix of its statistics.
-        format: target of the cast.
-        scaled: with the tensor's own scale (the format's maximum / amax) and saturating; else unscaled and overflowing to infinity.
-        code: its number in the kernel; mirrors csrc/extras.h.
-    """
-
-    name: str
-    format: Format
-    scaled: bool
-    code: int
-
-
-CASTS: dict[str, PaperCast] = {
-    "e4m3": PaperCast("e4m3", FORMATS["e4m3fn"], scaled=True, code=0),
-    "e5m2": PaperCast("e5m2", FORMATS["e5m2"], scaled=True, code=1),
-    "fp16": PaperCast("fp16", FORMATS["fp16"], scaled=False, code=2),
-    "bf16": PaperCast("bf16", FORMATS["bf16"], scaled=False, code=3),
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +39,7 @@ class Extra:
     columns: tuple[str, ...]
     widths: tuple[int, ...]
     is_max: tuple[bool, ...]
-    kind: Literal["exponents", "format", "blockwise", "dynamics", "plugin", "cast", "operand", "spectral", "attention"] = "exponents"
+    kind: Literal["exponents", "blockwise", "dynamics", "plugin", "cast", "operand", "spectral", "attention"] = "exponents"
     settings: tuple[int, ...] = ()
 
     @property
@@ -91,21 +65,6 @@ ATTENTION = Extra(
     "attention", ("attention_rows", "attention_entropy_sum", "attention_largest"), (1, 1, 1), (False, False, True), kind="attention"
 )
 SIGNS = Extra("signs", ("num_signs", "num_signs_agreeing"), (1, 1), (False, False), kind="dynamics")
-
-
-def format_extra(name: str) -> Extra:
-    """The effect of a cast to a format: the numbers of underflows and overflows, and the sum of squared errors.
-
-    Args:
-        name: a key of ``CASTS``.
-
-    Raises:
-        UsageError: the format is unknown.
-    """
-    if name not in CASTS:
-        raise UsageError(f"format: got {name!r}, expected one of {', '.join(CASTS)}.")
-    columns = (f"{name}_num_underflow", f"{name}_num_overflow", f"{name}_square_error")
-    return Extra(name, columns, (1, 1, 1), (False,) * 3, kind="format", settings=(CASTS[name].code,))
 
 
 def blockwise(block_size: int = 32, dims: int = 1, both_orientations: bool = True) -> Extra:

@@ -6,15 +6,15 @@ All are over the finite elements; percentages are of all elements. docs/statisti
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from functools import partial
 from typing import Any, Protocol
 
 from numscope.records.errors import UsageError
 from numscope.records.words import nearest
 from numscope.summary import operand_casts
-from numscope.summary.extras import ATTENTION, CASTS, DYNAMICS, EXPONENTS, SIGNS, SPECTRAL, Extra, PaperCast, blockwise, format_extra
-from numscope.summary.formulas import Needs, Number, Options, Statistic, Value, nonzero, pct, ratio, where
+from numscope.summary.extras import ATTENTION, DYNAMICS, EXPONENTS, SIGNS, SPECTRAL, Extra, blockwise
+from numscope.summary.formulas import Number, Options, Statistic, Value, nonzero, pct, ratio, where
 from numscope.summary.state import ROUNDING, TINY, TOLERANCE, Summary
 
 Named = Mapping[str, Any]
@@ -101,18 +101,6 @@ _KURTOSIS_SQL = where(
 # ---- values
 
 
-def _mse(cast: PaperCast) -> Value:
-    def value(summary: Summary, extras: Named) -> Number:
-        error = extras.get(f"{cast.name}_square_error")
-        if error is None or not math.isfinite(error):
-            return None
-        # A scaled cast saturates, a plain cast overflows to infinity.
-        num_cast = summary.num_finite - (0 if cast.scaled else extras[f"{cast.name}_num_overflow"])
-        return error / num_cast if num_cast else None
-
-    return value
-
-
 def _ratio_to_weight(column: str) -> Value:
     def value(summary: Summary, extras: Named) -> Number:
         square = extras.get(column)
@@ -152,57 +140,25 @@ def _simple(name: str, formula: str, unit: str, sql: str, of: str = "", higher: 
     return Statistic(name, formula, unit, lambda summary, extras: getattr(summary, attribute), sql=sql, higher=higher, attribute=attribute)
 
 
-def _casts(cast: PaperCast) -> list[Statistic]:
-    extra = format_extra(cast.name)
-    name, scale = cast.name, f"its own scale {cast.format.max:g} / amax" if cast.scaled else "scale 1"
-    (under, under_sql), (over, over_sql) = pct(f"{name}_num_underflow", "numel"), pct(f"{name}_num_overflow", "numel")
-    num_cast = _FINITE if cast.scaled else f"({_FINITE} - {name}_num_overflow)"
-    return [
-        Statistic(
-            f"{name}_underflows_pct", f"100 × (non-zero finite elements that become zero in {name}, {scale}) / numel", "%",
-            under, lambda options: extra, under_sql,
-        ),
-        Statistic(
-            f"{name}_overflows_pct", f"100 × (finite elements that round above {cast.format.max:g} in {name}, {scale}) / numel", "%",
-            over, lambda options: extra, over_sql,
-        ),
-        Statistic(
-            f"{name}_mse", f"sum((x - q(x))^2) / count over the elements finite in {name}, {scale}", "value^2",
-            _mse(cast), lambda options: extra,
-            where(f"isfinite({name}_square_error)", f"{name}_square_error / nullif(CAST({num_cast} AS DOUBLE), 0)"),
-        ),
-        _sqnr_db(
-            name, f"q the cast to {name}, {scale}", lambda options: extra,
-            lambda summary, extras: cast.scaled or not extras[f"{name}_num_overflow"], "" if cast.scaled else f"{name}_num_overflow = 0",
-        ),
-    ]  # fmt: skip
-
-
-def _paper_casts(key: str) -> list[Statistic]:
-    """Statistics of a cast with current or block scales. A non-finite element spoils the scale of others: then the ratio is None."""
-    rows, way, extra = operand_casts.OF_PAPER[key], operand_casts.ON_PAPER[key], partial(operand_casts.on_paper, key)
-    sqnr = _sqnr_db(key, way, extra, lambda summary, extras: summary.num_finite == summary.numel, f"{_FINITE} = numel")
-    return [*rows[:3], sqnr, *rows[3:]]
-
-
-def _sqnr_db(key: str, cast: str, extra: Needs, is_defined: Callable[[Summary, Named], bool], condition: str) -> Statistic:
-    """A cast's signal-to-noise ratio.
-
-    Args:
-        cast: in words.
-        is_defined, condition: what must hold in addition to finite sums, in Python and in SQL; "": nothing.
-    """
-    error = f"{key}_square_error"
+def _paper_casts(key: str, how: str) -> list[Statistic]:
+    """Statistics of a cast on paper, with its signal-to-noise ratio as the fourth. The ratio is None where an element is not finite, since
+    such a one spoils the scale of others, and where the noise would be infinite."""
+    error, overflow = f"{key}_square_error", f"{key}_num_overflow"
+    overflows_to_inf = key in operand_casts.UNSCALED
 
     def value(summary: Summary, extras: Named) -> Number:
         noise, signal = extras.get(error), summary.known_square_sum
-        if not noise or not math.isfinite(noise) or not is_defined(summary, extras):
+        if not noise or not math.isfinite(noise) or summary.num_nonfinite or (overflows_to_inf and extras[overflow]):
             return None
         return 10.0 * (math.log10(signal) - math.log10(noise)) if signal else None
 
-    defined = [_HAS_MOMENTS, _KNOWS_SQUARES, "square_sum > 0", f"isfinite({error})", f"{error} > 0", condition]
-    sql = where(" AND ".join(filter(None, defined)), f"10 * (log10(square_sum) - log10({error}))")
-    return Statistic(f"{key}_sqnr_db", f"10 log10(sum(x^2) / sum((x - q(x))^2)), {cast}", "dB", value, extra, sql)
+    defined = [_HAS_MOMENTS, _KNOWS_SQUARES, "square_sum > 0", f"isfinite({error})", f"{error} > 0", f"{_FINITE} = numel"]
+    defined += [f"{overflow} = 0"] if overflows_to_inf else []
+    sql = where(" AND ".join(defined), f"10 * (log10(square_sum) - log10({error}))")
+    needs = partial(operand_casts.on_paper, key)
+    ratio = Statistic(f"{key}_sqnr_db", f"10 log10(sum(x^2) / sum((x - q(x))^2)), {how}", "dB", value, needs, sql)
+    rows = operand_casts.OF_PAPER[key]
+    return [*rows[:3], ratio, *rows[3:]]
 
 
 def _dynamics(name: str, formula: str, unit: str, value: Value, sql: str, extra: Extra = DYNAMICS) -> Statistic:
@@ -250,8 +206,7 @@ _LIST: list[Statistic] = [
               _exponents, lambda options: EXPONENTS, "exponents"),
     Statistic("max_blockwise_dynamic_range", "max over blocks of log2(largest magnitude) - log2(smallest non-zero magnitude)", "log2",
               _block_value("block32_dynamic_range"), _block_options, where("numel > 0", "block32_dynamic_range")),
-    *(statistic for cast in CASTS.values() for statistic in _casts(cast)),
-    *(statistic for key in operand_casts.ON_PAPER for statistic in _paper_casts(key)),
+    *(one for key, how in (operand_casts.TO_FORMAT | operand_casts.ON_PAPER).items() for one in _paper_casts(key, how)),
     _dynamics("grad_weight_ratio", "l2_norm(gradient) / l2_norm(weight)", "ratio",
               _ratio_to_weight("grad_square"), _ratio_sql("grad_square")),
     _dynamics("update_weight_ratio", "l2_norm(new weight - weight) / l2_norm(weight)", "ratio",

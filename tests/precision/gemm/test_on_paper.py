@@ -124,6 +124,31 @@ def test_percentages_are_of_all_elements_what_is_not_finite_among_them() -> None
     assert found["mxfp8_underflows_pct"] == 0.0  # the nan takes its block
 
 
+@pytest.mark.parametrize(
+    ("name", "x", "expected"),
+    [
+        ("fp16", 65519.99609375, (0, 0)),
+        ("fp16", -65520.0, (0, 1)),
+        ("fp16", 2.0**-25, (1, 0)),  # the tie goes to zero, which is even
+        ("fp16", math.nextafter(2.0**-25, 1) + 2.0**-48, (0, 0)),
+        ("fp16", -0.0, (0, 0)),
+        ("bf16", torch.finfo(torch.float32).max, (0, 1)),
+        ("bf16", torch.finfo(torch.bfloat16).max, (0, 0)),
+        ("bf16", 2.0**-134, (1, 0)),
+        ("bf16", 2.0**-133, (0, 0)),
+    ],
+)
+def test_a_plain_cast_underflows_and_overflows_where_the_dtype_does(name: str, x: float, expected: tuple[int, int]) -> None:
+    layout = Layout([PAPER_EXTRAS[name]])
+    cells, one = torch.zeros(layout.width, dtype=torch.float64), torch.tensor([x, 1.0 + 2.0**-12])
+    assert cast_on_paper(one, "activation", cells, layout)
+    assert tuple(cells[:2].tolist()) == expected
+    cast = one.to({"fp16": torch.float16, "bf16": torch.bfloat16}[name])
+    assert expected == ((cast == 0).sum() if x else 0, cast.isinf().sum())
+    if expected[1]:  # what overflows has no error
+        assert cells[2] == (one[1] - cast[1]).double().square()
+
+
 def test_calls_merge_by_adding_counts_and_taking_the_larger_scales() -> None:
     small, large = sample(5, 70) * 1e-3, sample(7, 40)
     both, one, other = values_of([small, large]), values_of([small]), values_of([large])

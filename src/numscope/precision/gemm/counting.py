@@ -9,15 +9,16 @@ from torch import Tensor
 
 from numscope.config.features import FAMILIES
 from numscope.config.plan import StatRequest, Switch
-from numscope.precision.casting.cast import cast
+from numscope.precision.casting.cast import cast, empty_cells
 from numscope.precision.casting.scaling import How
 from numscope.precision.gemm.plan import LayerPlan
 from numscope.precision.gemm.recipes import MXFP8, NVFP4, BlockScaling, CurrentScaling, DelayedScaling, Recipe
 from numscope.precision.gemm.state import LayerState
 from numscope.records.formats import Format
+from numscope.records.formats import format_of as format_of_name
 from numscope.summary.dispatch import read
 from numscope.summary.extras import Layout
-from numscope.summary.operand_casts import EXTRAS
+from numscope.summary.operand_casts import ERRORS, EXTRAS, TO_FORMAT, UNSCALED
 
 DELAYED = "fp8_delayed_scaling"  # only layers that use this recipe have its scales
 # The GEMM whose cast of an operand a statistic describes, and the GEMM used instead if the first takes it in high precision.
@@ -97,6 +98,7 @@ _RECIPES: dict[str, Recipe] = {
     "mxfp8_rceil": MXFP8(e8m0_rounding="rceil"),
     "nvfp4": NVFP4(),
 }
+_TO_FORMAT = {key: How(format_of_name(key), saturate=key not in UNSCALED) for key in TO_FORMAT}
 _OPERANDS = {
     **dict.fromkeys(("weight", "wgrad"), ("fprop", "weight")),
     **dict.fromkeys(("gradient", "dgrad"), ("dgrad", "gradient")),
@@ -105,13 +107,15 @@ _OPERANDS = {
 
 @cache
 def how_of(key: str, tensor: str, own: Format | None = None) -> How:
-    """How a recipe of ``operand_casts.ON_PAPER`` casts a tensor.
+    """How a cast on paper, a key of ``operand_casts.PAPER_EXTRAS``, casts a tensor.
 
     Args:
         tensor: ``weight`` and ``wgrad`` are cast as weights, ``gradient`` and ``dgrad`` as gradients, all others as activations.
         own: the fp8 format that the layer itself has the tensor in, which fp8 recipes then keep, as in Transformer Engine; None: the
             recipe's default, which is e5m2 for gradients under current scaling.
     """
+    if key in _TO_FORMAT:
+        return _TO_FORMAT[key]
     gemm, operand = _OPERANDS.get(tensor, ("fprop", "activation"))
     how = _RECIPES[key].plan()[gemm, operand]
     assert how is not None
@@ -122,7 +126,7 @@ def cast_on_paper(tensor: Tensor, kind: str, cells: Tensor, layout: Layout, own:
     """Merge what casts would do to a tensor into its extras' cells; returns whether it could be read.
 
     Args:
-        tensor: any. A complex number counts as two neighboring elements. Integers are not cast.
+        tensor: any. A complex number counts as two neighboring elements. Integers are cast from float64.
         kind: ``activation``, ``weight``, …: decides on blocks and formats.
         cells: float64[layout.width] on the tensor's device.
         layout: extras other than casts are ignored.
@@ -138,7 +142,9 @@ def _cast_on_paper(x: Tensor, kind: str, cells: Tensor, layout: Layout, own: For
         x = x.to_dense()
     if x.is_complex():
         x = torch.view_as_real(x.resolve_conj()).flatten(-2)
-    if not x.is_floating_point() or not x.numel():
+    if not x.is_floating_point():
+        x = x.to(torch.float64)
+    if not x.numel():
         return
     if x.element_size() == 1:
         x = x.to(torch.float32)
@@ -146,4 +152,9 @@ def _cast_on_paper(x: Tensor, kind: str, cells: Tensor, layout: Layout, own: For
         if extra.kind == "cast":
             first = layout.offsets[extra.key]
             how, columnwise = how_of(extra.key.removesuffix("_columnwise"), kind, own), extra.key.endswith("_columnwise")
-            cast(x, how, columnwise=columnwise, values=False, cells=cells[first : first + extra.width])
+            mine, counts = cells[first : first + extra.width], empty_cells(x.device)
+            is_whole = extra.width == len(counts)
+            scale = 1.0 if extra.key in UNSCALED else None
+            cast(x, how, scale=scale, columnwise=columnwise, values=False, cells=mine if is_whole else counts)
+            if not is_whole:
+                mine += counts[ERRORS]
