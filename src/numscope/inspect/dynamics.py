@@ -142,15 +142,10 @@ def momentum_of(optimizer: Optimizer, parameter: Parameter) -> Tensor | None:
 
 
 def sign_agreement(gradient: Tensor, momentum: Tensor, maximize: bool = False) -> Tensor | None:
-    """How often a gradient and a momentum of the same shape have the same sign.
-
-    Args:
-        maximize: the optimizer takes the gradient with the other sign.
+    """How often a gradient and a momentum of the same shape have the same sign; ``maximize``: the optimizer turns the gradient's.
 
     Returns: float64[2], the ``signs`` columns: elements where both are finite and not zero; those of them with the same sign. None where
     the two can't be compared.
-
-    *Cost:* some ten passes over small pieces. No host sync.
     """
     with unseen():
         plain_gradient = _readable(gradient)
@@ -196,11 +191,9 @@ def _moves(tensor: Tensor) -> Tensor:
 
 
 class Updates:
-    """Reads one model's sites of weights and of optimizer states.
+    """Reads one model's sites of weights and of optimizer states into a tally.
 
     Args:
-        weights, states: the sites, each with its module and parameter.
-        tally: takes the numbers.
         part: gives this rank's part of a site's tensor.
         show: takes a site's tensor, of which this rank's part counts.
         recorder: logs states that an optimizer does not keep.
@@ -223,11 +216,7 @@ class Updates:
         self._dynamics: dict[int, Dynamics] = {}  # by id of the optimizer that is stepping
 
     def before(self, optimizer: Optimizer, read: Collection[int]) -> None:
-        """Copy the weights of which a statistic describes the update, and compare gradients with the momentum of the steps before.
-
-        Args:
-            read: indices of the sites that this step reads.
-        """
+        """Copy the weights of which a statistic describes the update, and compare gradients with the momentum of the steps before."""
         mine = ids_of(optimizer)
         moving = [(site.index, parameter) for site, parameter in read_of(self._moving, read, mine)]
         if moving:

@@ -36,7 +36,6 @@ class Follower:
     """One configuration's file, and the plans that came of it.
 
     Args:
-        path: of the file.
         plan: what was read of it when the run began.
         parse: gives the plan of a text, or raises UsageError.
         say: takes a sentence and its level of Python's logging.
@@ -64,11 +63,7 @@ class Follower:
         return next(plan for first, plan in reversed(self._plans) if first <= step)
 
     def look(self, step: int, check: Callable[[Plan], object]) -> None:
-        """To be called at each step's beginning.
-
-        Args:
-            check: raises UsageError for a plan that can't be carried out.
-        """
+        """To be called at each step's beginning; ``check`` raises UsageError for a plan that can't be carried out."""
         self._step = max(self._step, step)
         now = time.monotonic()
         if (self._pending is None and now < self._next) or not self.plan_at(step).reload:

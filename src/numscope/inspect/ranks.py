@@ -43,12 +43,8 @@ class Joint:
     """Finds the local parts of distributed tensors, and merges sites over ranks. With one rank, it returns its input.
 
     Args:
-        model: the watched module.
-        wrapper: what the user gave, perhaps a DDP around it.
+        wrapper: what the user gave, perhaps a DDP around the model.
         recorder: has the plan, which must be the same on all ranks, and logs what can't be merged.
-
-    Attributes:
-        prefix: of layers' names in messages.
 
     *Cost:* one packed exchange a process group and call of ``merge``.
     """

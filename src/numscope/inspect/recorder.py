@@ -102,13 +102,7 @@ class Recorder(Sinks):
 
     @classmethod
     def of(cls, options: WatchOptions, **more: Any) -> Recorder:
-        """From a watch's options.
-
-        Args:
-            more: arguments of the recorder that a watch has no option for.
-
-        Raises: UsageError that lists everything wrong with the configuration.
-        """
+        """From a watch's options; ``more``: arguments that it has no option for. Raises: UsageError that lists all that is wrong."""
         assert options.config is not None
         plan, plugins = plan_of(options.config, options.features)
         log_dir = options.log_dir
@@ -132,7 +126,6 @@ class Recorder(Sinks):
         """A model is watched from now on, or has got other modules.
 
         Args:
-            model: its class's name.
             selected: for each selected layer what is wanted of it, a line each.
             known_by: what was returned for it before; None: it is new.
 

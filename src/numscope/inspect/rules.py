@@ -104,15 +104,7 @@ def _alert(observation: Observation, cast: str, what: str, share: float, limit: 
 
 
 class Rules:
-    """A run's rules over statistics: the user's own, and the one over casts; with what they remember.
-
-    Args:
-        rules: by name.
-        rank: this process's.
-
-    Attributes:
-        plan: settings of the one over casts.
-    """
+    """A run's rules over statistics: the user's own by name, and the one over casts, whose settings are in ``plan``."""
 
     def __init__(self, rules: Mapping[str, CustomRule], rank: int) -> None:
         self._rules = rules

@@ -30,11 +30,9 @@ class PlannedSite:
     """One tensor of one layer.
 
     Args:
-        index: among the inspection's sites.
         tensor: as logs name it: ``activation``, ``weight[in_proj_weight]``.
         kind: as a configuration names it, see ``Observation``.
         parameter: of a weight, its gradients and states, its name in the module.
-        collects: the plan's parts that ask for it.
         customs: plug-ins' features that want to see it.
         layout: of its extra cells.
         statistics: custom ones that look at the tensor itself, each with its first cell.
@@ -67,28 +65,17 @@ class PlannedSite:
 
 @dataclass(frozen=True, slots=True)
 class Active:
-    """The sites that a step wants.
-
-    Args:
-        sites: all that something is wanted of.
-        read: of them, those whose tensor is to be read.
-        counted: of them, those whose cast in a GEMM is to be counted.
-        groups: the fields of a summary that are to be computed of those that are read.
-    """
+    """The sites that a step wants: all, those whose tensor is read, those whose cast in a GEMM is counted; and the fields of summaries."""
 
     sites: tuple[PlannedSite, ...] = ()
     read: tuple[PlannedSite, ...] = ()
     counted: tuple[PlannedSite, ...] = ()
     groups: Groups = Groups.HEALTH
+    asked: dict[tuple[int, bool | None], Asked] = field(default_factory=dict, compare=False)  # by site and ``reduced``
 
 
 class Asked:
-    """Some parts of a plan that want the same site's numbers.
-
-    Args:
-        collects: the parts, in the plan's order.
-        plugins: custom statistics.
-    """
+    """Some parts of a plan that want the same site's numbers, in the plan's order."""
 
     def __init__(self, collects: Iterable[Collect], plugins: Plugins) -> None:
         self.collects = tuple(collects)
@@ -126,12 +113,7 @@ class Asked:
 
 
 class Inspection:
-    """The sites of a plan resolved on a model.
-
-    Args:
-        collects, customs: each part of the plan with the layers that it selects.
-        plugins: custom statistics and features.
-    """
+    """The sites of a plan resolved on a model: each part of the plan comes with the layers that it selects."""
 
     def __init__(
         self,
@@ -151,9 +133,7 @@ class Inspection:
         self._active: dict[tuple[bool, ...], Active] = {}
         self._merges = any(collect.merge is not None for collect, _ in collects)
         self._asked: dict[tuple[int, ...], Asked] = {}  # by the ids of the parts that ask
-        self._asked_now: dict[tuple[int, bool | None], Asked] = {}  # at the step that ``_on`` is of, by site
-        self._step = -1  # that ``_on`` is of
-        self._on: frozenset[int] = frozenset()  # ids of the collects on whose schedule it is
+        self._now = -1, Active()  # the step asked about last
         for collect, layers in collects:
             for site in self._sites_of(layers, collect.tensors, of_gemms=id(collect) not in self._reading):
                 site.collects.append(collect)
@@ -199,6 +179,8 @@ class Inspection:
 
     def active(self, step: int) -> Active:
         """The sites that are wanted at a step; the same object for steps that want the same."""
+        if step == self._now[0]:
+            return self._now[1]
         on = tuple(part.schedule.active(step) for part in self._parts)
         found = self._active.get(on)
         if found is None:
@@ -211,6 +193,7 @@ class Inspection:
                 tuple(site for site in self.sites if parts[site.index] & self._counting and site.parameter in (None, "weight")),
                 Groups.ALL if wanted & self._higher else Groups.HEALTH | Groups.MOMENTS if read else Groups.HEALTH,
             )
+        self._now = step, found
         return found
 
     @property
@@ -267,7 +250,6 @@ class Inspection:
         """One site's step in plain numbers.
 
         Args:
-            rank: this process's.
             reduced: which of the plan's parts it is for.
             prefix: before the layer's name.
             given: what plug-ins' features gave, by name; several calls' numbers are averaged.
@@ -286,17 +268,13 @@ class Inspection:
 
     def asked(self, site: PlannedSite, step: int, *, reduced: bool | None) -> Asked:
         """The plan's parts that collect a site at a step: those whose numbers are reduced over ranks, or the others; None: both."""
-        if step != self._step:
-            self._step, on = step, frozenset(id(part) for part in self._parts if part.schedule.active(step))
-            if on != self._on:
-                self._on = on
-                self._asked_now.clear()
-        found = self._asked_now.get((site.index, reduced))
+        asked = self.active(step).asked
+        found = asked.get((site.index, reduced))
         if found is None:
-            wanted = [c for c in site.collects if id(c) in self._on and (reduced is None or (c.reduce is True) is reduced)]
+            on = (c for c in site.collects if c.schedule.active(step))
+            wanted = [c for c in on if reduced is None or (c.reduce is True) is reduced]
             key = tuple(map(id, wanted))
-            found = self._asked.get(key) or self._asked.setdefault(key, Asked(wanted, self._plugins))
-            self._asked_now[site.index, reduced] = found
+            found = asked[site.index, reduced] = self._asked.setdefault(key, Asked(wanted, self._plugins))
         return found
 
     def collects_at(self, site: PlannedSite, step: int, *, reduced: bool | None) -> tuple[Collect, ...]:

@@ -96,11 +96,7 @@ class Switchboard:
         self._step = -1
 
     def introduce(self, prefix: str) -> None:
-        """Log what finds nothing to act on.
-
-        Args:
-            prefix: before layers' names.
-        """
+        """Log what finds nothing to act on; ``prefix``: before layers' names."""
         self._prefix = self._dumps.prefix = prefix
         self._say(_unmet(self._all, self._states, self._refused))
 
@@ -121,11 +117,7 @@ class Switchboard:
                 yield Collect(switch.section, switch.feature, switch.selection, switch.schedule, tensors, stats), tuple(some)
 
     def selected(self, collected: Mapping[Layer, list[str]]) -> dict[Layer, list[str]]:
-        """For each selected layer a line for each thing that is collected of it or switched.
-
-        Args:
-            collected: lines of what is collected.
-        """
+        """``collected``, for each selected layer a line for each thing that is collected, and lines for what is switched."""
         found = {layer: list(lines) for layer, lines in collected.items()}
         for switch, layers in self._all:
             if switch.feature in PLAN_SWITCHES:

@@ -26,8 +26,6 @@ class Seen:
     """One site's step so far, on the host.
 
     Args:
-        row: a summary's row.
-        cells: of the site's extras.
         calls: how many tensors.
         order: when it was first seen, among the step's observations.
         dtype: of the tensor seen last.
@@ -114,11 +112,7 @@ class Tally:
             self._observe_extras(site, tensor if shape is None else tensor.reshape(shape))
 
     def merge_cells(self, site: int, first: int, cells: Tensor) -> None:
-        """Merge into a stretch of a site's cells, from cell ``first`` on, what was computed elsewhere.
-
-        Args:
-            cells: float64[n], on any device.
-        """
+        """Merge float64[n], on any device, that was computed elsewhere, into a site's cells from cell ``first`` on."""
         layout = self._layouts[site]
         with self.ledger, torch._C.DisableTorchFunction(), torch.no_grad():
             into = self._cells_on(site, cells.device)[first : first + cells.numel()]

@@ -37,10 +37,9 @@ _PART_BYTES = 1 << 24  # bytes that the torch backend reads at a time; its memor
 
 
 def checksum(tensor: Tensor, first: int = 0) -> int:
-    """The sum of one tensor. *Cost:* one pass over memory; a sync for a tensor on a device.
+    """The sum of one tensor, of any dtype, strides and device. *Cost:* one pass over memory; a sync for a tensor on a device.
 
     Args:
-        tensor: of any dtype, strides and device.
         first: position of its first element, where it is a part of a larger one; a complex number takes two.
 
     Raises: Unsummarizable.

@@ -12,10 +12,7 @@ KNOWN: tuple[str, ...] = () if native.module is None else native.module.DERIVED
 
 
 class Derived:
-    """Computes attributes of ``Summary`` from rows, equal to the last bit.
-
-    Args:
-        attributes: names of attributes that are numbers or None, by the names of the results.
+    """Computes attributes of ``Summary``, given by the results' names, from rows: numbers or None, equal to the last bit.
 
     *Cost:* 0.5 µs a row with six of ``KNOWN``; 20 with others, where rounding errors leave a last digit open, and without the kernel.
     """

@@ -35,17 +35,11 @@ _EXTRA_PARALLEL_NUMEL = 65536  # the kernel of extra columns uses threads from h
 
 
 def observe(tensor: Tensor, block: Tensor, block_address: int, row: int, groups: int) -> bool:
-    """Merge a tensor's summary into ``block[row]``.
+    """Merge a tensor's summary into ``block[row]``; returns whether the tensor could be summarized.
 
     Args:
         tensor: any.
-        block: float64[N, 16], contiguous, on the tensor's device.
-        block_address: ``block.data_ptr()``, which callers cache.
-        row: index into the block.
-        groups: which fields to compute.
-
-    Returns:
-        Whether the tensor could be summarized.
+        block: float64[N, 16], contiguous, on the tensor's device; its ``data_ptr()``, which callers cache, is ``block_address``.
 
     *Cost:* one pass over memory; in addition 0.6 µs for a contiguous tensor in CPU memory, 3 µs for a transposed one, 20 µs for one that
     must be unwrapped or copied first; on a device 2 µs and a launch, which tensors share that are observed in one ``DeviceBatch``. No host
@@ -65,15 +59,9 @@ def observe(tensor: Tensor, block: Tensor, block_address: int, row: int, groups:
 
 
 def observe_many(tensors: Sequence[Tensor], block: Tensor, block_address: int, rows: Sequence[int], groups: int) -> list[bool]:
-    """Merge many tensors' summaries, each into its row of one block: one native call, with threads balanced over the whole batch, or one
-    launch.
+    """``observe`` of many tensors, each into its row of a block: one native call, with threads balanced over the batch, or one launch.
 
-    Args:
-        tensors, rows: of equal length.
-        block, block_address, groups: as for ``observe``.
-
-    Returns:
-        For each tensor whether it could be summarized.
+    Returns: for each tensor whether it could be summarized.
     """
     done = [True] * len(tensors)
     packed: list[int] = []  # four numbers per tensor
@@ -119,18 +107,14 @@ def summarize(tensor: Tensor, groups: int = Groups.ALL) -> Summary:
 
 
 def observe_extras(tensor: Tensor, cells: Tensor, layout: Layout) -> bool:
-    """Merge a tensor's extra columns into cells.
+    """Merge a tensor's extra columns into cells; returns whether the tensor could be read.
 
     A complex number is two elements, neighbors in its row. A sparse tensor's implied zeros are elements. Blocks are of the
     two-dimensional view, last dimension by all others; a tensor of fewer dimensions is one row.
 
     Args:
-        tensor: any.
         cells: float64[layout.width], contiguous, on the tensor's device; starts as ``layout.empty()``.
         layout: extras that do not describe a tensor's values are skipped.
-
-    Returns:
-        Whether the tensor could be read.
 
     *Cost:* see docs/statistics.md; in addition 15 µs per call; no sync.
     """

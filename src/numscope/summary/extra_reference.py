@@ -15,12 +15,9 @@ from numscope.summary.reference import PIECE
 
 
 def observe_into(tensor: Tensor, cells: Tensor, layout: Layout) -> None:
-    """Merge a tensor's extra columns into cells.
+    """Merge a strided, real tensor's extra columns into cells, float64[layout.width] on its device.
 
-    Args:
-        tensor: strided and real, of any shape; blocks are of its two-dimensional view, last dimension by all others.
-        cells: float64[layout.width] on the tensor's device.
-        layout: extras that do not describe a tensor's values are skipped.
+    Blocks are of its two-dimensional view, last dimension by all others. Extras that do not describe a tensor's values are skipped.
     """
     if tensor.numel() == 0:
         return

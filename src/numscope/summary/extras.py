@@ -26,12 +26,10 @@ class Extra:
 
     Args:
         key: its name among all extras.
-        columns: name of each column.
         widths: number of cells of each column; a column of several cells is a list by name.
         is_max: for each cell whether it merges by maximum; else by addition.
-        kind: its subject: one of ``KINDS`` for a tensor's values, an optimizer's step (``dynamics``), a plug-in's
-            numbers, a cast on paper, the cast that a layer's GEMM makes of its operand, a matrix as a whole, or rows of
-            probabilities.
+        kind: one of ``KINDS`` for a tensor's values, an optimizer's step (``dynamics``), a plug-in's numbers, a cast on paper, the cast
+            that a layer's GEMM makes of its operand, a matrix as a whole, or rows of probabilities.
         settings: arguments of the kernel.
     """
 
@@ -165,11 +163,7 @@ class Layout:
         return [(x if x > y else y) if larger else x + y for x, y, larger in zip(a, b, self.is_max, strict=True)]
 
     def named(self, cells: Sequence[float]) -> dict[str, float | list[float]]:
-        """Cells by column; a column of several cells is a list.
-
-        Args:
-            cells: ``width`` numbers.
-        """
+        """Its ``width`` cells by column; a column of several cells is a list."""
         named: dict[str, float | list[float]] = {}
         cell = 0
         for column, width in zip(self.columns, self.widths, strict=True):

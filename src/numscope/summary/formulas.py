@@ -22,12 +22,11 @@ class Statistic:
 
     Args:
         name: canonical; configurations can use other names for it.
-        formula: in words or symbols, one line.
         unit: ``value`` (the tensor's own), ``value^2``, ``count``, ``%``, ``dB``, ``log2``, ``nats``, ``ratio`` or ``counts``
             (a histogram).
         value: computes it from the summary and the named columns of the extras; None if it is undefined.
-        extra: the columns that it needs besides the summary, depending on its options; None: none.
-        sql: an expression over the columns of a run folder, in DuckDB's SQL, with the default options; None: there is none.
+        extra: the columns that it needs besides the summary, depending on its options.
+        sql: an expression over the columns of a run folder, in DuckDB's SQL, with the default options.
         tensors: the tensors that it can be computed of; empty: any.
         higher: whether it needs the sums of third and fourth powers, which are not computed otherwise.
         attribute: of the summary, where ``value`` is just that.

@@ -57,11 +57,8 @@ PAPER_COLUMNWISE = {key: _extra(f"{key}_columnwise", "cast") for key in ON_PAPER
 
 
 def on_paper(key: str, options: Any) -> Extra:
-    """The columns of a cast on paper.
-
-    Args:
-        key: of ``PAPER_EXTRAS``.
-        options: ``(("orientation", "columnwise"),)``: of the operand as a GEMM takes it transposed.
+    """The columns of a cast on paper, a key of ``PAPER_EXTRAS``; ``(("orientation", "columnwise"),)``: of the operand as a GEMM takes it
+    transposed.
     """
     return PAPER_COLUMNWISE.get(key, PAPER_EXTRAS[key]) if dict(options).get("orientation") == "columnwise" else PAPER_EXTRAS[key]
 

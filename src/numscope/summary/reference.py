@@ -21,15 +21,12 @@ def observe_into(tensor: Tensor, row: Tensor, groups: int = Groups.ALL) -> None:
     """Merge a tensor's summary into a row.
 
     A complex number is two elements. A sparse tensor's implied zeros are elements. Integers are converted to float64, exactly up to 2^53.
-    A boolean is 0 or 1.
 
     Args:
-        tensor: any shape, layout (strided, COO, CSR, CSC, BSR, BSC) and real or complex dtype; not quantized, not meta.
+        tensor: of any shape, layout (strided, COO, CSR, CSC, BSR, BSC) and real or complex dtype; not quantized, not meta.
         row: float64[16] on the tensor's device.
-        groups: which fields to compute.
 
-    Raises:
-        TypeError: the dtype does not store numbers one by one (quantized, packed).
+    Raises: TypeError: the dtype does not store numbers one by one (quantized, packed).
     """
     values, num_implied_zeros = _stored_values(tensor.detach())
     if values.is_complex():

@@ -11,18 +11,14 @@ __all__ = ["rounded"]
 
 
 def rounded(x: Tensor, form: Format, stochastic: bool = False, generator: torch.Generator | None = None) -> Tensor:
-    """Numbers rounded to a format's grid, as if its exponents were unbounded above.
+    """Numbers, float32 or float64, rounded to a format's grid, as if its exponents were unbounded above.
+
+    NaN and infinities stay. With a format without zero, numbers below its smallest number become that number, and negative numbers
+    except -0 become NaN.
 
     Args:
-        x: float32 or float64, any shape.
-        form: the format.
         stochastic: to either neighbor, with probabilities that make the mean exact (to 2^-24 of their distance); numbers on the grid stay.
             Else to the nearest, ties to the even significand (with e8m0 therefore up).
-        generator: of the random numbers.
-
-    Returns:
-        The dtype and shape of ``x``; NaN and infinities stay. With a format without zero, numbers below its smallest number become that
-        number, and negative numbers except -0 become NaN.
 
     *Cost:* some six passes over memory; formats with float32's range are rounded in float64. No host sync.
     """

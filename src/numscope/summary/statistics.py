@@ -60,11 +60,7 @@ def _norm_sql(value: str, total: str) -> str:
 
 
 def moved_sql(to: str) -> dict[str, str]:
-    """SQL of the sums about another center, by their columns' names.
-
-    Args:
-        to: SQL of that center.
-    """
+    """SQL of the sums about another center, given as SQL too, by their columns' names."""
     d, n = f"(center - ({to}))", _N
     moved = {
         "dev_sum": f"dev_sum + {d} * {n}",
@@ -234,11 +230,7 @@ STATISTICS: dict[str, Statistic] = {statistic.name: statistic for statistic in _
 
 
 def statistic_of(name: str) -> Statistic:
-    """The statistic with a canonical name.
-
-    Raises:
-        UsageError: the table has no such name.
-    """
+    """The statistic with a canonical name. Raises: UsageError: the table has no such name."""
     if name not in STATISTICS:
         raise UsageError(f"statistic: got {name!r}, expected one of {', '.join(STATISTICS)}.{nearest(name, STATISTICS)}")
     return STATISTICS[name]
@@ -252,10 +244,7 @@ def extra_of(asked: AskedFor) -> Extra | None:
 def formula_of(asked: AskedFor) -> Value:
     """The function that computes a statistic from a summary and its extra columns (as from ``Layout.named``).
 
-    Raises:
-        UsageError: the statistic is unknown, or an option is out of range.
-
-    *Cost:* a call takes a microsecond; the first of std, skewness and kurtosis of a summary some ten, and the others share its work.
+    Raises: UsageError: the statistic is unknown, or an option is out of range.
     """
     statistic = statistic_of(asked.statistic)
     if asked.options and statistic.name == "max_blockwise_dynamic_range":

@@ -86,11 +86,7 @@ def _is_quantized(tensor: Tensor) -> bool:
 
 
 def describe(tensor: object) -> str:
-    """A tensor in a few words: ``meta tensor float32[2, 3]``. Never raises.
-
-    Args:
-        tensor: any kind of tensor, or another value.
-    """
+    """A tensor, or another value, in a few words: ``meta tensor float32[2, 3]``. Never raises."""
     if not isinstance(tensor, Tensor):
         return f"{type(tensor).__name__}, not a tensor"
     try:

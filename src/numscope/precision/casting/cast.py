@@ -41,11 +41,7 @@ class Cast:
 
 
 def empty_cells(device: torch.device | str = "cpu") -> Tensor:
-    """Counts of no cast: float64[6] of numel, num_underflow, num_overflow, square_error (which add), largest scale, largest scale_inv.
-
-    Args:
-        device: where the tensors to be counted are.
-    """
+    """Counts of no cast: float64[6] of numel, num_underflow, num_overflow, square_error (which add), largest scale, largest scale_inv."""
     return torch.zeros(NUM_CELLS, dtype=torch.float64, device=device)
 
 

@@ -37,10 +37,10 @@ def serves(x: Tensor, how: How) -> bool:
 
 
 def cast_matrix(x: Tensor, call: CastCall) -> tuple[Tensor | None, Tensor | None, Tensor] | None:
-    """Does what ``reference.cast_matrix`` does; returns None if the kernel does not have this cast.
+    """What ``reference_cast.cast_matrix`` does; None if the kernel does not have this cast.
 
-    Two things may differ from the reference: the code of a NaN in formats with several, and the last bits of the square error, which is
-    summed in another order.
+    The code of a NaN in formats with several may differ from the reference, and the last bits of the square error, whose sum has another
+    order.
 
     *Cost:* one read of x, or two if the elements that share a scale do not fit the cache (per tensor, per column, NVFP4's outer scale), one
     write of each wanted output, and 4 µs per call.

@@ -129,7 +129,6 @@ def cast_on_paper(tensor: Tensor, kind: str, cells: Tensor, layout: Layout, own:
         tensor: any. A complex number counts as two neighboring elements. Integers are cast from float64.
         kind: ``activation``, ``weight``, …: decides on blocks and formats.
         cells: float64[layout.width] on the tensor's device.
-        layout: extras other than casts are ignored.
         own: as for ``how_of``.
 
     *Cost:* one pass per cast, two if its scales need the whole tensor's amax first; no sync.

@@ -42,9 +42,7 @@ class Dumps:
         Names may contain any character; parts may have any device, dtype and layout. The metadata holds ``about``, the names, and the
         dtypes of tensors that are stored as bytes.
 
-        Raises:
-            UsageError: safetensors is not installed.
-            OSError: the file can't be written.
+        Raises: UsageError where safetensors is not installed; OSError.
         """
         try:
             from safetensors.torch import save

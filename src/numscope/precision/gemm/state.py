@@ -234,11 +234,7 @@ def states(model: nn.Module) -> dict[nn.Module, LayerState]:
 
 
 def named_states(model: nn.Module) -> dict[str, LayerState]:
-    """The same by qualified name, without the names of wrappers around the model.
-
-    Args:
-        model: as for ``states``.
-    """
+    """``states`` by qualified name, without the names of wrappers around the model."""
     return {layer.qualified: state for module, layer in layers_of(model).items() if (state := state_of(module)) is not None}
 
 
@@ -374,12 +370,10 @@ def step(model: nn.Module) -> None:
 
 
 def end_step(model: nn.Module) -> None:
-    """End a step of a model unless it has ended: an optimizer's step, ``step`` or an earlier call may have done so.
+    """End a step of a model, with or without converted layers, unless it has ended: an optimizer's step, ``step`` or an earlier call may
+    have done so.
 
     Scales advance if a forward in training has run since then. All ranks that share amaxes must call it together.
-
-    Args:
-        model: with or without converted layers.
 
     *Cost:* a tenth of a microsecond per module, and where the step has not ended that of ``step``.
     """

@@ -17,15 +17,12 @@ HIGH = "high"  # no format is good enough
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """The largest errors that a cast may have. An operand with a larger error does not take the format.
+    """The largest errors that a cast may have, by docs/precision-advise.md. An operand with a larger error does not take the format.
 
     Args:
-        min_sqnr_db: minimum signal-to-noise ratio: the operand's square sum over that of the cast's errors. 20 dB is one percent of noise.
-            An operand whose range suits the format has about 31 dB in e4m3 and 25 in e5m2, and gradients are known to train in e5m2.
-        max_saturated_pct: maximum share of elements that are clipped. The ratio covers the cost of clipping, unless a few large elements
-            dominate it; this limit is for such tensors. Weights that grow by a percent per step clip a percent, which does no harm.
-        max_flushed_pct: maximum share of elements that become zero without being zero. A bell curve in e4m3 loses less than 0.1 %. A
-            tensor that loses more has a few large elements that use up the range of all others, which square sums hide.
+        min_sqnr_db: minimum signal-to-noise ratio: the operand's square sum over that of the cast's errors.
+        max_saturated_pct: maximum share of elements that are clipped.
+        max_flushed_pct: maximum share of elements that become zero without being zero.
 
     Raises: UsageError: a percentage is out of range, or the ratio is not finite.
     """

@@ -74,7 +74,7 @@ class WhatIf(optimizer_probe.StepListener):
     """Measures models from ``add`` to ``close``.
 
     Args:
-        plan: a recipe's plan: (GEMM, operand) → how it is cast, None in high precision.
+        plan: of a recipe.
         delayed: returns a new history for one operand under that recipe.
 
     *Cost:* a dozen passes over each operand of each linear layer, and a sync for each: meant for a few steps.

@@ -13,13 +13,12 @@ SECTION = "high_precision"
 
 
 def sections(kept: Iterable[tuple[str, str]], taken: Iterable[str] = ()) -> dict[str, Any]:
-    """Sections that keep GEMMs in high precision. Layers with the same GEMMs share one.
+    """Sections of a configuration that keep GEMMs, (layer's name, GEMM), in high precision; layers with the same GEMMs share one.
+
+    They are in Transformer Engine's namespace, with a regular expression for the layers, so that other tools read them too.
 
     Args:
-        kept: (layer's name, GEMM), in the order in which layers are listed.
         taken: names of existing sections.
-
-    Returns: Sections in Transformer Engine's namespace, with a regular expression for the layers, so that other tools read them too.
     """
     from numscope.probe.layer_names import free_name  # loads torch, which the command line must not do before a script's first line
 
