@@ -10,7 +10,7 @@ import ctypes
 import itertools
 import struct
 import weakref
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from threading import RLock
 from typing import Any
@@ -169,37 +169,13 @@ class Ledger:
         block.clear(row, 1)
 
     def observe_many(self, tensors: Sequence[Tensor]) -> list[int]:
-        """``observe`` for a list: one native call, threads balanced over all of them."""
+        """``observe`` for a list: one native call, threads balanced over all of them, and one launch per device."""
         with self:
             if self._cpu is not None:
                 self._make_room(self._cpu, len(tensors))
             handles = self._observe_batch([*tensors], torch.get_num_threads())
-            if None not in handles:
-                return handles  # type: ignore[return-value]
-            fresh: dict[int, tuple[int, Tensor]] = {}
-            for position in [position for position, handle in enumerate(handles) if handle is None]:
-                handles[position] = UNOBSERVED
-                tensor, whole = _own_part(tensors[position], None)
-                version = version_of(tensor)
-                seen = self._seen.get(id(tensor))
-                if seen is not None and seen[0]() is tensor and seen[1] == version >= 0:
-                    handles[position] = seen[2]
-                    continue
-                try:
-                    device, shape = tensor.device, tensor.shape if whole is None else whole
-                except ours(RuntimeError):  # a lazy parameter not yet made
-                    continue
-                block = self._block_of(device, len(tensors))
-                if block is None:
-                    continue
-                handle = handles[position] = self._add(block, tensor.dtype, shape)
-                self._seen[id(tensor)] = (weakref.ref(tensor), version, handle)
-                fresh[handle] = position, tensor
-            for handle in self._write({handle: tensor for handle, (_, tensor) in fresh.items()}):
-                position, tensor = fresh[handle]
-                handles[position] = UNOBSERVED
-                self._seen.pop(id(tensor), None)
-        return [UNOBSERVED if handle is None else handle for handle in handles]
+            with dispatch.DeviceBatch():
+                return [self._observe_any(t, None) if handle is None else handle for t, handle in zip(tensors, handles, strict=True)]
 
     def _observe_batch(self, tensors: list[Tensor], num_threads: int) -> list[int | None]:
         """The handles of those that C reads; None for the others."""
@@ -266,9 +242,9 @@ class Ledger:
 
         Returns: for each whether it was read; not one that is on another device than its row.
         """
+        done: set[int] = set()
         with self:
-            stale: dict[int, Tensor] = {}
-            written: dict[Block, list[int]] = {}
+            stale: dict[Block, dict[int, Tensor]] = {}
             for handle, tensor in zip(handles, tensors, strict=True):
                 block, row, _, _ = self._meta[handle]
                 try:
@@ -276,30 +252,18 @@ class Ledger:
                 except ours(RuntimeError):  # a nested tensor has no shape
                     continue
                 if block.device == device:
-                    written.setdefault(block, []).append(row)
                     self._meta[handle] = (block, row, tensor.dtype, shape)
-                    stale[handle] = tensor
-            for block, rows in written.items():
-                rows.sort()
-                for _, run in itertools.groupby(enumerate(rows), lambda item: item[1] - item[0]):  # rows that follow each other
+                    stale.setdefault(block, {})[handle] = tensor
+            for block, found in stale.items():
+                rows = [self._meta[handle][1] for handle in found]
+                for _, run in itertools.groupby(enumerate(sorted(rows)), lambda item: item[1] - item[0]):  # rows that follow each other
                     first, *others = (row for _, row in run)
                     block.clear(first, 1 + len(others))
-            unread = self._write(stale)
-        read = [handle in stale and handle not in unread for handle in handles]
+                could = dispatch.observe_many([*found.values()], block.rows, block.address, rows, self.groups)
+                done.update(handle for handle, ok in zip(found, could, strict=True) if ok)
+        read = [handle in done for handle in handles]
         self.num_reread += sum(read)
         return read
-
-    def _write(self, tensors: Mapping[int, Tensor]) -> set[int]:
-        """Summarize tensors into the rows of their handles, with one native call per device; returns handles that could not be written."""
-        groups: dict[Block, list[int]] = {}
-        for handle in tensors:
-            groups.setdefault(self._meta[handle][0], []).append(handle)
-        unread: set[int] = set()
-        for block, handles in groups.items():
-            rows = [self._meta[handle][1] for handle in handles]
-            done = dispatch.observe_many([tensors[handle] for handle in handles], block.rows, block.address, rows, self.groups)
-            unread.update(handle for handle, ok in zip(handles, done, strict=True) if not ok)
-        return unread
 
     def read(self, *others: Ledger) -> None:
         """Copy new rows to the host, those of other ledgers too. *Cost:* nothing on the CPU; for any other device with new rows one copy
