@@ -76,10 +76,9 @@ class Dynamics:
                     self._kept[id(parameter)] = weight.clone(), *self._gradient(site, parameter, getattr(optimizer, "grad_scale", None))
 
     def after(self, optimizer: Optimizer) -> list[tuple[int, Tensor]]:
-        """Measure what the step has done.
+        """Measure what the step has done: for each site its cells, float64[8] on the weight's device.
 
-        Returns: for each site its cells, float64[8] on the weight's device. A parameter that was not there before the step, or has
-        another shape, dtype or device since, is left out.
+        A parameter that was not there before the step, or has another shape, dtype or device since, is left out.
         """
         found: dict[int, Tensor] = {}
         with unseen():

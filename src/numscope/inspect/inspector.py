@@ -56,15 +56,10 @@ class Inspector(StepReader):
     """Statistics of one model's steps, until ``close``.
 
     Args:
-        probe: of the watched module.
         wrapper: what the user passed, perhaps a DDP around the module.
         recorder: has the plan and takes the observations; or the options for a new one, which is closed with the inspector.
-        steps: the model's steps.
         journal: of detection on the same model; a tensor that both need is read once.
         strict: a section that selects no layer is an error.
-
-    Attributes:
-        joint: the ranks that numbers are merged over.
 
     Raises: UsageError.
     """

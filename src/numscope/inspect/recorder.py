@@ -37,17 +37,11 @@ class Recorder(Sinks):
     """Takes observations: rules read them, sinks write them.
 
     Args:
-        plan: what is collected.
-        plugins: custom statistics, features, loggers and rules.
         log_dir: folder for logs and the run's files; None: no files.
         loggers: as ``Sinks`` takes them.
         text: the statistics' text log too.
-        first_step: number of the first step.
         debug_file, text_file: the logs' places in ``log_dir``.
         names: of statistics in dashboards, if the plan does not say.
-
-    Attributes:
-        rules: over statistics.
     """
 
     def __init__(

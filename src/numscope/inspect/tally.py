@@ -51,11 +51,9 @@ class Tally:
         ledger: gets the rows. Where somebody else resets it, ``merge`` is its ``before_reset``. None: one of its own.
 
     Attributes:
-        ledger: that one.
         parts: the site and the handle of each tensor, one behind the other; ``probe/witness.py`` adds to it too.
 
-    *Cost:* as ``Ledger``: one pass over a tensor, and none over one that was seen already in this step; each site with extras takes its
-    own passes for them. No sync before ``read``.
+    *Cost:* as ``Ledger``; each site with extras takes its own passes for them. No sync before ``read``.
     """
 
     def __init__(

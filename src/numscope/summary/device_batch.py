@@ -76,10 +76,9 @@ def launch_waiting() -> None:
 def observe(tensor: Tensor, block: Tensor, block_address: int, row: int, groups: int, copy: bool = False) -> bool:
     """Merge a plain tensor's summary into ``block[row]`` with the device's kernel, in one launch with other tensors observed now.
 
-    Args:
-        copy: whether a tensor may be copied if its elements are not in equal rows.
+    Returns: whether it can; if not, nothing is done. ``copy``: a tensor may be copied if its elements are not in equal rows.
 
-    Returns: whether it can; if not, nothing is done. *Cost:* one pass over memory, 2 µs of the host and a part of a launch; no sync.
+    *Cost:* one pass over memory, 2 µs of the host and a part of a launch; no sync.
     """
     device = tensor.device
     code = _CODES.get(tensor.dtype)

@@ -19,7 +19,7 @@ TENSORS = ("activation", "gradient", "weight")
 CELLS = ("numel", "num_underflow", "num_overflow", "square_error", "max_scale", "max_scale_inv")  # as cast() fills them
 NUM_CELLS = len(CELLS)
 CAST_STATS = ("underflows_pct", "overflows_pct", "mse", "scale_inv_min", "scale_inv_max")  # names without the cast's
-IS_MAX = (False,) * 4 + (True,) * 2
+IS_MAX: tuple[bool, ...] = (False,) * 4 + (True,) * 2
 
 
 def _extra(key: str, kind: Literal["operand", "cast"] = "operand", cells: slice = slice(None)) -> Extra:

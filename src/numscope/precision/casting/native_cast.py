@@ -21,21 +21,6 @@ _PARALLEL_NUMEL = 65536  # mirrors quantize.cpp
 _function_mode_on = torch._C._is_torch_function_mode_enabled
 
 
-def serves(x: Tensor, how: How) -> bool:
-    """Whether the kernel is there and has this cast: it takes plain float32, bfloat16 and float16 tensors in CPU memory."""
-    return (
-        native.module is not None
-        and type(x) is Tensor
-        and x.dtype in _DTYPES
-        and x.is_cpu
-        and how.rounding == "nearest_even"
-        and how.format.name != "e8m0fnu"
-        and x.numel() > 0
-        and not x.is_neg()
-        and not _function_mode_on()
-    )
-
-
 def cast_matrix(x: Tensor, call: CastCall) -> tuple[Tensor | None, Tensor | None, Tensor] | None:
     """What ``reference_cast.cast_matrix`` does; None if the kernel does not have this cast.
 
@@ -46,15 +31,19 @@ def cast_matrix(x: Tensor, call: CastCall) -> tuple[Tensor | None, Tensor | None
     write of each wanted output, and 4 µs per call.
     """
     how, scale, columnwise, want_values, want_codes, cells, amax, group, _ = call
-    if not serves(x, how) or (group is not None and how.scaling.scale_format == "e4m3fn"):
+    is_served = (
+        native.module is not None
+        and (type(x) is Tensor and x.dtype in _DTYPES and x.is_cpu and x.numel() > 0 and not x.is_neg())
+        and (how.rounding == "nearest_even" and how.format.name != "e8m0fnu")
+        and (group is None or how.scaling.scale_format != "e4m3fn")
+        and not _function_mode_on()
+        and all(t is None or (t.is_cpu and t.is_contiguous()) for t in (scale, cells, amax))
+        # else the kernel would write float64[6] and float32[] over whatever is there
+        and (cells is None or (cells.dtype is torch.float64 and cells.numel() == NUM_CELLS))
+        and (amax is None or amax.dtype is torch.float32)
+    )
+    if not is_served or native.module is None:
         return None
-    assert native.module is not None
-    if not all(t is None or (t.is_cpu and t.is_contiguous()) for t in (scale, cells, amax)):
-        return None
-    if (cells is not None and (cells.dtype is not torch.float64 or cells.numel() != NUM_CELLS)) or (
-        amax is not None and amax.dtype is not torch.float32
-    ):
-        return None  # the kernel would write float64[6] and float32[] over whatever is there
     rows, columns = x.shape
     x = x.contiguous()
     code, address = _DTYPES[x.dtype], x.data_ptr()

@@ -111,8 +111,7 @@ def how_of(key: str, tensor: str, own: Format | None = None) -> How:
 
     Args:
         tensor: ``weight`` and ``wgrad`` are cast as weights, ``gradient`` and ``dgrad`` as gradients, all others as activations.
-        own: the fp8 format that the layer itself has the tensor in, which fp8 recipes then keep, as in Transformer Engine; None: the
-            recipe's default, which is e5m2 for gradients under current scaling.
+        own: the fp8 format that the layer itself has the tensor in, which fp8 recipes then keep, as in Transformer Engine.
     """
     if key in _TO_FORMAT:
         return _TO_FORMAT[key]

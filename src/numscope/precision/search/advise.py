@@ -42,12 +42,10 @@ class Limits:
 
 @dataclass(frozen=True, slots=True)
 class Price:
-    """The errors that a cast makes in an operand.
+    """The errors that a cast makes in an operand; percentages are of all elements.
 
-    Args:
-        sqnr_db: from the mean over all casts of the errors' square sum relative to the operand's, so that steps with small numbers count
-            as much as steps with large ones. Infinity if the cast changes nothing; None if it was not measured.
-        saturated_pct, flushed_pct: share of all elements.
+    ``sqnr_db`` is from the mean over all casts of the errors' square sum relative to the operand's, so that steps with small numbers
+    count as much as steps with large ones. Infinity if the cast changes nothing; None if it was not measured.
     """
 
     sqnr_db: float | None
