@@ -89,7 +89,7 @@ LONGEST = """
     faults/test_faults doctor/test_control_faults docs/test_blocks detect/test_skips doctor/test_child_faults harm/test_own_errors
     probe/test_compiled doctor/test_control_reach harm/test_models alerts/checks/test_rank_bugs view/test_live_page
     replay/test_long_losses doctor/test_hub_attacked distributed/test_inspector_ranks storage/test_writing integrations/test_spark
-    faults/test_transformers harm/test_generators page/test_gathered forms/test_forms inspect/test_shown_in_c alerts/checks/test_healthy
+    faults/test_transformers harm/test_generators forms/test_forms inspect/test_shown_in_c alerts/checks/test_healthy
     runs/test_comparison page/test_page
 """.split()
 

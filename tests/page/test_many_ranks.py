@@ -13,7 +13,6 @@ from rich.console import Console
 from numscope.cli.top_screen import screen
 from numscope.page import rank_cells
 from numscope.page.digest import digests
-from numscope.page.gathered import Gathered
 from numscope.page.overview import overview_of
 from numscope.page.recorded import read_recorded, read_statistics
 from numscope.records.layer import Layer
@@ -78,8 +77,6 @@ def test_ranks_that_stand_apart_are_named_and_the_others_counted(tmp_path: Path,
 def test_many_small_parts_are_held_and_give_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     run_of_ranks(tmp_path, 6, {3: 50.0})
     recorded = read_recorded(tmp_path)
-    plain, held = Gathered(), Gathered()
-    read_statistics(recorded, plain)
+    plain = read_statistics(recorded)
     monkeypatch.setattr(query, "MANY_PARTS", 2)
-    read_statistics(recorded, held)
-    assert repr(plain.statistics()) == repr(held.statistics())
+    assert repr(plain) == repr(read_statistics(recorded))

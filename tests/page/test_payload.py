@@ -123,3 +123,12 @@ def test_source_is_read_only_of_python_files_whose_line_is_unchanged(tmp_path: P
     assert lines_of(secret, 1, "x = 9") == []
     assert lines_of(tmp_path / "pipe.py", 1, "x = 9") == []
     assert lines_of(tmp_path / "none.py", 1, "x = 9") == []
+
+
+def test_a_damaged_part_is_left_out_and_the_others_are_shown(tmp_path: Path) -> None:
+    write(tmp_path, two_layers(3), part_rows=18)
+    damaged = sorted((tmp_path / "statistics").iterdir())[1]
+    damaged.write_bytes(b"PAR1" * 8)
+    told = payload_of(read_recorded(tmp_path))
+    assert told["first"] == (0, 2)
+    assert told["problems"] == (f"statistics/{damaged.name} is damaged or incomplete, and is left out.",)

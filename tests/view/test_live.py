@@ -10,16 +10,12 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from numscope.records.errors import UsageError
 from numscope.runs.sources import Remote, source_of
 from numscope.view import live
-from numscope.view.changes import Shown
 from numscope.view.live import LiveRun
 from numscope.view.shelf import Shelf
 from tests.page.test_columns import unpack
@@ -40,8 +36,14 @@ def looked(run: LiveRun, found: Callable[[dict[str, Any]], object] = lambda told
         run.look()
         told, content = run.answer("")
         if found(told):
-            return told, json.loads(content).get("whole")
+            return told, json.loads(content)
         assert time.monotonic() < end, told
+
+
+def newer(run: LiveRun) -> Callable[[dict[str, Any]], bool]:
+    """Whether a later version is shown than now."""
+    known = run.shown[0]
+    return lambda told: bool(told["version"] != known)
 
 
 def only(folder: Path) -> LiveRun:
@@ -68,7 +70,7 @@ def test_an_empty_folder_waits_for_its_run(tmp_path: Path) -> None:
     told, content = looked(run, lambda told: told["ended"])
     assert [finding["step"] for finding in content["findings"]] == [2]
     write(tmp_path, two_layers(2))
-    _, content = looked(run, lambda _: run.shown.version == 3)
+    _, content = looked(run, newer(run))
     assert len(content["sites"]) == 18
 
 
@@ -77,7 +79,7 @@ def test_a_restarted_run_shows_the_later_attempt(tmp_path: Path) -> None:
     run = only(tmp_path)
     looked(run, shown)
     write(tmp_path, {Place(step, "a", "A", "output"): torch.tensor([2.0]) for step in range(4, 8)})
-    _, content = looked(run, lambda _: run.shown.version == 2)
+    _, content = looked(run, newer(run))
     assert unpack(content["columns"]["amax max"]).tolist() == [1, 1, 1, 1, 2, 2, 2, 2]
     assert [one["step"] for one in content["restarts"]] == [4]
 
@@ -131,7 +133,7 @@ def test_damaged_files_are_told_and_the_rest_is_shown(tmp_path: Path) -> None:
     (tmp_path / "statistics" / "rank0-1-000900.parquet").write_bytes(b"PAR1" * 9)
     (tmp_path / "statistics" / "rank0-1-000901.parquet").write_bytes(b"half")
     (tmp_path / "findings-rank0.json").write_text("{")
-    _, content = looked(run, lambda _: run.shown.version > 1)
+    _, content = looked(run, newer(run))
     assert len(content["sites"]) == 18
     assert sorted(problem.split(" ")[0] for problem in content["problems"]) == [
         "findings-rank0.json", "statistics/rank0-1-000900.parquet", "statistics/rank0-1-000901.parquet",
@@ -154,11 +156,11 @@ def test_statistics_that_cannot_be_read_at_all_are_told_until_they_can(tmp_path:
 def test_a_run_is_not_read_again_while_its_files_stay(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     write(tmp_path, two_layers(2))
     run = only(tmp_path)
-    looked(run, shown)
+    told, _ = looked(run, shown)
     monkeypatch.setattr(live, "read_recorded", None)  # calling it would fail
     for _ in range(3):
         looked(run, shown)
-    assert run.shown.version == 1
+    assert run.answer(told["version"])[1] == b"null"
 
 
 def test_nothing_in_a_run_is_written(tmp_path: Path) -> None:
@@ -248,14 +250,14 @@ def test_a_run_in_another_storage_is_followed(storage: tuple[str, Callable[[Path
     write(folder, {Place(2, "new", "A", "output"): torch.ones(2)})
     (folder / "findings-rank0.json").write_text(document(FINDING))
     put(folder)
-    _, content = looked(run, lambda _: run.shown.version == 2)
+    _, content = looked(run, newer(run))
     assert (len(content["first"]), content["numFindings"]) == (3, 1)
     copy = Path(run.source.fetch(run.source.signature()))
     for path in folder.joinpath("statistics").iterdir():
         path.unlink()
     put(folder)
-    looked(run, lambda _: run.shown.version == 3)
-    assert sorted(path.name for path in copy.iterdir()) == ["findings-rank0.json", "ranks", "run.json"]  # statistics are not copied
+    looked(run, newer(run))
+    assert list((copy / "statistics").iterdir()) == []  # what is gone there is gone here
     shelf.close()
     assert not copy.exists()
 
@@ -283,72 +285,3 @@ def test_names_in_another_storage_lead_nowhere_else(tmp_path: Path) -> None:
     assert isinstance(source, Remote)
     source._fs, source._root = Hostile(), "root"
     assert sorted(source.signature()) == ["findings-rank0.json", "run.json"]
-
-
-# ---------------------------------------------------------------------------------------------------------------------- what a page gets
-
-
-def applied(content: dict[str, Any], news: dict[str, Any]) -> dict[str, Any]:
-    """What a page makes of an answer, as ``run.js`` does."""
-    if "whole" in news:
-        whole: dict[str, Any] = news["whole"]
-        return {**whole, "columns": {name: unpack(text).reshape(len(whole["sites"]), -1) for name, text in whole["columns"].items()}}
-    if not news:
-        return content
-    made = {**content, **news["changed"], "made": news["made"]}
-    made["sites"] = [news["sites"].get(str(i), site) for i, site in enumerate(content["sites"])]
-    old = {step: i for i, step in enumerate(content["first"])}
-    for name, matrix in content["columns"].items():
-        new = np.full((len(made["sites"]), len(made["first"])), np.nan, np.float32)
-        fresh = unpack(news["columns"][name]).reshape(len(made["sites"]), len(news["fresh"]))
-        for column, step in enumerate(made["first"]):
-            new[:, column] = fresh[:, news["fresh"].index(column)] if column in news["fresh"] else matrix[:, old[step]]
-        made["columns"] = {**made["columns"], name: new}
-    return made
-
-
-CELLS = st.sampled_from([0.0, 1.0, 2.0, float("nan")])
-
-
-@st.composite
-def contents(draw: st.DrawFn) -> dict[str, Any]:
-    last = sorted(draw(st.sets(st.integers(0, 6), min_size=1)))
-    first = [0, *(step + 1 for step in last[:-1])]
-    sites = [
-        {"layer": name, "tensor": "x", "why": draw(st.sampled_from(["", "bad"]))} for name in draw(st.sampled_from(["ab", "abc", "ba"]))
-    ]
-    matrix = [[draw(CELLS) for _ in first] for _ in sites]
-    columns = {name: np.array(matrix, np.float32) for name in draw(st.sampled_from([("amax max",), ("amax max", "amax min")]))}
-    return {
-        "first": first,
-        "last": last,
-        "sites": sites,
-        "columns": columns,
-        "made": draw(st.sampled_from("xy")),
-        "loss": draw(st.integers(0, 1)),
-    }
-
-
-@settings(max_examples=300, deadline=None)
-@given(st.lists(st.tuples(contents(), st.booleans()), min_size=1, max_size=6))
-def test_what_is_new_makes_the_whole(sequence: list[tuple[dict[str, Any], bool]]) -> None:
-    source, have, name = Shown(), {}, ""
-    for content, asks in [*sequence, (sequence[-1][0], True)]:
-        source.renew(content)
-        if asks:
-            whole = applied({}, json.loads(source.since("")))
-            have = applied(have, json.loads(source.since(name)))
-            assert {key: repr(value) for key, value in have.items() if key != "columns"} == {
-                k: repr(v) for k, v in whole.items() if k != "columns"
-            }
-            assert {key: value.tobytes() for key, value in have["columns"].items()} == {
-                key: value.tobytes() for key, value in whole["columns"].items()
-            }
-            name = source.name
-
-
-@pytest.mark.parametrize("name", ["", "-", "x-1", "1", "{}-99999999999999999999", "{}-7", "{}--1", "{}-1e1", "{}-²"])
-def test_a_version_that_was_never_given_out_gets_the_whole(name: str) -> None:
-    source = Shown()
-    source.renew({"first": [0], "last": [0], "sites": [], "columns": {}, "made": ""})
-    assert "whole" in json.loads(source.since(name.format(source.name.partition("-")[0])))

@@ -186,9 +186,7 @@ def test_what_was_chosen_stays_while_columns_come(tab: Tab, training: Training) 
         tab.click("#map .label:nth-child(1)")
         assert tab.text("main") == body
         tab.js("scrollTo(0, 200)")
-        assert tab.js("document.querySelector('#map canvas.cells').toDataURL()") == cells, (
-            "columns that came piece by piece are those of the whole"
-        )
+        assert tab.js("document.querySelector('#map canvas.cells').toDataURL()") == cells
 
 
 @pytest.fixture(scope="module")

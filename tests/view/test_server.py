@@ -240,5 +240,5 @@ def test_a_hostile_run_is_text_and_can_be_asked_for(tmp_path: Path) -> None:
         (told,) = served.api("runs")
         assert told["name"] == name
         assert re.fullmatch(r"[\w.-]+", told["key"], re.ASCII)
-        whole = served.until(lambda answer: answer["content"], run=told["key"])["content"]["whole"]
+        whole = served.until(lambda answer: answer["content"], run=told["key"])["content"]
         assert (whole["name"], whole["numFindings"]) == (name, 1)

@@ -18,8 +18,7 @@ from rich.live import Live
 from rich.text import Text
 
 from numscope.cli.top_screen import screen
-from numscope.page.gathered import Gathered
-from numscope.page.overview import Overview, overview_of, stamp_of
+from numscope.page.overview import Overview, overview_of
 from numscope.records.errors import UsageError
 from numscope.records.words import escape
 from numscope.report.text import print_plain
@@ -52,10 +51,9 @@ class _Live:
     """The screen of one run."""
 
     def __init__(self, console: Console, run: str) -> None:
-        if isinstance(source := source_of(run), Local):
-            source.check()
-        self._console, self._run = console, run
-        self._gathered = Gathered()
+        self._console, self._run, self._source = console, run, source_of(run)
+        if isinstance(self._source, Local):
+            self._source.check()
         self._refresher = Refresher("numscope top", self._read)  # so that keys are heard meanwhile
         self._stamp: Signature | None = None
         self._overview: Overview | None = None
@@ -83,12 +81,13 @@ class _Live:
     def _read(self) -> float:
         """Read the run if something in it is new. Returns: the seconds until the next look."""
         least = LOOK_REMOTE_S if is_address(self._run) else 0.0
-        stamp = stamp_of(self._run)
-        if stamp == self._stamp:
-            return least
-        self._stamp, start = stamp, time.monotonic()
+        start = time.monotonic()
         try:
-            self._overview, self._problem = overview_of(self._run, self._gathered), ""
+            stamp = self._source.signature()
+            if stamp == self._stamp:
+                return least
+            self._stamp = stamp
+            self._overview, self._problem = overview_of(self._run, self._source.fetch(stamp)), ""
         except UsageError as error:  # nothing there yet, or no longer
             self._problem = str(error)
         except Exception as error:  # the next records may be better

@@ -21,11 +21,7 @@ LEAST = 48  # columns of a run that has as many recorded steps
 
 @dataclass(frozen=True, slots=True)
 class Axis:
-    """Columns of recorded steps, ascending.
-
-    Steps share a column where they agree but for their last bits, so that the columns of a run that has grown are unions of those it had:
-    nothing has to be read again to show it.
-    """
+    """Columns of recorded steps, ascending. Steps share a column where they agree but for their last bits."""
 
     first: tuple[int, ...]  # each column's first step
     last: tuple[int, ...]  # each column's last step
@@ -39,34 +35,23 @@ class Axis:
     def __len__(self) -> int:
         return len(self.first)
 
-    def columns(self, steps: Sequence[int] | None = None) -> list[int]:
-        """The column of each recorded step, or of each of some of them."""
-        found: list[int] = np.searchsorted(np.asarray(self.last), np.asarray(self.steps if steps is None else steps)).tolist()
+    def columns(self) -> list[int]:
+        """The column of each recorded step."""
+        found: list[int] = np.searchsorted(np.asarray(self.last), np.asarray(self.steps)).tolist()
         return found
 
-    def make_table(self, connection: DuckDBPyConnection, name: str, steps: Sequence[int]) -> None:
-        """Make a table of recorded steps and their columns, ``step`` and ``col``."""
-        make_table(connection, name, {"step": "BIGINT", "col": "INTEGER"}, zip(steps, self.columns(steps), strict=True))
-
-    def holding(self, other: Axis) -> Any | None:
-        """For each column of another axis the one that holds all of it, as an array; None where a column of the other one is in several."""
-        if not len(other):
-            return np.zeros(0, dtype=np.int64)
-        if not len(self) or other.last[-1] > self.last[-1]:
-            return None
-        place = np.searchsorted(np.asarray(self.last), np.asarray(other.last))
-        return place if bool((np.asarray(self.first)[place] <= np.asarray(other.first)).all()) else None
+    def make_table(self, connection: DuckDBPyConnection, name: str) -> None:
+        """Make a table of the recorded steps and their columns, ``step`` and ``col``."""
+        make_table(connection, name, {"step": "BIGINT", "col": "INTEGER"}, zip(self.steps, self.columns(), strict=True))
 
 
-def make_axis(steps: Sequence[int], num_columns: int, findings: Sequence[int] = (), *, more_near: bool = False) -> Axis:
+def make_axis(steps: Sequence[int], num_columns: int, findings: Sequence[int] = ()) -> Axis:
     """Columns for recorded steps.
 
     Args:
         steps: ascending, each once.
         num_columns: at most so many, but at least ``LEAST``.
         findings: steps whose neighborhood keeps a column for each step.
-        more_near: those columns come on top of ``num_columns``. The columns of an axis that is made of no more ``num_columns`` and
-            without it are unions of such an axis's.
     """
     num_columns = max(num_columns, LEAST)
     if len(steps) <= num_columns:
@@ -78,28 +63,23 @@ def make_axis(steps: Sequence[int], num_columns: int, findings: Sequence[int] = 
             near.update(range(max(0, place[step] - NEAR + 1), min(len(steps), place[step] + AFTER + 1)))
     alone = np.zeros(len(steps), dtype=bool)
     alone[list(near)] = True
-    return _shared(steps, alone, num_columns, alone & (not more_near))
+    return _shared(steps, alone, num_columns)
 
 
 def stretches(steps: Sequence[int], most: int) -> Axis:
     """At most so many columns for recorded steps, none of which has to have one of its own."""
-    nowhere = np.zeros(len(steps), dtype=bool)
-    return _shared(steps, nowhere, max(1, most), nowhere)
+    return _shared(steps, np.zeros(len(steps), dtype=bool), max(1, most))
 
 
-def _shared(steps: Sequence[int], alone: Any, most: int, counted: Any) -> Axis:
-    """The finest columns of which there are at most so many: steps that agree but for their last bits share one, unless one is alone.
-
-    Args:
-        counted: steps that are alone as far as the number of columns goes.
-    """
+def _shared(steps: Sequence[int], alone: Any, most: int) -> Axis:
+    """The finest columns of which there are at most so many: steps that agree but for their last bits share one, unless one is alone."""
     recorded = np.asarray(steps, dtype=np.int64)
 
-    def starts(num_bits: int, alone: Any) -> Any:
+    def starts(num_bits: int) -> Any:
         key = recorded >> num_bits
         return np.append(True, (key[1:] != key[:-1]) | alone[1:] | alone[:-1])[: len(steps)]
 
-    num_bits = next((n for n in range(63) if np.count_nonzero(starts(n, counted)) <= most), 63)
-    first = np.flatnonzero(starts(num_bits, alone))
+    num_bits = next((n for n in range(63) if np.count_nonzero(starts(n)) <= most), 63)
+    first = np.flatnonzero(starts(num_bits))
     last = np.append(first, len(steps))[1:] - 1
     return Axis(tuple(recorded[first].tolist()), tuple(recorded[last].tolist()), tuple(steps))

@@ -1,10 +1,9 @@
-"""An overview of a run; of a live run only changed files are read again."""
+"""An overview of a run."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-from numscope.page.gathered import Gathered
 from numscope.page.health import Health, judge
 from numscope.page.matrices import Matrices
 from numscope.page.rank_cells import RankAmax
@@ -32,18 +31,15 @@ def stamp_of(folder: str) -> Signature:
         return {}
 
 
-def overview_of(folder: str, gathered: Gathered | None = None) -> Overview:
-    """Reads a run's folder.
-
-    Args:
-        gathered: statistics that were read before; they are brought up to date.
+def overview_of(folder: str, copied: str | None = None) -> Overview:
+    """Reads a run's folder. ``copied``: see ``read_recorded``.
 
     Raises: UsageError where there is no folder, no run, or nothing in it yet.
-    *Cost:* that of a page's statistics, a few seconds for ten million rows; of those that are gathered, what is new.
+    *Cost:* that of a page's statistics, a few seconds for ten million rows.
     """
-    stamp = stamp_of(folder)
-    recorded = read_recorded(folder)
-    statistics, problems = read_statistics(recorded, gathered)
+    stamp = stamp_of(copied or folder)
+    recorded = read_recorded(folder, copied=copied)
+    statistics, problems = read_statistics(recorded)
     matrices = None if statistics is None else statistics.matrices
     health = () if matrices is None else tuple(judge(matrices, recorded.findings))
     ranks = None if statistics is None else statistics.ranks

@@ -12,7 +12,6 @@ from typing import Any
 
 from numscope.page.axis import Axis, make_axis
 from numscope.page.columns import pack
-from numscope.page.gathered import Gathered
 from numscope.page.health import FINE, Health, format_of_dtype, judge, row_in, row_of
 from numscope.page.histograms import Histograms
 from numscope.page.matrices import SiteRow
@@ -43,28 +42,9 @@ Excerpt = dict[str, object]  # file, line, first: number of the first line, line
 def payload_of(recorded: Recorded) -> Payload:
     """A page's content, JSON-ready.
 
-    Raises: see ``content_of``.
-    """
-    packed: Payload = packed_arrays(content_of(recorded))
-    return packed
-
-
-def packed_arrays(value: Any) -> Any:
-    """The same with its arrays packed."""
-    if isinstance(value, dict):
-        return {name: packed_arrays(inner) for name, inner in value.items()}
-    return pack(value) if hasattr(value, "dtype") else value
-
-
-def content_of(recorded: Recorded, gathered: Gathered | None = None) -> Payload:
-    """A page's content; its long columns are float32 arrays.
-
-    Args:
-        gathered: see ``read_statistics``.
-
     Raises: UsageError where its statistics can't be read and it has no findings; where DuckDB is not installed although there are some.
     """
-    statistics, problems = read_statistics(recorded, gathered)
+    statistics, problems = read_statistics(recorded)
     if statistics is not None:
         matrices = statistics.matrices
         rows = {(site.layer, site.tensor): i for i, site in enumerate(matrices.sites)}
@@ -76,10 +56,10 @@ def content_of(recorded: Recorded, gathered: Gathered | None = None) -> Payload:
             "numSites": matrices.num_sites,
             "rounded": matrices.is_rounded,
             "kinds": [{**plain(kind), "both": (kind.name, "min") in matrices.values and kind.both} for kind in matrices.kinds],
-            "columns": {f"{name} {extreme}": matrix for (name, extreme), matrix in matrices.values.items()},
+            "columns": {f"{name} {extreme}": pack(matrix) for (name, extreme), matrix in matrices.values.items()},
             "histograms": _fields(statistics.histograms),
-            "loss": None if matrices.loss is None else dict(zip(("max", "min"), matrices.loss, strict=True)),
-            "rates": dict(matrices.rates),
+            "loss": None if matrices.loss is None else dict(zip(("max", "min"), map(pack, matrices.loss), strict=True)),
+            "rates": {groups: pack(rates) for groups, rates in matrices.rates.items()},
             "ranks": _fields(statistics.ranks),
             "restarts": [{"step": step, "text": f"restart: attempt {one} of the run begins"} for one, step in statistics.starts[1:]],
         }
@@ -104,7 +84,10 @@ def _site(site: SiteRow, health: Health) -> Payload:
 
 def _fields(shown: Histograms | RankAmax | None) -> Payload | None:
     """Without the ranks that stand apart: the page finds them for the step and tensor that it shows."""
-    return None if shown is None else {one.name: getattr(shown, one.name) for one in fields(shown) if one.name != "apart"}
+    if shown is None:
+        return None
+    told = {one.name: getattr(shown, one.name) for one in fields(shown) if one.name != "apart"}
+    return {name: pack(value) if hasattr(value, "dtype") else value for name, value in told.items()}
 
 
 def _facts(recorded: Recorded, rows: dict[tuple[str, str], int], problems: Sequence[str]) -> Payload:

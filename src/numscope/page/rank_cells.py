@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from numscope.page.axis import stretches
-from numscope.page.columns import as_float32
-from numscope.page.grid import Grid, Plane
-from numscope.page.matrices import SiteRow
+from numscope.page.matrices import SiteRow, placed
 from numscope.records.words import count
 from numscope.runs.query import RAW, column_of
 
@@ -24,8 +21,6 @@ MAX_CELLS = 500_000
 MAX_STRETCHES = 96
 ODD = 2.0  # times the median, or its half
 MOST_APART = 5  # ranks that are named
-
-_AMAX: Plane = ("amax", "max")
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,59 +60,38 @@ class RankAmax:
         return f"{self.num_apart:,} of {count(self.num_ranks, 'rank')} apart from the median by a factor of {ODD:g} or more"
 
 
-@dataclass(frozen=True, slots=True)
-class RankCells:
-    """Each site's amax on each rank as it is gathered from a run's parts, where several ranks wrote."""
-
-    _grid: Grid = field(default_factory=Grid)  # by site and rank
-
-    def with_rows(self, connection: DuckDBPyConnection) -> RankCells:
-        """These cells with a connection's rows added. The table ``page_sites`` must exist. Raises: Misfit."""
-        rows = f"{RAW} JOIN page_sites USING (layer, tensor)"
-        pairs = connection.execute(f"SELECT DISTINCT site, rank FROM {rows} ORDER BY ALL").fetchall()
-        recorded = column_of(connection, f"SELECT DISTINCT step FROM {RAW}")
-        grid = self._grid.grown(pairs, recorded, lambda steps, num: stretches(steps, min(MAX_STRETCHES, MAX_CELLS // max(1, num))))
-        grid.axis.make_table(connection, "page_rank_steps", recorded)
-        found = connection.execute(f"""
-            SELECT site, rank, col, max(abs_max) AS amax, max(num_nan + num_pos_inf + num_neg_inf) > 0 AS bad
-            FROM {rows} JOIN page_rank_steps USING (step) GROUP BY ALL
-        """).fetchnumpy()
-        bad = np.ma.filled(found["bad"], False).astype(bool)
-        amax = np.where(bad, np.float32(np.inf), as_float32(np.ma.filled(found["amax"], np.nan)))
-        places = [grid.rows[pair] for pair in zip(found["site"].tolist(), found["rank"].tolist(), strict=True)]
-        grid.put(_AMAX, np.asarray(places, dtype=np.int64), np.asarray(found["col"]), amax)
-        return RankCells(grid)
-
-    def num_ranks(self, shown: Sequence[int]) -> list[int]:
-        """How many ranks wrote each site."""
-        of = Counter(site for site, _ in self._grid.rows)
-        return [of[site] for site in shown]
-
-    def ranks(self, shown: Sequence[int]) -> RankAmax | None:
-        """The amax of each of a page's sites on each rank; None if no site was written by several ranks."""
-        rows = [row for row, num in enumerate(self.num_ranks(shown)) if num > 1]
-        if not rows:
-            return None
-        axis, cells = self._grid.axis, self._grid.cells(_AMAX)
-        every = sorted({rank for _, rank in self._grid.rows})
-        rows = rows[: MAX_CELLS // min(len(every), MAX_RANKS)]
-        row_of = {shown[row]: i for i, row in enumerate(rows)}
-        place_of = {rank: j for j, rank in enumerate(every)}
-        there = [(row_of[site], place_of[rank], place) for (site, rank), place in self._grid.rows.items() if site in row_of]
-        amax = np.full((len(rows), len(every), len(axis)), np.nan, dtype=np.float32)
-        at, of, places = np.asarray(there, dtype=np.int64).T
-        amax[at, of] = cells[places]
-        median, factor = _apart(amax)
-        by_rank = factor.max(axis=(0, 2))
-        order = np.argsort(-by_rank, kind="stable")
-        num_apart = int((by_rank >= np.log(ODD)).sum())
-        apart = []
-        for j in order[: min(num_apart, MOST_APART)].tolist():
-            i, k = np.unravel_index(factor[:, j].argmax(), (len(rows), len(axis)))
-            apart.append(Apart(every[j], rows[i], axis.last[k], float(amax[i, j, k]), float(median[i, 0, k])))
-        kept = np.sort(order[:MAX_RANKS])
-        ranks = tuple(every[j] for j in kept.tolist())
-        return RankAmax(ranks, tuple(rows), axis.first, axis.last, amax[:, kept], len(every), tuple(apart), num_apart)
+def read_ranks(connection: DuckDBPyConnection) -> RankAmax | None:
+    """The amax of each of a page's sites on each rank; None if no site was written by several ranks. Needs the table ``page_sites``."""
+    sites = column_of(
+        connection, f"SELECT site FROM {RAW} JOIN page_sites USING (layer, tensor) GROUP BY site HAVING count(DISTINCT rank) > 1 ORDER BY 1"
+    )
+    if not sites:
+        return None
+    every = column_of(connection, f"SELECT DISTINCT rank FROM {RAW} ORDER BY 1")
+    sites = sites[: MAX_CELLS // min(len(every), MAX_RANKS)]
+    steps = column_of(connection, f"SELECT DISTINCT step FROM {RAW} ORDER BY 1")
+    axis = stretches(steps, min(MAX_STRETCHES, MAX_CELLS // (len(sites) * len(every))))
+    axis.make_table(connection, "page_rank_steps")
+    found = connection.execute(f"""
+        SELECT site, rank, col, max(abs_max) AS amax, max(num_nan + num_pos_inf + num_neg_inf) > 0 AS bad
+        FROM {RAW} JOIN page_sites USING (layer, tensor) JOIN page_rank_steps USING (step) WHERE site IN ({", ".join(map(str, sites))})
+        GROUP BY ALL
+    """).fetchnumpy()
+    place = np.searchsorted(sites, found["site"]), np.searchsorted(every, found["rank"]), found["col"]
+    amax = placed((len(sites), len(every), len(axis)), place, found["amax"])
+    bad = np.ma.filled(found["bad"], False).astype(bool)
+    amax[tuple(np.asarray(indices)[bad] for indices in place)] = np.inf
+    median, factor = _apart(amax)
+    by_rank = factor.max(axis=(0, 2))
+    order = np.argsort(-by_rank, kind="stable")
+    num_apart = int((by_rank >= np.log(ODD)).sum())
+    apart = []
+    for j in order[: min(num_apart, MOST_APART)].tolist():
+        i, k = np.unravel_index(factor[:, j].argmax(), (len(sites), len(axis)))
+        apart.append(Apart(every[j], sites[i], axis.last[k], float(amax[i, j, k]), float(median[i, 0, k])))
+    kept = np.sort(order[:MAX_RANKS])
+    ranks = tuple(every[j] for j in kept.tolist())
+    return RankAmax(ranks, tuple(sites), axis.first, axis.last, amax[:, kept], len(every), tuple(apart), num_apart)
 
 
 def _apart(amax: Any) -> tuple[Any, Any]:

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from numscope.page.gathered import Gathered, RunStatistics
+from numscope.page.statistics import RunStatistics, statistics_of
 from numscope.records.alert import Alert, parse_alert
 from numscope.records.attempt import attempts
 from numscope.records.errors import UsageError
@@ -104,30 +104,34 @@ def read_recorded(folder: str | os.PathLike[str], where: str = "RUN", copied: st
     Args:
         folder: the ``log_dir`` of the run.
         where: what messages call it.
-        copied: where the JSON files of a run in another storage are; None: they are copied now.
+        copied: where the files of a run in another storage are; None: its JSON files are copied, and its statistics read where they are.
 
     Raises: UsageError where there is no folder, no run, or nothing in it yet.
     """
     given = os.fspath(folder)
-    if is_address(given) and copied is None:
-        source = Remote(given, where)
-        try:
-            source.check()
-            return read_recorded(given, where, source.fetch(source.signature()))
-        finally:
-            source.close()
-    path = copied or os.path.abspath(given)
+    if copied is not None or not is_address(given):
+        return _read(given, copied or os.path.abspath(given), copied or given, where)
+    source = Remote(given, where)
+    try:
+        source.check()
+        return _read(given, source.fetch({name: told for name, told in source.signature().items() if name.endswith(".json")}), given, where)
+    finally:
+        source.close()
+
+
+def _read(given: str, path: str, statistics: str, where: str) -> Recorded:
+    """A run, whose JSON files are in the folder ``path``, and its statistics in another one or in the same."""
     names = sorted(filter(_NAME.fullmatch, os.listdir(path))) if os.path.isdir(path) else []
     problems: list[str] = []
     run = None
     try:
-        run = find_run(folder, where)
+        run = find_run(statistics, where)
         problems += run.problems
     except UsageError as error:
         if not names:
             raise
-        statistics = os.path.join(path, STATISTICS)
-        if os.path.islink(statistics) or (os.path.isdir(statistics) and any(name.endswith(".parquet") for name in os.listdir(statistics))):
+        parts = os.path.join(path, STATISTICS)
+        if os.path.islink(parts) or (os.path.isdir(parts) and any(name.endswith(".parquet") for name in os.listdir(parts))):
             problems.append(f"No statistics could be read. {error}")
     files = read_findings(path, names, problems)
     findings, alerts = distinct_findings(files), merged_alerts(files)
@@ -151,25 +155,19 @@ def read_recorded(folder: str | os.PathLike[str], where: str = "RUN", copied: st
     )
 
 
-def read_statistics(recorded: Recorded, gathered: Gathered | None = None) -> tuple[RunStatistics | None, tuple[str, ...]]:
+def read_statistics(recorded: Recorded) -> tuple[RunStatistics | None, tuple[str, ...]]:
     """A run's statistics, None if it has none, and the problems of the run together with those of its statistics.
-
-    Args:
-        gathered: what is known of them; it then is as the run is now.
 
     Raises: UsageError where the statistics can't be read and there are no findings to show.
     """
     if recorded.run is None:
         return None, recorded.problems
-    gathered = Gathered() if gathered is None else gathered
     try:
-        gathered.update(recorded.run, recorded.marked_steps)
+        return statistics_of(recorded.run, recorded.marked_steps), recorded.problems
     except UsageError as error:
         if not recorded.watched:
             raise
         return None, (*recorded.problems, f"No statistics could be read. {error}")
-    statistics = gathered.statistics()
-    return statistics, (*recorded.problems, *statistics.problems)
 
 
 @dataclass(frozen=True, slots=True)

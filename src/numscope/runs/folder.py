@@ -8,7 +8,7 @@ import functools
 import os
 import zlib
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from numscope.records.errors import UsageError
@@ -41,8 +41,6 @@ class Run:
     parts: tuple[PartName, ...]  # its whole Parquet files, by rank, attempt and time
     listed: Mapping[str, Fingerprint]  # its parts by name
     broken: tuple[str, ...] = ()  # names of files that are not whole or not sound; no kill leaves one, a bad disk may
-    known_rows: Mapping[str, int] = field(default_factory=dict)  # by part, how many of its first rows are skipped
-    known_starts: Mapping[tuple[int, int], int] = field(default_factory=dict)  # by rank and attempt, the first step in other parts
     ranges: RangeFiles | None = None  # reads the parts of a run in another storage, and compacted ones
     superseded: tuple[str, ...] = ()  # names of parts that do not count, as others have their rows
 
@@ -86,7 +84,7 @@ class Run:
         """Whether some rank wrote in several attempts, or may have: a compacted part's name has the latest one."""
         if any(part.made for part in self.parts):
             return max(part.attempt for part in self.parts) > 1
-        attempts = {*self.known_starts, *((part.rank, part.attempt) for part in self.parts)}
+        attempts = {(part.rank, part.attempt) for part in self.parts}
         return len(attempts) > len({rank for rank, _ in attempts})
 
 

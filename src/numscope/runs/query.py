@@ -83,7 +83,7 @@ def connect(run: Run, held: bool = False, **config: Any) -> DuckDBPyConnection:
     patterns = [glob.escape(path) for path in paths]  # DuckDB asks for both: the pattern first, then what it found
     connection.execute(f"SET allowed_paths = [{strings(dict.fromkeys(paths + patterns))}]")
     connection.execute("SET enable_external_access = false")
-    source = _source(run)
+    source = f"read_parquet([{strings(patterns)}], union_by_name = true, hive_partitioning = false)"
     _check_types(run, columns_of(connection, source))
     _check_rows(run, connection)
     rows = f"SELECT s.* FROM {source} s"
@@ -94,8 +94,6 @@ def connect(run: Run, held: bool = False, **config: Any) -> DuckDBPyConnection:
         connection.execute(f"CREATE VIEW {EVERY} AS {rows}")
     if run.restarted:  # without the steps that a later attempt of the same rank ran again
         connection.execute(f"CREATE TEMP TABLE starts AS SELECT rank, attempt, min(step) AS step FROM {EVERY} GROUP BY ALL")
-        known = [[rank for rank, _ in run.known_starts], [attempt for _, attempt in run.known_starts], list(run.known_starts.values())]
-        connection.execute("INSERT INTO starts SELECT unnest(?::BIGINT[]), unnest(?::BIGINT[]), unnest(?::BIGINT[])", known)
         rows += " ANTI JOIN starts l ON l.rank = s.rank AND l.attempt > s.attempt AND l.step <= s.step"
     connection.execute(f"CREATE VIEW stored AS {rows} WHERE {' AND '.join(f'{name} IS NOT NULL' for name in NEVER_NULL)}")
     connection.execute(f"CREATE VIEW {RAW} AS SELECT *, {_listed(RAW_SUMS)} FROM stored")
@@ -106,19 +104,6 @@ def connect(run: Run, held: bool = False, **config: Any) -> DuckDBPyConnection:
     connection.execute(f"CREATE VIEW {STEPS} AS {_STEPS_SQL.format(rate=rate)}")
     connection.execute("SET lock_configuration = true")
     return connection
-
-
-def _source(run: Run) -> str:
-    """The rows of a run's parts, as SQL to select from."""
-    of = "union_by_name = true, hive_partitioning = false"
-    num_known = [run.known_rows.get(part.name, 0) for part in run.parts]
-    whole = [glob.escape(path) for path, known in zip(run.paths, num_known, strict=True) if not known]
-    sources = [f"read_parquet([{strings(whole)}], {of})"] if whole else []
-    for path, known in zip(run.paths, num_known, strict=True):
-        if known:
-            rows = f"read_parquet({strings([glob.escape(path)])}, {of}, file_row_number = true)"
-            sources.append(f"(SELECT * EXCLUDE (file_row_number) FROM {rows} WHERE file_row_number >= {known})")
-    return sources[0] if len(sources) == 1 else f"({' UNION ALL BY NAME '.join(f'FROM {source}' for source in sources)})"
 
 
 def ask(run: Run, sql: str) -> QueryResult:

@@ -109,8 +109,8 @@ class Local(_RunPlace):
 class Remote(_RunPlace):
     """A folder that fsspec reaches (``s3://…``, ``gs://…``).
 
-    What changes in its JSON files is copied into a folder that ends with the program; of statistics only the bytes that a question needs
-    are read.
+    Files that are shown again and again are copied once, into a folder that ends with the program. Of the statistics that one question
+    is about only the bytes that it needs are read.
     """
 
     given: str
@@ -168,8 +168,7 @@ class Remote(_RunPlace):
         return RangeFiles(self._fs, f"{self._root}/{STATISTICS}", sizes)
 
     def fetch(self, signature: Signature) -> str:
-        """A folder of this machine with the JSON files that a signature names."""
-        signature = {name: told for name, told in signature.items() if name.endswith(".json")}
+        """A folder of this machine with the files that a signature names."""
         if self._copy is None:
             self._copy = tempfile.TemporaryDirectory(prefix="numscope-view-")
         here = self._copy.name

@@ -85,6 +85,8 @@ def is_sound(path: str, whole: bool = True) -> bool:
         file.seek(-4, os.SEEK_END)
         if not (begins and file.read(4) == _MAGIC):
             return False
+        if not _footer(file)[1]:
+            return False
         place = _place(file)
         if place is None:
             return True

@@ -2,27 +2,27 @@
 
 from __future__ import annotations
 
+import json
 import logging
 import os
 import re
-import threading
+import secrets
 import time
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from numscope.page.gathered import Gathered
-from numscope.page.payload import content_of
+from numscope.page.payload import payload_of
 from numscope.page.recorded import Recorded, read_recorded
 from numscope.records.errors import UsageError
 from numscope.runs.sources import Remote, Signature, Source
-from numscope.view.changes import Shown
 from numscope.view.refresher import Refresher
 
 State = Literal["reading", "waiting", "shown", "gone", "unreadable"]
 
 LOOK_S, LOOK_REMOTE_S = 1.0, 10.0  # between two looks; a storage takes money for each
-REST, MOST_REST_S = 20, 30.0  # times as long as listing took: of a slow file system a twentieth of the time is taken
+REST, MOST_REST_S = 4, 60.0  # times as long as reading took: at most a fifth of the time is taken
+LISTING_REST = 20  # times as long as listing took, likewise
 WAIT_S = 0.4  # for which an answer waits for a look
 
 _ATTEMPT = re.compile(r"ranks/rank(\d+)-(\d+)\.json")
@@ -47,12 +47,10 @@ class LiveRun:
     name: str  # its name for people
     source: Source
     seen: Look = Look("reading", "The run is being read.")  # by the latest look
-    shown: Shown = field(default_factory=Shown)  # what pages show
+    shown: tuple[str, bytes] = ("", b"null")  # what pages show, as JSON, and a name of its own for each version of it
     recorded: Recorded | None = None  # what that was made of; None: nothing yet
-    _gathered: Gathered = field(default_factory=Gathered)
     _signature: Signature = field(default_factory=dict)
     _listing_s: float = 0.0
-    _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def __post_init__(self) -> None:
         self._refresher = Refresher(f"numscope view {self.key}", self._see)
@@ -62,16 +60,15 @@ class LiveRun:
         self._refresher.ask(WAIT_S)
 
     def answer(self, version: str) -> tuple[dict[str, Any], bytes]:
-        """State, and what a page that has a version lacks."""
-        with self._lock:
-            told = {
-                "state": self.seen.state,
-                "message": self.seen.message,
-                "ago": max(0.0, time.time() - self.seen.heard) if self.seen.heard else None,
-                "ended": self.has_ended,
-                "version": self.shown.name,
-            }
-            return told, self.shown.since(version) if self.shown.version else b"{}"
+        """State, and what a page that has a version is to show; ``null`` if it shows that already."""
+        told = {
+            "state": self.seen.state,
+            "message": self.seen.message,
+            "ago": max(0.0, time.time() - self.seen.heard) if self.seen.heard else None,
+            "ended": self.has_ended,
+        }
+        latest, content = self.shown  # last: what has come since is newer than the state says, never older
+        return {**told, "version": latest}, b"null" if version == latest else content
 
     @property
     def has_ended(self) -> bool:
@@ -85,7 +82,7 @@ class LiveRun:
             try:
                 signature = self.source.signature()
             except (FileNotFoundError, NotADirectoryError):
-                told = "What is shown is what it held." if self.shown.version else "There is nothing to show."
+                told = "What is shown is what it held." if self.recorded is not None else "There is nothing to show."
                 seen = Look("gone", f"{self.source.given} is not there any more. {told}", self.seen.heard)
                 self._signature = {}
             else:
@@ -99,7 +96,8 @@ class LiveRun:
             log.debug("numscope view: %s", self.source.given, exc_info=True)
         self.seen = seen
         least = LOOK_REMOTE_S if isinstance(self.source, Remote) else LOOK_S
-        return max(least, time.monotonic() - start, min(MOST_REST_S, REST * self._listing_s))
+        rest = max(LISTING_REST * self._listing_s, REST * (time.monotonic() - start))
+        return max(least, min(MOST_REST_S, rest))
 
     def _seen(self, signature: Signature) -> Look:
         heard = max((told[-1] for told in signature.values()), default=0.0)
@@ -107,16 +105,15 @@ class LiveRun:
             return self.seen
         if not any(is_shown(name) for name in signature):
             self._signature = signature
-            if self.shown.version:
+            if self.recorded is not None:
                 return Look("waiting", "The run begins anew: what is shown is what the folder held before.", heard)
             what = "The run has begun and has written no numbers yet" if signature else f"{self.source.given} is empty"
             when = "half a minute after a scheduled step, without a configuration at the tenth step"
             return Look("waiting", f"{what}. Its first statistics come {when}; its findings at once.", heard)
         recorded = read_recorded(self.source.given, copied=self.source.fetch(signature))
-        content = {**content_of(recorded, self._gathered), "name": self.name}
-        with self._lock:
-            self.shown.renew(content)
-            self.recorded = recorded
+        content = {**payload_of(recorded), "name": self.name}
+        self.shown = secrets.token_hex(8), json.dumps(content, separators=(",", ":"), allow_nan=False).encode()
+        self.recorded = recorded
         self._signature = signature
         return Look("shown", "", heard)
 

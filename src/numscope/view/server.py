@@ -57,7 +57,7 @@ class _Comparison:
         self.told: dict[str, Any] = {"version": "", "comparison": None}
 
     def _make(self) -> float:
-        start, version = time.monotonic(), " ".join(side.shown.name for side in self._sides)
+        start, version = time.monotonic(), " ".join(side.shown[0] for side in self._sides)
         a, b = (side.recorded for side in self._sides)
         if a is None or b is None or version == self.told["version"]:
             return 0.0

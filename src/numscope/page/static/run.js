@@ -2,39 +2,16 @@
 
 export class Run {
   constructor(data) {
-    this._hold(data);
+    this.take(data);
   }
 
-  _hold(data) {
+  // Takes the run as it is now, in place of what it was.
+  take(data) {
     Object.assign(this, data);
     this.width = this.first.length;
     this.rows = new Map(this.sites.map((site, row) => [siteKey(site.layer, site.tensor), row]));
     this.kindOf = new Map(this.kinds.map((kind) => [kind.name, kind]));
     this._unpacked = new Map();
-  }
-
-  // Takes what a server tells that is new: all of it, or keys, sites by row, and the columns of each matrix that are not as they were.
-  async take(news) {
-    if (news.whole) {
-      this._hold(news.whole);
-      return;
-    }
-    const { changed, fresh } = news;
-    const first = changed.first ?? this.first;
-    const places = new Map(this.first.map((step, column) => [step, column]));
-    const from = first.map((step) => places.get(step));
-    for (const column of fresh) from[column] = undefined;
-    const matrices = await Promise.all(Object.keys(news.columns).map(async (name) => {
-      const [old, given] = [await this._once(name, this.columns[name]), await unpack(news.columns[name])];
-      const made = new Float32Array(this.sites.length * first.length);
-      for (let row = 0; row < this.sites.length; row++) {
-        from.forEach((column, at) => column !== undefined && (made[row * first.length + at] = old[row * this.width + column]));
-        fresh.forEach((at, i) => (made[row * first.length + at] = given[row * fresh.length + i]));
-      }
-      return [name, Promise.resolve(made)];
-    }));
-    this._hold({ ...changed, made: news.made, sites: this.sites.map((site, row) => news.sites[row] ?? site) });
-    for (const [name, made] of matrices) this._unpacked.set(name, made);
   }
 
   // A statistic's cells, sites × columns: the worst of each column's steps, or the other extreme. Null where the run has none.

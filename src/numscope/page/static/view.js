@@ -55,18 +55,18 @@ function toggleFollow() {
 
 async function show(answer) {
   const { content } = answer;
-  if (!page && content.whole) {
-    page = new Page(new Run(content.whole), given);
+  if (!page && content) {
+    page = new Page(new Run(content), given);
     page.run.isLive = !answer.ended;
     page.sign = sign;
-    page.follows = follow.checked = !given.has("step") && !given.has("finding") && !content.whole.findings.length;
+    page.follows = follow.checked = !given.has("step") && !given.has("finding") && !content.findings.length;
     if (asked.has("with")) page.compare(null, sides([asked.get("run"), asked.get("with")]));
     await page.start();
     onChange((changed) => {
       if (changed.includes("step")) page.follows = follow.checked = false;
     });
-  } else if (page && (content.whole || content.changed)) {
-    await page.run.take(content);
+  } else if (content) {
+    page.run.take(content);
     page.run.isLive = !answer.ended;
     await page.renew();
     follow.checked = page.follows;
