@@ -12,7 +12,7 @@ from rich.console import Console
 
 from numscope.cli.top_screen import screen
 from numscope.page import rank_cells
-from numscope.page.digest import digests
+from numscope.page.digest import digest_of
 from numscope.page.overview import overview_of
 from numscope.page.recorded import read_recorded, read_statistics
 from numscope.records.layer import Layer
@@ -63,10 +63,9 @@ def test_ranks_that_stand_apart_are_named_and_the_others_counted(tmp_path: Path,
         assert {7, 31, 38} < set(ranks.ranks) and len(ranks.ranks) == 4 and (ranks.num_ranks, ranks.num_apart) == (40, 3)
         assert [(one.rank, one.step) for one in ranks.apart] == [(38, 1), (31, 1)]
         assert [(one.step, one.num_ranks) for one in recorded.events] == [(1, 40)]
-        as_json, as_text = digests(recorded)
-        assert json.loads(as_json)["ranks"]["apart"][1] == "rank 31: 0.01 in fc activation, step 1; the median is 1.019"
-        assert "- step 1, 40 ranks: GradScaler skipped the step" in as_text
-        assert "## 3 of 40 ranks apart from the median by a factor of 2 or more" in as_text
+        told = json.loads(digest_of(recorded))
+        assert told["ranks"]["apart"][1] == "rank 31: 0.01 in fc activation, step 1; the median is 1.019"
+        assert told["ranks"]["headline"] == "3 of 40 ranks apart from the median by a factor of 2 or more"
         console = Console(width=120, record=True, file=open("/dev/null", "w"))
         console.print(screen(overview_of(str(tmp_path)), 0.0, 120))
         lines = console.export_text().splitlines()

@@ -10,7 +10,7 @@ import click
 from numscope.cli.printing import note, put, say
 from numscope.cli.values import OUTPUT_FILE, json_option, writable
 from numscope.config.rule_table import RULES
-from numscope.page.digest import digests
+from numscope.page.digest import digest_of
 from numscope.page.document import render
 from numscope.page.payload import comparison_of, payload_of
 from numscope.page.recorded import Recorded, read_recorded
@@ -19,15 +19,15 @@ from numscope.records.errors import UsageError
 from numscope.report.sarif import sarif_json, source_root
 from numscope.storage.address import is_address
 
-SUMMARY_NAME = "summary"
+SUMMARY_NAME = "summary.json"
 
 
 @click.command(options_metavar="[options]", short_help="Make an HTML page of a run.")
 @click.option("-o", "--output", type=OUTPUT_FILE, help=f"Where to write it (RUN/{NAME}; of a run in another storage ./NAME-{NAME}).")
 @click.option("--compare", "other", metavar="OTHER", help="Show a second run too, and where the two begin to differ.")
 @click.option("--sarif", type=OUTPUT_FILE, help="Write findings and alerts to this file instead, for a CI to show at their lines.")
-@click.option("--summary", is_flag=True, help="Write a digest of at most 64 KB instead: FILE with .json and with .md.")
-@json_option("Write the digest as JSON alone")
+@click.option("--summary", is_flag=True, help=f"Write a digest of at most 64 KB instead, as JSON (RUN/{SUMMARY_NAME}).")
+@json_option("The same as --summary, to FILE")
 @click.argument("run", metavar="RUN")
 def report(run: str, output: str | None, other: str | None, sarif: str | None, summary: bool, json_to: str | None) -> None:
     """Make one HTML file of a run: findings, their lines of code, and every tensor's history. It opens in a browser, without a network.
@@ -46,15 +46,13 @@ def report(run: str, output: str | None, other: str | None, sarif: str | None, s
         _write(sarif, _sarif(recorded), "--sarif")
         return
     if json_to is not None:
-        put(json_to, [digests(recorded)[0]])
+        put(json_to, [digest_of(recorded)])
         return
+    path = writable(output or _beside(recorded.path, SUMMARY_NAME if summary else NAME), "--output")
     if summary:
-        stem = output.removesuffix(".json").removesuffix(".md") if output else _beside(recorded.path, SUMMARY_NAME)
-        paths = [writable(stem + suffix, "--output") for suffix in (".json", ".md")]
-        for path, text in zip(paths, digests(recorded), strict=True):
-            _write(path, text)
+        _write(path, digest_of(recorded))
         return
-    path, title = writable(output or _beside(recorded.path, NAME), "--output"), f"numscope: {os.path.basename(recorded.path)}"
+    title = f"numscope: {os.path.basename(recorded.path)}"
     if other is None:
         _write(path, render([payload_of(recorded)], title))
         return

@@ -5,10 +5,11 @@ from __future__ import annotations
 import csv
 import json
 import re
+import shlex
 import sys
 from collections.abc import Iterator, Sequence
 from decimal import Decimal
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -23,6 +24,10 @@ from numscope.runs.folder import Run, find_run
 from numscope.runs.grouping import available, group, lacking
 from numscope.runs.query import ask
 from numscope.sinks.logs import text_of
+
+if TYPE_CHECKING:
+    from numscope.page.matrices import Matrices
+    from numscope.page.overview import Overview
 
 MAX_FOLDED = 200  # rows of a table that is folded to fit the terminal
 COLUMNS, COMPACT = "columns", "compact"  # in place of SQL
@@ -44,7 +49,7 @@ DEFAULT_STATS = ("max", "min", "mean", "std", "l2_norm", "kurtosis", "zero_pct",
 def stats(run: str, sql: str | None, by: str | None, names: str | None, steps: str | None, json_to: str | None, as_csv: bool) -> None:
     """Query a run's statistics by SQL over its views, or merge them exactly by groups of layers and steps.
 
-    RUN is the run's log_dir. Without SQL and --by: where to look, and questions ready to run; with --json or --csv, what
+    RUN is the run's log_dir. Without SQL and --by: what numscope top shows, and questions ready to run; with --json or --csv, what
     there is of each class. columns: the views and their columns, each with its unit and meaning. compact: make few sorted
     parts of the run's many, so that questions take less time.
 
@@ -77,11 +82,13 @@ def stats(run: str, sql: str | None, by: str | None, names: str | None, steps: s
             "Of a step that was run again, the last attempt's numbers are shown."
         )
     if by is None and sql is None and json_to is None and not as_csv:
-        from numscope.page.guide import guide
-        from numscope.page.overview import overview_of
+        from numscope.cli.top import print_once
 
-        for line in guide(overview_of(run), run):
-            say(line)
+        overview = print_once(run)
+        if overview.matrices is not None:
+            say("\nAsk:")
+            for question in _questions(overview, overview.matrices):
+                say(f"  numscope stats {escape(shlex.quote(run))} {question}")
         return
     columns: Sequence[str]
     if by is not None:
@@ -103,6 +110,18 @@ _OVERVIEW = """
         count(*) AS rows, sum(num_nan)::BIGINT AS num_nan, sum(num_inf)::BIGINT AS num_inf
     FROM stats GROUP BY ALL ORDER BY ALL
 """
+
+
+def _questions(overview: Overview, matrices: Matrices) -> Iterator[str]:
+    """About the worst tensor; about all layers near the end; about all classes; about what there is."""
+    site = matrices.sites[max(range(len(matrices.sites)), key=lambda i: overview.health[i].score)]
+    layer, tensor = (name.replace("'", "''") for name in (site.layer, site.tensor))
+    sql = f"SELECT step, abs_max, num_nan, num_inf FROM stats WHERE layer = '{layer}' AND tensor = '{tensor}' ORDER BY step"
+    yield escape(shlex.quote(sql) if set(sql) & set('"$`\\!') else f'"{sql}"')
+    last = matrices.axis.last[-1]
+    yield f"--by name --stats max,min,num_nan,num_inf --steps {max(0, last - 9)}-{last}"
+    yield "--by type"
+    yield COLUMNS
 
 
 def _grouped(run: Run, by: str, names: str | None, steps: str | None) -> tuple[Sequence[str], list[tuple[Any, ...]]]:

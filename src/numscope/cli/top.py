@@ -40,11 +40,17 @@ def top(run: str) -> None:
     RUN is the run's log_dir. q or Ctrl-C ends it. In a pipe or a file, it is printed once.
     """
     console = Console(highlight=False, markup=False, emoji=False)
-    if not console.is_terminal:
-        overview = overview_of(run)
-        print_plain(screen(overview, time.time() - overview.written, console.width), sys.stdout, console.width)
-    else:
+    if console.is_terminal:
         _Live(console, run).loop()
+    else:
+        print_once(run)
+
+
+def print_once(run: str) -> Overview:
+    """Print what there is to see of a run."""
+    overview, width = overview_of(run), Console().width
+    print_plain(screen(overview, time.time() - overview.written, width), sys.stdout, width)
+    return overview
 
 
 class _Live:

@@ -97,7 +97,8 @@ def _findings(overview: Overview) -> Iterator[Text]:
     if not recorded.watched:
         yield Text("No findings written: there are none so far, or detection is off", TITLE)
         return
-    yield Text(count(recorded.num_findings, "finding") if recorded.num_findings else "No finding", TITLE)
+    mended = ", all of earlier attempts" if recorded.findings and not recorded.latest else ""
+    yield Text(count(recorded.num_findings, "finding") + mended if recorded.num_findings else "No finding", TITLE)
     for finding in recorded.findings[:MOST_FINDINGS]:
         yield from _finding(finding)
     if recorded.num_findings > MOST_FINDINGS:

@@ -1,4 +1,4 @@
-"""A run in at most 64 KB: findings, alerts, the worst sites with their trends, and what was not watched; as JSON and as Markdown."""
+"""A run in at most 64 KB: findings, alerts, the worst sites with their trends, and what was not watched, as JSON."""
 
 from __future__ import annotations
 
@@ -14,11 +14,9 @@ from numscope.page.rank_cells import RankAmax
 from numscope.page.recorded import AlertOfRanks, Recorded, read_statistics
 from numscope.page.settings import last_environment
 from numscope.records.finding import Culprit, Finding, Numbers, Operand, plain
-from numscope.records.markdown import code as _code
-from numscope.records.markdown import text as _md
 from numscope.records.words import count, escape, spans
 
-MAX_BYTES = 64_000  # each of the two files has at most so many
+MAX_BYTES = 64_000  # it has at most so many
 MAX_TEXT = 400  # characters of a name or sentence
 MOST = (40, 30, 20, 10, 5, 2, 1)  # findings, alerts, sites, layers and problems listed: the most that fit
 
@@ -27,8 +25,8 @@ Digest = dict[str, Any]
 _HOME = re.compile(rf"{re.escape(os.path.expanduser('~'))}(?=[/\\])|(?<![\w.])/(?:home|Users)/[^/\s:'\"]+")
 
 
-def digests(recorded: Recorded) -> tuple[str, str]:
-    """The digest of a run: JSON, and Markdown. Each has at most ``MAX_BYTES`` bytes, whatever the run.
+def digest_of(recorded: Recorded) -> str:
+    """The digest of a run, JSON of at most ``MAX_BYTES`` bytes, whatever the run.
 
     Raises: UsageError where its statistics can't be read and it has no findings.
     """
@@ -36,10 +34,9 @@ def digests(recorded: Recorded) -> tuple[str, str]:
     matrices = None if statistics is None else statistics.matrices
     ranks = None if statistics is None else statistics.ranks
     for most in MOST:
-        digest = _digest(recorded, matrices, ranks, problems, most)
-        texts = json.dumps(digest, indent=1, allow_nan=False) + "\n", "\n".join(_markdown(digest)) + "\n"
-        if all(len(text.encode()) <= MAX_BYTES for text in texts):
-            return texts
+        text = json.dumps(_digest(recorded, matrices, ranks, problems, most), indent=1, allow_nan=False) + "\n"
+        if len(text.encode()) <= MAX_BYTES:
+            return text
     raise AssertionError("a digest of one finding and one site is too long")
 
 
@@ -184,79 +181,3 @@ def _text(value: object, most: int = MAX_TEXT) -> str:
     """Text from a run: printable, of bounded length, and without the names of home folders, since digests are sent to others."""
     text = _HOME.sub("~", escape(str(value)))
     return text if len(text) <= most else f"{text[: most * 2 // 3]} … {text[-most // 4 :]}"
-
-
-def _markdown(digest: Digest) -> Iterator[str]:
-    """The lines of a digest, in which names from models and files are shown as they are."""
-    yield f"# numscope: {_md(digest['run'])}"
-    yield ""
-    ended = "" if digest["ended"] else "; it did not end by itself"
-    yield f"{_md(digest['model'] or 'A run')}, {count(digest['num_steps'], 'step')}, {count(digest['attempts'], 'attempt')}{ended}."
-    if digest["command"]:
-        yield f"\nCommand: {_code(digest['command'])}"
-    if digest["versions"]:
-        yield f"\nVersions: {_md(', '.join(f'{name} {version}' for name, version in digest['versions'].items()))}"
-    yield f"\n## {count(digest['num_findings'], 'finding')}\n"
-    for finding in digest["findings"]:
-        yield from _finding_lines(finding)
-    if digest["num_findings"] > len(digest["findings"]):
-        yield f"- {digest['num_findings'] - len(digest['findings'])} more"
-    if digest["alerts"]:
-        yield f"\n## {count(digest['num_alerts'], 'alert')}\n"
-        for alert in digest["alerts"]:
-            place = " ".join(filter(None, (_code(alert["layer"]), _md(alert["tensor"]))))
-            when = f"step {alert['step']}, rank {alert['ranks']}"
-            yield f"- **{_md(alert['rule'])}** at {when}{f', in {place}' if place else ''}: {_md(alert['text'])}"
-            if alert["advice"]:
-                yield f"  - advice: {_md(alert['advice'])}"
-        if digest["num_alerts"] > len(digest["alerts"]):
-            yield f"- {digest['num_alerts'] - len(digest['alerts'])} more"
-    if digest["events"]:
-        yield f"\n## {count(digest['num_events'], 'event')}\n"
-        for event in digest["events"]:
-            who = f"rank {event['rank']}" if event["num_ranks"] == 1 else f"{event['num_ranks']:,} ranks"
-            yield f"- step {event['step']}, {who}: {_md(event['text'])}"
-    statistics = digest["statistics"]
-    if statistics is not None:
-        steps = f"steps {statistics['first_step']} to {statistics['last_step']}"
-        yield f"\n## Worst of {count(statistics['num_sites'], 'tensor')}, {steps}\n"
-        if not statistics["worst_sites"]:
-            yield "None was bad or close to it."
-        else:
-            yield "| layer | tensor | dtype | state | why | largest magnitude, first to last |\n|---|---|---|---|---|---|"
-        for site in statistics["worst_sites"]:
-            trend = " ".join(f"{x:.3g}" for x in site["amax_trend"])
-            cells = (_code(site["layer"]), _md(site["tensor"]), _md(site["dtype"]), site["state"], _md(site["why"]), trend)
-            yield f"| {' | '.join(cells)} |"
-    if digest["ranks"] is not None:
-        yield f"\n## {digest['ranks']['headline']}\n"
-        yield from (f"- {_md(one)}" for one in digest["ranks"]["apart"])
-    yield "\n## Not watched\n"
-    yield from (f"- {_md(one)}" for one in digest["not_watched"] or ["Nothing that this digest knows of."])
-    if digest["problems"]:
-        yield "\n## Problems\n"
-        yield from (f"- {_md(one)}" for one in digest["problems"])
-
-
-def _finding_lines(finding: Digest) -> Iterator[str]:
-    contained = " (contained)" if finding["contained"] else ""
-    when = f"at step {finding['step']}, rank {finding['rank']}"
-    yield f"- **{finding['kind']}**{contained} {when}, in {_code(finding['site'])} ({finding['phase']})"
-    if finding["numbers"]:
-        yield f"  - what: {_md(finding['numbers'])}"
-    if finding["note"]:
-        yield f"  - note: {_md(finding['note'])}"
-    culprit = finding["culprit"]
-    if culprit is None:
-        yield f"  - no operation found: {_md(finding['replay'])}"
-        return
-    line = f"{culprit['file']}:{culprit['line']}"
-    yield f"  - operation: {_code(culprit['op'])} ({culprit['phase']}) at {_code(line)}: {_code(culprit['code'])}"
-    yield f"  - reason: {culprit['reason']}. {_md(culprit['detail'])}"
-    if culprit["advice"]:
-        yield f"  - advice: {_md(culprit['advice'])}"
-    yield from (
-        f"  - tried: {_md(one['remedy'])}: {'' if one['worked'] else 'does not cure it: '}{_md(one['outcome'])}" for one in culprit["tried"]
-    )
-    yield from (f"  - input {_md(one)}" for one in culprit["inputs"])
-    yield from (f"  - output {_md(one)}" for one in culprit["outputs"])

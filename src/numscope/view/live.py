@@ -21,8 +21,7 @@ from numscope.view.refresher import Refresher
 State = Literal["reading", "waiting", "shown", "gone", "unreadable"]
 
 LOOK_S, LOOK_REMOTE_S = 1.0, 10.0  # between two looks; a storage takes money for each
-REST, MOST_REST_S = 4, 60.0  # times as long as reading took: at most a fifth of the time is taken
-LISTING_REST = 20  # times as long as listing took, likewise
+REST, MOST_REST_S = 20, 30.0  # times as long as listing took: of a slow file system a twentieth of the time is taken
 WAIT_S = 0.4  # for which an answer waits for a look
 
 _ATTEMPT = re.compile(r"ranks/rank(\d+)-(\d+)\.json")
@@ -96,8 +95,7 @@ class LiveRun:
             log.debug("numscope view: %s", self.source.given, exc_info=True)
         self.seen = seen
         least = LOOK_REMOTE_S if isinstance(self.source, Remote) else LOOK_S
-        rest = max(LISTING_REST * self._listing_s, REST * (time.monotonic() - start))
-        return max(least, min(MOST_REST_S, rest))
+        return max(least, time.monotonic() - start, min(MOST_REST_S, REST * self._listing_s))
 
     def _seen(self, signature: Signature) -> Look:
         heard = max((told[-1] for told in signature.values()), default=0.0)
