@@ -134,9 +134,7 @@ def test_a_page_follows_a_training_from_before_its_start_to_its_finding(tab: Tab
             tab.wait(last_column(18))
             assert tab.js("document.getElementById('follow').checked")
             assert int(tab.js("document.querySelectorAll('#map canvas.cells').length")) == 1
-            shown = re.search(r"Numbers, step (\d+)", tab.text("#site"))
-            assert shown is not None
-            assert int(shown[1]) >= 19
+            tab.wait("Number(/Numbers, step (\\d+)/.exec(document.getElementById('site').innerText)?.[1]) >= 19")
             training.go_to(99)
             assert training.process.wait(120) == 3
             tab.wait("document.querySelector('#findings .finding') !== null")
