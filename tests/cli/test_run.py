@@ -22,6 +22,7 @@ from numscope.cli.import_hook import when_imported
 from numscope.cli.run import TorchWatch, run
 from numscope.cli.script import Target
 from numscope.config.options import WatchOptions
+from tests.cli.calling import called
 
 ROOT = Path(__file__).resolve().parents[2]
 SOURCES = str(Path(numscope.__file__).parent.parent)
@@ -79,11 +80,14 @@ def cli(*words: str, cwd: Path, command: tuple[str, ...] = ("-m", "numscope"), *
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else "",
 )
-def test_wrong_usage_is_refused_before_the_script_runs(tmp_path: Path, words: list[str], message: str) -> None:
+def test_wrong_usage_is_refused_before_the_script_runs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, words: list[str], message: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
     (tmp_path / "d").mkdir()
     (tmp_path / "s.py").write_text("print('ran')")
-    done = cli(*words, cwd=tmp_path)
-    assert (done.returncode, done.stdout, done.stderr) == (2, "", message + "\n")
+    done = called(*words)
+    assert (done.exit_code, done.stdout, done.stderr) == (2, "", message + "\n")
 
 
 def parsed(*words: str) -> tuple[Target, WatchOptions]:
@@ -126,11 +130,11 @@ def test_unset_options_keep_the_watchs_defaults() -> None:
     assert options <= {f.name for f in dataclasses.fields(WatchOptions)}
 
 
-def test_version_and_help(tmp_path: Path) -> None:
-    assert cli("--version", cwd=tmp_path).stdout == f"numscope {numscope.__version__}\n"
-    assert cli("run", "--help", cwd=tmp_path).returncode == 0
-    bare = cli(cwd=tmp_path)
-    assert bare.returncode == 2
+def test_version_and_help() -> None:
+    assert called("--version").stdout == f"numscope {numscope.__version__}\n"
+    assert called("run", "--help").exit_code == 0
+    bare = called()
+    assert bare.exit_code == 2
     assert "Usage: numscope" in bare.stderr
 
 
@@ -303,7 +307,7 @@ def test_script_without_torch_is_told_that_nothing_was_watched(tmp_path: Path) -
     assert done.stderr == "numscope: nothing was watched: this process never imported torch\n"
 
 
-@pytest.mark.parametrize("code", ["print(1)", "import torch", "1 / 0"])
+@pytest.mark.parametrize("code", ["import torch", "1 / 0"])
 def test_files_that_were_asked_for_are_there_though_nothing_was_watched(tmp_path: Path, code: str) -> None:
     (tmp_path / "s.py").write_text(code)
     done = cli("run", "--json", "a.json", "--sarif", "a.sarif", "s.py", cwd=tmp_path)
