@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 
 import numscope
-from numscope.probe.own_calls import attention_in
+from numscope.probe.walk import attention_in
 from numscope.summary.attention import attention_cells
 from tests.inspect.test_inspector import Kept, Net, by_tensor, config, num_hooks, train
 

@@ -30,7 +30,6 @@ from numscope.probe.naming import class_name
 from numscope.probe.nodes import trains
 from numscope.probe.optimizer import guarded
 from numscope.probe.optimizers import gradient_of, ids_of
-from numscope.probe.own_calls import OwnCalls
 from numscope.probe.step import Step, StepReader
 from numscope.records.alert import Alert
 from numscope.records.errors import STOPS
@@ -83,7 +82,6 @@ class Inspector(StepReader):
         self._model = probe.root
         self._steps = steps
         self._journal = journal
-        self._own_calls = OwnCalls(probe, self.observe, self.failed)
         self.joint = Joint(probe.root, wrapper, self.recorder)
         self._prefix = ""
         self._strict = strict
@@ -122,7 +120,6 @@ class Inspector(StepReader):
         self._board.introduce(self._prefix)
         sites, readable = self._inspection.sites, self._inspection.readable
         self._in_graphs = self._by_module(self._inspection.hooks(readable))
-        self._own_in_graphs = self._by_module(self._inspection.own(readable))
         ledger = None if self._journal is None else self._journal.ledger
         self._tally = Tally([site.layout for site in sites], self._see_further, ledger)
         if ledger is not None:
@@ -136,7 +133,6 @@ class Inspector(StepReader):
     def _resolve_again(self) -> None:
         """Modules were added or removed, adapters for example: layers and sites change from this step on."""
         self._probe.disarm()
-        self._own_calls.disarm()
         self._resolve(strict=False, again=True)
         for line in self.resolved.unmatched:
             self.recorder.say_once(line, f"after modules have changed: {line}", logging.WARNING)
@@ -171,7 +167,7 @@ class Inspector(StepReader):
             active = self._inspection.active(self._steps.number)
         self._board.begin(self._steps.number, active)
         if active is self._active and self._probe.armed:
-            self._own_calls.begin_step()
+            self._probe.begin_step()
             return  # as in the step before
         self._active = active
         self._read = frozenset(site.index for site in active.read)
@@ -182,7 +178,6 @@ class Inspector(StepReader):
         plain = bytes(site.index in self._read and site.is_plain for site in self._inspection.sites)
         rows = (self._tally.ledger, self._tally.parts, plain, self.observe, self._steps.forward_begins)
         self._probe.arm(hooks, self if active.read else None, self._in_graphs, rows)
-        self._own_calls.arm(self._by_module(self._inspection.own(active.read)), self._own_in_graphs)
 
     def _by_module(self, layers: Mapping[Layer, Any]) -> dict[nn.Module, Any]:
         return {self._modules[layer]: wanted for layer, wanted in layers.items()}
@@ -243,7 +238,6 @@ class Inspector(StepReader):
             try:
                 self._see_weights(None, (*self._weights, *self._wgrads))
                 self._probe.forget_step()
-                self._own_calls.forget_step()
                 written = self._record(closing)
             except ours() as error:
                 self.failed(error)
@@ -401,7 +395,6 @@ class Inspector(StepReader):
         self.closed = True
         self._steps.remove(self)
         self._probe.disarm()
-        self._own_calls.disarm()
         self._tally.reset()
         self._tally.want(Groups.HEALTH)
         if self._journal is not None:  # detection reads what it needs without statistics

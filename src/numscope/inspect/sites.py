@@ -11,7 +11,6 @@ from numscope.config.plan import Collect, PluginFeature, StatRequest, group_of
 from numscope.inspect.tally import Seen
 from numscope.plugins.discovery import Plugins
 from numscope.probe.entry import LayerSites
-from numscope.probe.own_calls import OwnSites
 from numscope.records.layer import Layer
 from numscope.records.observation import SEEN_IN_CALLS, TENSORS, Histogram, Observation, Value
 from numscope.summary.derived import KNOWN, Derived
@@ -206,25 +205,14 @@ class Inspection:
         """The sites by layer, as a module probe takes them."""
         by_layer: dict[Layer, dict[str, Any]] = {}
         for site in sites:
-            if site.kind in ON_MODULES:
+            if site.kind in (*ON_MODULES, *SEEN_IN_CALLS):
                 wanted = by_layer.setdefault(site.layer, {})
-                wanted[site.kind] = site.index
+                if site.parameter is None:
+                    wanted[site.kind] = site.index
+                else:
+                    wanted["parameters"] = *wanted.get("parameters", ()), (site.parameter, site.index)
                 wanted["evaluation"] = wanted.get("evaluation", False) or any(c.evaluation for c in site.collects)
         return {layer: LayerSites(**wanted) for layer, wanted in by_layer.items()}
-
-    @staticmethod
-    def own(sites: Iterable[PlannedSite]) -> dict[Layer, OwnSites]:
-        """Those of them that only a layer's own calls show."""
-        by_layer: dict[Layer, OwnSites] = {}
-        for site in sites:
-            if site.kind in SEEN_IN_CALLS:
-                wanted = by_layer.setdefault(site.layer, OwnSites())
-                wanted.evaluation |= any(c.evaluation for c in site.collects)
-                if site.parameter is None:
-                    wanted.attention = site.index
-                else:
-                    wanted.gradients[site.parameter] = site.index
-        return by_layer
 
     def selected(self) -> dict[Layer, list[str]]:
         """For each selected layer what is wanted of it, a line each."""

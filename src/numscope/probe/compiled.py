@@ -142,9 +142,10 @@ class Graphs:
         told, sites = wanted.leaves, wanted.sites
         if (not told and sites is None) or _is_hidden():
             return
-        marks = {"input": "", "output": ""}  # of the first floating-point tensor among them
+        marks, attention = {"input": "", "output": ""}, None  # of the first floating-point tensor among them
         if sites is not None and (torch.is_grad_enabled() or module.training or sites.evaluation):
             marks = {"input": wanted.marks[0], "output": wanted.marks[1]}
+            attention = walk.attention_in(module, output) if wanted.marks[4] else None
         slots: list[tuple[str, str, str]] = []
         tensors: list[Tensor] = []
         for slot, leaf in walk.leaves(args, kwargs, output):
@@ -160,6 +161,8 @@ class Graphs:
                 slots.append((slot, walk.NONE if leaf is None else walk.NOT_A_TENSOR, ""))
         if tensors:
             torch.ops.numscope.tap(tensors, self._number, _place(self.key, entry.key, Phase.FORWARD, told, tuple(slots)), False)
+        if attention is not None:
+            self.take(entry, Phase.FORWARD, False, "", wanted.marks[4], attention)
         told, mark = told and gradients, wanted.marks[2]
         for slot, leaf in walk.tensors(output, "output") if told or mark else ():
             own = ""

@@ -53,6 +53,8 @@ class LayerSites:
 
     Args:
         evaluation: also in forwards in evaluation mode without gradients.
+        attention: of the attention probabilities that the layer returns.
+        parameters: names of its parameters, each with the index of its gradient as one backward makes it.
     """
 
     activation: int | None = None
@@ -60,10 +62,18 @@ class LayerSites:
     gradient: int | None = None
     dgrad: int | None = None
     evaluation: bool = False
+    attention: int | None = None
+    parameters: tuple[tuple[str, int], ...] = ()
 
     @property
     def any(self) -> bool:
-        return not self.activation == self.output == self.gradient == self.dgrad is None
+        tensors = (self.activation, self.output, self.gradient, self.dgrad, self.attention)
+        return bool(self.parameters) or any(site is not None for site in tensors)
+
+    @property
+    def at_begin(self) -> bool:
+        """Whether something has to be done as the layer's call begins."""
+        return self.activation is not None or self.dgrad is not None or bool(self.parameters)
 
 
 class Wanted(NamedTuple):
@@ -74,21 +84,22 @@ class Wanted(NamedTuple):
         leaves: each of its calls is told, with its leaves and their gradients.
         sites: what statistics want.
         shown: of ``sites``, what a ``Witness`` can show: activation, output, gradient; None: only Python can.
-        marks: the same for dynamo, to which text is constant while a number may vary: activation, output, gradient, dgrad; "": not wanted.
+        marks: the same for dynamo, to which text is constant while a number may vary: activation, output, gradient, dgrad, attention;
+            "": not wanted.
     """
 
     calls: bool = False
     leaves: bool = False
     sites: LayerSites | None = None
     shown: ShownSites | None = None
-    marks: tuple[str, str, str, str] = ("", "", "", "")
+    marks: tuple[str, str, str, str, str] = ("", "", "", "", "")
 
     @classmethod
     def of(cls, calls: bool, leaves: bool, sites: LayerSites | None) -> Wanted:
         if sites is None:
             return cls(calls, leaves)
-        activation, output, gradient, dgrad = (
-            "" if site is None else str(site) for site in (sites.activation, sites.output, sites.gradient, sites.dgrad)
+        activation, output, gradient, dgrad, attention = (
+            "" if site is None else str(site) for site in (sites.activation, sites.output, sites.gradient, sites.dgrad, sites.attention)
         )
-        shown = (sites.activation, sites.output, sites.gradient) if sites.dgrad is None else None
-        return cls(calls, leaves, sites, shown, (activation, output, gradient, dgrad))
+        shown = (sites.activation, sites.output, sites.gradient) if sites.dgrad is sites.attention is None else None
+        return cls(calls, leaves, sites, shown, (activation, output, gradient, dgrad, attention))

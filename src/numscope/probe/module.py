@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import partial
 from threading import get_ident
-from typing import Any
+from typing import Any, TypeAlias
 
 import torch
 from torch import Tensor, nn
@@ -26,12 +26,16 @@ from numscope.probe.hook import GONE, Hook, can_be_hooked, hook_calls, hook_grad
 from numscope.probe.keras import own_weights
 from numscope.probe.naming import class_name, qualified_names
 from numscope.probe.nodes import MOST_HOOKED
+from numscope.probe.own_gradients import OwnGradients
 from numscope.probe.protocol import ModuleListener, TensorReader
 from numscope.probe.regions import Regions
 from numscope.probe.witness import LEAVES, NO_ROWS, SITES, ReaderRows, Witness
 from numscope.records.faults import had_no_room, is_ours
 from numscope.records.site import Phase
 from numscope.summary.ledger import version_of
+
+Args: TypeAlias = tuple[Any, ...]  # of a module's call
+Kwargs: TypeAlias = Mapping[str, Any]
 
 _task = torch._C._current_graph_task_id
 _grad_enabled = torch.is_grad_enabled
@@ -81,6 +85,7 @@ class ModuleProbe:
         self._on_leaves: list[Callable[[], None]] = []  # what removes the hooks on them
         self._edges: dict[tuple[nn.Module, int], list[InputEdge | None]] = {}  # of the calls at work, by thread: where their inputs stood
         self._inputs: dict[tuple[nn.Module, int], list[int]] = {}  # likewise: their versions
+        self._own_gradients = OwnGradients(self.show)
         self._graphs = Graphs(self)
         _probes[self._graphs.key] = self
         self._regions = Regions(self.entries, self._compiled_another)
@@ -139,12 +144,18 @@ class ModuleProbe:
         self._witness.read(*(NO_ROWS if reader is None or rows is None else rows))
         self._sites = {module: sites for module, sites in layers.items() if sites.any}
         self._in_graphs = self._sites if in_graphs is None else in_graphs
-        if was == (self._sites, self._in_graphs):
-            return
-        for module in (*self._sites, *self._in_graphs):
-            if module not in self.entries:  # put into the model since the last ``refresh``, which will name it
-                self.entries[module] = Entry("", class_name(module), weights=own_weights(module))
-        self._hook_as_wanted()
+        if was != (self._sites, self._in_graphs):
+            for module in (*self._sites, *self._in_graphs):
+                if module not in self.entries:  # put into the model since the last ``refresh``, which will name it
+                    self.entries[module] = Entry("", class_name(module), weights=own_weights(module))
+            self._own_gradients.forget()
+            self._hook_as_wanted()
+        self.begin_step()  # also of a module that another one computes for, which never calls it
+
+    def begin_step(self) -> None:
+        """Hook the parameters of the step to come."""
+        for module, sites in self._sites.items():
+            self._own_gradients.hook(module, sites)
 
     def disarm(self) -> None:
         """Show the reader nothing more."""
@@ -164,6 +175,7 @@ class ModuleProbe:
         """Drop what would outlive the step: hooks on leaves (a parameter returned as it is), inputs of calls that were interrupted."""
         while self._on_leaves:
             self._on_leaves.pop()()
+        self._own_gradients.forget()
         self._edges.clear()
         self._inputs.clear()
 
@@ -199,10 +211,6 @@ class ModuleProbe:
     def traced(self) -> set[nn.Module]:
         """The modules that are compiled, and all inside them."""
         return self._regions.traced
-
-    def tap(self, module: nn.Module, mark: str, tensor: Tensor) -> None:
-        """Show the reader a tensor from within a graph that is being traced; ``mark``: its site, as text."""
-        self._graphs.take(self.entries[module], Phase.FORWARD, False, "", mark, tensor)
 
     @property
     def in_graphs(self) -> bool:
@@ -241,7 +249,7 @@ class ModuleProbe:
         if self._calls is not None:
             self._regions.wrap(self._enter, self._leave)
 
-    def _enter(self, entry: Entry, module: nn.Module, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
+    def _enter(self, entry: Entry, module: nn.Module, args: Args, kwargs: Kwargs) -> None:
         if self._calls is not None and not optimizer.is_paused() and not torch.compiler.is_compiling():
             self._guard(self._fail, self._calls.before, entry, module, args, kwargs)
 
@@ -249,7 +257,7 @@ class ModuleProbe:
         if self._calls is not None and not optimizer.is_paused() and not torch.compiler.is_compiling():
             self._guard(self._fail, self._calls.after, entry, module, output, failed)
 
-    def adopt(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
+    def adopt(self, args: Args, kwargs: Kwargs) -> None:
         """Begin the outermost call of the root that is already on its way (the probe was attached inside it)."""
         if self._calls is not None:
             self._guard(self._fail, self._calls.begin, self.entries[self.root], self.root, args, kwargs)
@@ -257,7 +265,7 @@ class ModuleProbe:
     # ---- hooks
 
     @dynamo.run_plainly
-    def _before(self, entry: Entry, wanted: Wanted, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any] | None = None) -> Any:
+    def _before(self, entry: Entry, wanted: Wanted, module: nn.Module, args: Args, kwargs: dict[str, Any] | None = None) -> Any:
         sites = wanted.sites
         if torch.compiler.is_compiling():
             if wanted.calls and entry.is_root:
@@ -266,7 +274,7 @@ class ModuleProbe:
             return None if taken is None else (taken, kwargs)
         calls = self._calls if wanted.calls else None
         is_outer = calls is not None and (calls.module is None or calls.module is module)
-        if kwargs is None or (not is_outer and (sites is None or sites.dgrad is sites.activation is None)):  # most calls
+        if kwargs is None or (not is_outer and (sites is None or not sites.at_begin)):  # most calls
             return None
         if optimizer.is_paused() or is_traced():
             if wanted.calls and entry.is_root and (is_faked() or is_captured()):
@@ -279,9 +287,7 @@ class ModuleProbe:
         return None
 
     @dynamo.run_plainly
-    def _after(
-        self, entry: Entry, wanted: Wanted, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], output: Any = GONE
-    ) -> None:
+    def _after(self, entry: Entry, wanted: Wanted, module: nn.Module, args: Args, kwargs: dict[str, Any], output: Any = GONE) -> None:
         if torch.compiler.is_compiling():
             if not dynamo.is_exporting():  # what is exported is to run where there is no numscope
                 self._graphs.take_output(entry, wanted, self._gradients, module, args, kwargs, output)
@@ -312,14 +318,7 @@ class ModuleProbe:
             self._leave(entry, module, output, failed)
 
     def _see(
-        self,
-        entry: Entry,
-        leaves: bool,
-        sites: LayerSites | None,
-        module: nn.Module,
-        args: tuple[Any, ...],
-        kwargs: dict[str, Any],
-        output: Any,
+        self, entry: Entry, leaves: bool, sites: LayerSites | None, module: nn.Module, args: Args, kwargs: Kwargs, output: Any
     ) -> None:
         plain, given = isinstance(output, Tensor), None
         if sites is not None:
@@ -347,29 +346,23 @@ class ModuleProbe:
                 if leaf.is_leaf:  # it would outlive the step
                     self._on_leaves.append(remove)
 
-    def _note_input(self, sites: LayerSites, module: nn.Module, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
-        """Note the input's version, and where it stands in the graph if the call's own part of its gradient is wanted."""
+    def _note_input(self, sites: LayerSites, module: nn.Module, args: Args, kwargs: Kwargs) -> None:
+        """Note the input's version, and where it stands in the graph if the call's own part of its gradient is wanted. Hook parameters."""
         taken, here = walk.first_input(args, kwargs), (module, get_ident())
         if sites.activation is not None:
             self._inputs.setdefault(here, []).append(-1 if taken is None else version_of(taken))
         if sites.dgrad is not None:
             self._edges.setdefault(here, []).append(None if taken is None else input_edge(taken))
+        if sites.parameters and _grad_enabled():
+            self._own_gradients.hook(module, sites)
 
-    def _is_written(self, module: nn.Module, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> bool:
+    def _is_written(self, module: nn.Module, args: Args, kwargs: Kwargs) -> bool:
         """Whether a call that returns has written its input, which is no longer what it took."""
         noted = self._inputs.get((module, get_ident()))
         was, taken = noted.pop() if noted else -1, walk.first_input(args, kwargs)
         return was >= 0 and taken is not None and version_of(taken) != was
 
-    def _show_call(
-        self,
-        sites: LayerSites,
-        module: nn.Module,
-        args: tuple[Any, ...],
-        kwargs: Mapping[str, Any],
-        output: Any,
-        given: Tensor | None,
-    ) -> None:
+    def _show_call(self, sites: LayerSites, module: nn.Module, args: Args, kwargs: Kwargs, output: Any, given: Tensor | None) -> None:
         """Show the reader its tensors of a call, but for the output's gradient."""
         edges = self._edges.get((module, get_ident())) if sites.dgrad is not None else None
         edge = edges.pop() if edges else None
@@ -379,6 +372,8 @@ class ModuleProbe:
                 self.show(sites.activation, taken)
             if sites.output is not None and given is not None:
                 self.show(sites.output, given)
+            if sites.attention is not None and (attention := walk.attention_in(module, output)) is not None:
+                self.show(sites.attention, attention)
         if edge is not None and sites.dgrad is not None and given is not None and given.requires_grad and _grad_enabled():
             watch_dgrad(edge, output, partial(self.show, sites.dgrad))
 

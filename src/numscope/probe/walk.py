@@ -11,7 +11,7 @@ from types import MemberDescriptorType
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from numscope.probe.calls import say_unread
 from numscope.records.faults import ours
@@ -164,3 +164,19 @@ def own_base(output: Any, args: Iterable[Any], kwargs: Mapping[str, Any]) -> Ten
         return None
     inputs = (*args, *kwargs.values())
     return None if any(isinstance(t, Tensor) and (t is base or t._base is base) for t in inputs) else base
+
+
+def attention_in(module: nn.Module, output: Any) -> Tensor | None:
+    """The attention probabilities that a module returns; None if it returns nothing that can be them.
+
+    They are the output of a module whose class's name has ``softmax`` in it, else the last tensor of a tuple after the first, if its last
+    dimension but one is as long as some dimension of the first. Tensors that are nested deeper, such as a cache, are none.
+    """
+    if isinstance(output, Tensor):
+        is_softmax = "softmax" in type(module).__name__.lower()
+        return output if is_softmax and output.is_floating_point() else None
+    items: Iterable[Any] = output.values() if isinstance(output, Mapping) else output if isinstance(output, tuple | list) else ()
+    found = [item for item in items if isinstance(item, Tensor)]
+    if len(found) < 2 or found[-1].dim() < 2 or not found[-1].is_floating_point() or found[-1].shape[-2] not in found[0].shape[:-1]:
+        return None
+    return found[-1]
