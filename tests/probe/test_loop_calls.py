@@ -11,11 +11,12 @@ from torch import nn
 from torch.optim import SGD
 from torch.optim.lr_scheduler import LRScheduler, StepLR
 
-from numscope.probe import loop_calls
-from numscope.probe.loop_calls import LoopCall, LoopListener
+from numscope.probe import optimizer as optimizer_probe
+from numscope.probe.loop_calls import LoopCall
+from numscope.probe.optimizer import StepListener
 
 
-class Listener(LoopListener):
+class Listener(StepListener):
     def __init__(self) -> None:
         self.calls: list[LoopCall] = []
 
@@ -26,9 +27,9 @@ class Listener(LoopListener):
 @pytest.fixture
 def listener() -> Iterator[Listener]:
     found = Listener()
-    loop_calls.listen(found)
+    optimizer_probe.listen(found)
     yield found
-    loop_calls.unlisten(found)
+    optimizer_probe.unlisten(found)
 
 
 class Slow(StepLR):
@@ -72,11 +73,11 @@ def warned(run: Callable[[], None]) -> list[tuple[str, str, int]]:
 def test_warnings_come_as_often_and_name_the_same_lines(run: Callable[[], None]) -> None:
     bare = warned(run)
     found = Listener()
-    loop_calls.listen(found)
+    optimizer_probe.listen(found)
     try:
         watched = warned(run)
     finally:
-        loop_calls.unlisten(found)
+        optimizer_probe.unlisten(found)
     assert bare and watched == bare
     assert found.calls
     assert isinstance(warnings.warn, BuiltinFunctionType)

@@ -1,4 +1,5 @@
-"""The optimizer probe: an optimizer's step before and after weights are touched, GradScaler's skips, and what backward is called on.
+"""The optimizer probe: an optimizer's step before and after weights are touched, GradScaler's skips, what backward is called on, and
+calls of the loop's own.
 
 All of it is process-wide in torch, so it is installed while any listener is there and taken away with the last one.
 """
@@ -25,6 +26,7 @@ from numscope.probe.dynamo import never_traced, run_plainly
 from numscope.probe.hook import put, stay_fused
 from numscope.probe.keras import hear_steps
 from numscope.probe.living import Living
+from numscope.probe.loop_calls import Kind, LoopCall, hear_loop
 from numscope.probe.patching import patch, patch_warnings, settle_inference
 from numscope.probe.rehearsal import hear_rehearsals
 
@@ -60,6 +62,12 @@ class StepListener:
 
     def skipped_step(self, optimizer: Optimizer) -> None:
         """GradScaler saw a non-finite gradient and left the step out."""
+
+    def called(self, call: LoopCall) -> None:
+        """A function of the training loop is about to run; for ``scale``, has run."""
+
+    def returned(self, call: LoopCall) -> None:
+        """It has run."""
 
 
 def guarded(*through: type[Exception]) -> Callable[[Method], Method]:
@@ -239,12 +247,12 @@ def _install() -> None:
     _undo.append(patch(torch.autograd, "backward", _backward))
     _undo.append(patch(torch.autograd, "grad", _grad))
     _undo.append(patch(torch.amp.GradScaler, "step", _scaler_step))
-    _undo.append(patch(torch.amp.GradScaler, "unscale_", _scaler_unscale))
     _undo.append(patch(torch.amp.GradScaler, "update", _scaler_update))
     _undo.append(patch(Optimizer, "__init__", _make))
     _undo.append(patch(Optimizer, "__setstate__", _copy))
     for owner, name in _TRACERS:
         _undo.append(patch(owner, name, _trace))
+    _undo.extend(hear_loop(_tell_of_call))
     _undo.append(stay_fused())
     _undo.append(settle_inference())
     _undo.append(patch_warnings())
@@ -377,10 +385,15 @@ def _skip(optimizer: Optimizer) -> None:
         listener.skipped_step(optimizer)
 
 
-def _scaler_unscale(original: Callable[..., Any], scaler: Any, optimizer: Any, *args: Any, **kwargs: Any) -> Any:
-    if isinstance(optimizer, Optimizer):
+@run_plainly
+def _tell_of_call(kind: Kind, target: Any, args: tuple[Any, ...], kwargs: dict[str, Any], *, over: bool = False) -> None:
+    if torch.compiler.is_compiling():
+        return
+    call = LoopCall(kind, target, args, kwargs)
+    if kind == "unscale" and isinstance(optimizer := call.given(0, "optimizer"), Optimizer):
         _unscaled[id(optimizer)] = optimizer
-    return original(scaler, optimizer, *args, **kwargs)
+    for listener in _told():
+        (listener.returned if over else listener.called)(call)
 
 
 def _scaler_update(original: Callable[..., Any], scaler: Any, *args: Any, **kwargs: Any) -> Any:

@@ -14,6 +14,7 @@ from torch.optim import Optimizer
 from numscope.probe import optimizer as optimizer_probe
 from numscope.probe.calls import in_backward
 from numscope.probe.living import Beside, Living
+from numscope.probe.loop_calls import LoopCall
 from numscope.probe.optimizer import guarded
 from numscope.probe.optimizers import Optimizers
 from numscope.records.errors import STOPS, UsageError
@@ -295,6 +296,11 @@ class Step(optimizer_probe.StepListener):
         for reader in tuple(self._readers):
             reader.skipped_step(optimizer)
         self._end_if_all_in()
+
+    @guarded(*STOPS, UsageError)
+    def called(self, call: LoopCall) -> None:
+        for reader in tuple(self._readers):
+            reader.called(call)
 
     def _end_if_all_in(self) -> None:
         if not self.explicit and not in_backward() and self.optimizers.are_all_in(self._stepped):

@@ -6,12 +6,12 @@ from collections.abc import Sequence
 
 from torch import Tensor
 
-from numscope.probe import loop_calls
 from numscope.probe import optimizer as optimizer_probe
+from numscope.probe.loop_calls import LoopCall
 from numscope.replay import outside
 
 
-class _Loop(optimizer_probe.StepListener, loop_calls.LoopListener):
+class _Loop(optimizer_probe.StepListener):
     """Reports to the thread's tape backward, before the models' steps are told, and what torch itself does to gradients after it.
 
     The latter needs no record, since nothing but a bad gradient makes it go wrong.
@@ -29,11 +29,11 @@ class _Loop(optimizer_probe.StepListener, loop_calls.LoopListener):
     def after_backward(self) -> None:
         outside.current().after_backward()
 
-    def called(self, call: loop_calls.LoopCall) -> None:
+    def called(self, call: LoopCall) -> None:
         if call.kind in ("clip", "unscale"):
             outside.current().own_begins()
 
-    def returned(self, call: loop_calls.LoopCall) -> None:
+    def returned(self, call: LoopCall) -> None:
         if call.kind in ("clip", "unscale"):
             outside.current().own_ends()
 
@@ -44,9 +44,7 @@ _loop = _Loop()
 def listen() -> None:
     """Follow backward and the loop's own calls, until ``unlisten``. Safe to call twice."""
     optimizer_probe.listen(_loop)
-    loop_calls.listen(_loop)
 
 
 def unlisten() -> None:
     optimizer_probe.unlisten(_loop)
-    loop_calls.unlisten(_loop)

@@ -16,7 +16,6 @@ from torch.optim.lr_scheduler import LRScheduler, ReduceLROnPlateau, StepLR
 import numscope
 from numscope.alerts.checks.check import EVERY, FIRST, STRETCH, Check, Subject
 from numscope.alerts.checks.checker import CHECKS, Checker
-from numscope.probe import loop_calls
 from numscope.probe import optimizer as optimizer_probe
 from numscope.probe.loop_calls import LoopCall
 from numscope.records.alert import Alert
@@ -175,7 +174,7 @@ def test_functions_of_torch_are_as_they_were_when_the_watch_has_gone(monkeypatch
     scope.close()
     assert (LRScheduler.step, ReduceLROnPlateau.step, torch.amp.GradScaler.scale, torch.amp.GradScaler.unscale_) == were
     assert [cell.cell_contents for closure in cells if closure is not None for cell in closure] == contents
-    assert not loop_calls._undo
+    assert not optimizer_probe._undo
 
 
 def test_nothing_listens_when_the_watch_has_gone() -> None:
@@ -185,7 +184,6 @@ def test_nothing_listens_when_the_watch_has_gone() -> None:
         assert len(optimizer_probe._listeners) > 1
     assert not len(optimizer_probe._listeners)
     assert not optimizer_probe._undo
-    assert not loop_calls._undo
 
 
 def test_model_and_checks_go_together(monkeypatch: pytest.MonkeyPatch) -> None:

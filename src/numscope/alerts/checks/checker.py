@@ -27,9 +27,8 @@ from numscope.alerts.checks.states import LostState
 from numscope.alerts.checks.tied import Tied
 from numscope.alerts.checks.training_modes import Autocast, EvalMode, WeightDtype
 from numscope.alerts.checks.weight_updates import WeightUpdates
-from numscope.probe import loop_calls
 from numscope.probe.calls import guard, in_backward
-from numscope.probe.loop_calls import LoopCall, LoopListener
+from numscope.probe.loop_calls import LoopCall
 from numscope.probe.step import StepReader
 from numscope.records.alert import Alert
 from numscope.records.faults import ours
@@ -62,7 +61,7 @@ MOST_SKIPS = 20  # of GradScaler's first ones; those that it leaves out show not
 log = logging.getLogger("numscope")
 
 
-class Checker(StepReader, LoopListener):
+class Checker(StepReader):
     """The checks of one model. An error in a check switches that check off; it is said once, and the run goes on.
 
     Args:
@@ -96,7 +95,6 @@ class Checker(StepReader, LoopListener):
         self._lock = threading.RLock()  # threads may train one model in turns, and one's step end where another's begins
         self._sort()
         subject.steps.add(self)
-        loop_calls.listen(self)
 
     def last(self) -> None:
         """The watch is about to end, as planned."""
@@ -107,7 +105,6 @@ class Checker(StepReader, LoopListener):
     def detach(self) -> None:
         """Ask nothing more. Safe to call twice."""
         self._subject.steps.remove(self)
-        loop_calls.unlisten(self)
         for check in self._checks:
             self._close(check)
         self._checks.clear()
