@@ -7,6 +7,7 @@ place; a part's ``_numscope_parameters()`` are those it works with, by its own n
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Mapping
 from typing import Any
 
@@ -14,7 +15,7 @@ from torch import nn
 from torch.nn.parameter import UninitializedParameter
 
 from numscope.probe.keras import KERAS_PARAMETERS, is_layer, own_weights
-from numscope.probe.naming import class_name, qualified_names
+from numscope.probe.naming import class_name, free_name, qualified_names
 from numscope.records.layer import Layer
 
 
@@ -48,18 +49,12 @@ def layers_of(model: nn.Module) -> dict[nn.Module, Layer]:
             qualified[part] = qualified.pop(module)
     given = {module: name for module in qualified if isinstance(name := vars(module).get("name"), str) and name.strip()}
     given = {module: name for module, name in given.items() if not is_layer(module)}
-    taken: set[str] = set()
+    numbers, taken = itertools.count(1), set[str]()
     names: dict[nn.Module, str] = {}
-    for module, name in given.items():  # first: what the author chose is kept
+    others = {module: name or f"Layer_{next(numbers)}" for module, name in qualified.items() if module not in given}
+    for module, name in (given | others).items():  # first what the author chose, which is kept
         names[module] = free_name(name, taken)
-    unnamed = 0
-    for module, name in qualified.items():
-        if module in names:
-            continue
-        if not name:
-            unnamed += 1
-            name = f"Layer_{unnamed}"
-        names[module] = free_name(name, taken)
+        taken.add(names[module])
     return {module: _layer(module, names[module], name, classes[module]) for module, name in qualified.items()}
 
 
@@ -79,15 +74,6 @@ def own_parameters(module: nn.Module) -> Mapping[str, nn.Parameter | None]:
 def _stand_in(module: nn.Module) -> nn.Module | None:
     part = getattr(type(module), "_numscope_stand_in", None)
     return None if part is None else module._modules.get(part)
-
-
-def free_name(name: str, taken: set[str]) -> str:
-    """The name, with a number where it is taken; takes it."""
-    free, number = name, 2
-    while free in taken:
-        free, number = f"{name}_{number}", number + 1
-    taken.add(free)
-    return free
 
 
 def _layer(module: nn.Module, name: str, qualified: str, cls: str) -> Layer:

@@ -20,7 +20,7 @@ def sections(kept: Iterable[tuple[str, str]], taken: Iterable[str] = ()) -> dict
     Args:
         taken: names of existing sections.
     """
-    from numscope.probe.layer_names import free_name  # loads torch, which the command line must not do before a script's first line
+    from numscope.probe.naming import free_name  # loads torch, which the command line must not do before a script's first line
 
     by_layer: dict[str, set[str]] = {}
     for layer, gemm in kept:
@@ -28,11 +28,10 @@ def sections(kept: Iterable[tuple[str, str]], taken: Iterable[str] = ()) -> dict
     by_gemms: dict[tuple[str, ...], list[str]] = {}
     for layer, gemms in by_layer.items():
         by_gemms.setdefault(tuple(gemm for gemm in GEMMS if gemm in gemms), []).append(layer)
-    made: dict[str, Any] = {}
-    names = set(taken)
+    names, made = set(taken), dict[str, Any]()
     for high, layers in by_gemms.items():
         whole = high == GEMMS
-        name = free_name(SECTION if whole else "_".join((SECTION, *high)), names)
+        name = free_name(SECTION if whole else "_".join((SECTION, *high)), names | made.keys())
         feature = {"disable_fp8_layer": {"enabled": True}} if whole else {"disable_fp8_gemm": {"enabled": True, "gemms": list(high)}}
         made[name] = section(pattern_of(layers), feature)
     return made
