@@ -96,12 +96,18 @@ def run(code: str, folder: Path, *before: str) -> None:
     assert done.returncode == 0, done.stderr[-3000:]
 
 
-def test_imports(tmp_path: Path) -> None:
-    run(STATE + IMPORTS, tmp_path, COLD)  # with what the modules import in their turn
+WATCH_IN_A_CHILD = f"""
+import os
+child = os.fork()
+if not child:
+    exec({WATCH!r})
+    os._exit(0)
+assert os.waitpid(child, 0)[1] == 0, "watch"
+"""
 
 
-def test_watch_its_findings_and_its_files(tmp_path: Path) -> None:
-    run(STATE + WATCH, tmp_path, COLD)
+def test_imports_and_a_watch_with_its_findings_and_files(tmp_path: Path) -> None:
+    run(STATE + WATCH_IN_A_CHILD + IMPORTS, tmp_path, COLD)  # with what the modules import in their turn
 
 
 def test_run_from_its_first_line_to_its_last(tmp_path: Path) -> None:

@@ -14,6 +14,7 @@ from torch import Tensor, nn
 from torch._dynamo.utils import counters
 
 import numscope
+from numscope.detect import diagnosis
 from numscope.probe import calls
 from numscope.records.finding import Finding, Reason
 from numscope.replay import outside
@@ -36,9 +37,9 @@ class Block(nn.Module):
 
 
 class Model(nn.Module):
-    def __init__(self, breaks: bool = False) -> None:
+    def __init__(self, num_blocks: int, breaks: bool) -> None:
         super().__init__()
-        self.blocks = nn.ModuleList([Block(), Block()])
+        self.blocks = nn.ModuleList(Block() for _ in range(num_blocks))
         self.breaks = breaks
 
     def forward(self, x: Tensor, planted: Tensor) -> Tensor:
@@ -63,11 +64,20 @@ class Run:
         order: words, done one after the other: "watch", "watch compiled", "compile", "method", "parts", "parts' methods", "step".
     """
 
-    def __init__(self, order: str, *, breaks: bool = False, rows: tuple[int, ...] = (3,), config: Any = None, **compiling: Any) -> None:
+    def __init__(
+        self,
+        order: str,
+        *,
+        num_blocks: int = 1,
+        breaks: bool = False,
+        rows: tuple[int, ...] = (3,),
+        config: Any = None,
+        **compiling: Any,
+    ) -> None:
         torch._dynamo.reset()
         counters.clear()
         torch.manual_seed(0)
-        self.model = Model(breaks)
+        self.model = Model(num_blocks, breaks)
         self.call: Any = self.model
         self.optimizer = torch.optim.SGD(self.model.parameters(), lr=0.01)
         self.update: Callable[[], object] = self.optimizer.step
@@ -134,7 +144,8 @@ def described(finding: Finding) -> tuple[Any, ...]:
 
 
 @pytest.fixture(autouse=True)
-def _quiet() -> Iterator[None]:
+def _quiet(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    monkeypatch.setattr(diagnosis, "with_trials", lambda finding, *_: finding)  # which say nothing of how a model is compiled
     logging.disable(logging.ERROR)
     yield
     logging.disable(logging.NOTSET)
@@ -213,7 +224,7 @@ def wanted(start: int) -> dict[str, Any]:
 @functools.cache
 def eager_numbers(start: int) -> dict[tuple[str, int], float]:
     run = Run("watch", config=wanted(start))
-    assert run.train(100, {}) == []
+    assert run.train(40, {}) == []
     return run.numbers
 
 
@@ -221,10 +232,10 @@ def eager_numbers(start: int) -> dict[tuple[str, int], float]:
 def test_schedule_compiles_nothing_again_and_statistics_are_those_of_eager(order: str, start: int) -> None:
     expected = eager_numbers(start)
     run = Run(order, config=wanted(start), backend="aot_eager")
-    assert run.train(100, {}) == []
+    assert run.train(40, {}) == []
     assert counters["stats"]["unique_graphs"] == 1
     assert not counters["graph_break"]
-    assert run.numbers.keys() == expected.keys() and len({step for _, step in expected}) >= 9
+    assert run.numbers.keys() == expected.keys() and len({step for _, step in expected}) >= 3
     assert all(run.numbers[key] == pytest.approx(value, rel=1e-4, abs=1e-6) for key, value in expected.items())
 
 
@@ -296,7 +307,7 @@ def test_operation_that_the_compiler_makes_wrong_is_named_with_its_line() -> Non
         if order.endswith("parts"):  # each block is a graph
             compiler = lambda graph, inputs, _of=compiler: graph if "log" not in str(graph.graph) else _one(graph, wrong)  # noqa: E731
         armed = False
-        run = Run(order, backend=compiler)
+        run = Run(order, num_blocks=2, backend=compiler)
         with contextlib.redirect_stderr(None):
             run.step(None)
             armed = True
