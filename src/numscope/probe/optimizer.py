@@ -36,6 +36,11 @@ Method = TypeVar("Method", bound=Callable[..., None])
 class StepListener:
     """Hears what the optimizer probe sees; a listener overrides what it needs."""
 
+    @property
+    def sleeps(self) -> bool:
+        """Whether it is told of nothing but ``before_step`` and ``skipped_step`` for now."""
+        return False
+
     def made(self, optimizer: Optimizer) -> None:
         """An optimizer was made."""
 
@@ -207,8 +212,8 @@ class paused:
         _paused.pop(id(self), None)
 
 
-def _told() -> tuple[StepListener, ...]:
-    return () if is_paused() or is_traced() else tuple(_listeners)
+def _told(*, asleep: bool = False) -> list[StepListener]:
+    return [] if is_paused() or is_traced() else [listener for listener in _listeners if asleep or not listener.sleeps]
 
 
 def _install_late() -> None:
@@ -229,7 +234,7 @@ def _install() -> None:
         if _thread.stepped is not None:
             _thread.stepped.append(optimizer)
         if not _skips_inside(optimizer):
-            for listener in _told():
+            for listener in _told(asleep=True):
                 listener.before_step(optimizer)
         if not _thread.has_closure or not _told():
             return None
@@ -239,7 +244,7 @@ def _install() -> None:
     @never_traced
     def after(optimizer: Optimizer, args: Any, kwargs: Any) -> None:
         skipped = _skips_inside(optimizer)
-        for listener in _told():
+        for listener in _told(asleep=skipped):
             (listener.skipped_step if skipped else listener.after_step)(optimizer)
 
     _undo.append(put(torch_optimizer._global_optimizer_pre_hooks, before))
@@ -292,56 +297,46 @@ def _backward(original: Callable[..., Any], tensors: Any, *args: Any, **kwargs: 
     _begin(tensors, args, kwargs, accumulates=True)
     creates_graph = _thread.creates_graph
     result = original(tensors, *args, **kwargs)
-    _thread.seeds = ()
-    if creates_graph:
-        _tell_of_gradients(())
-    _tell_of_end()
+    _end(() if creates_graph else None)
     return result
 
 
 def _grad(original: Callable[..., Any], outputs: Any, *args: Any, **kwargs: Any) -> Any:
     _begin(outputs, args, kwargs, accumulates=False)
     result = original(outputs, *args, **kwargs)
-    _thread.seeds = ()
-    _tell_of_gradients(result)
-    _tell_of_end()
+    _end(result)
     return result
 
 
+@run_plainly
 def _begin(roots: Any, args: Sequence[Any], kwargs: Mapping[str, Any], *, accumulates: bool) -> None:
-    _thread.accumulates = accumulates
     place = 2 if accumulates else 3  # behind the roots
-    _thread.creates_graph = bool(kwargs.get("create_graph", args[place] if len(args) > place else False))
     seeds = kwargs.get("grad_tensors" if accumulates else "grad_outputs", args[place - 2] if len(args) > place - 2 else None)
-    _thread.seeds = tuple(s for s in (seeds if isinstance(seeds, list | tuple) else (seeds,)) if isinstance(s, Tensor))
-    _announce(roots)
+    _thread.accumulates, _thread.seeds = accumulates, tuple(_tensors(seeds))
+    _thread.creates_graph = bool(kwargs.get("create_graph", args[place] if len(args) > place else False))
+    for listener in _told_of_numbers():
+        listener.before_backward(_tensors(roots))
 
 
 @run_plainly
-def _tell_of_gradients(result: Any) -> None:
-    if not torch.compiler.is_compiling() and torch._C._functorch.peek_interpreter_stack() is None:
-        gradients = [g for g in result if isinstance(g, Tensor)] if isinstance(result, tuple | list) else []
-        for listener in _told():
-            listener.after_gradients(gradients)
+def _end(gradients: Any) -> None:
+    """``gradients``: those that the script gets, or of which a graph was made; None: there are none."""
+    _thread.seeds = ()
+    told = _told_of_numbers()
+    for listener in told if gradients is not None else ():
+        listener.after_gradients(_tensors(gradients))
+    for listener in told:
+        listener.after_backward()
 
 
-@run_plainly
-def _tell_of_end() -> None:
-    if not torch.compiler.is_compiling() and torch._C._functorch.peek_interpreter_stack() is None:
-        for listener in _told():
-            listener.after_backward()
+def _told_of_numbers() -> list[StepListener]:
+    """torch.func.grad comes here too, with tensors that have no values."""
+    is_function = torch.compiler.is_compiling() or torch._C._functorch.peek_interpreter_stack() is not None
+    return [] if is_function else _told()
 
 
-@run_plainly
-def _announce(roots: Any) -> None:
-    told = _told()
-    # torch.func.grad comes here too, with tensors that have no values.
-    if told and not torch.compiler.is_compiling() and torch._C._functorch.peek_interpreter_stack() is None:
-        found = (
-            [roots] if isinstance(roots, Tensor) else [r for r in roots if isinstance(r, Tensor)] if isinstance(roots, list | tuple) else []
-        )
-        for listener in told:
-            listener.before_backward(found)
+def _tensors(given: Any) -> list[Tensor]:
+    return [one for one in (given if isinstance(given, tuple | list) else (given,)) if isinstance(one, Tensor)]
 
 
 def _rehearse(original: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
@@ -381,7 +376,7 @@ def _copy(original: Callable[..., Any], optimizer: Optimizer, *args: Any, **kwar
 
 
 def _skip(optimizer: Optimizer) -> None:
-    for listener in _told():
+    for listener in _told(asleep=True):
         listener.skipped_step(optimizer)
 
 

@@ -13,7 +13,7 @@ from torch.optim import Optimizer
 
 from numscope.probe import optimizer as optimizer_probe
 from numscope.probe.calls import in_backward
-from numscope.probe.living import Beside, Living
+from numscope.probe.living import Living
 from numscope.probe.loop_calls import LoopCall
 from numscope.probe.optimizer import guarded
 from numscope.probe.optimizers import Optimizers
@@ -41,7 +41,7 @@ class StepReader(optimizer_probe.StepListener):
 
 MOST_AT_WORK = 16  # steps that keep their models; of these it matters to models alone that a script drops before they are judged
 
-MOST_IDLE = 8  # steps of other models' optimizers, after which a model that nobody calls is told of its own alone
+MOST_IDLE = 8  # steps of other models' optimizers, after which a model that nobody calls is told of optimizers' steps alone
 
 _steps: Living[Step] = Living()  # that are read
 _at_work: dict[Step, None] = {}  # kept alive, though the script may have dropped the model; the earliest first
@@ -104,7 +104,6 @@ class Step(optimizer_probe.StepListener):
             self._readers.remove(reader)
             if not self._readers:
                 optimizer_probe.unlisten(self)
-                _sleepers.discard(self)
                 _steps.discard(self)
                 _at_work.pop(self, None)
 
@@ -124,8 +123,7 @@ class Step(optimizer_probe.StepListener):
         """The model or a part of it is called. Calls in an optimizer's closure belong to the optimizer's step and don't end one."""
         if self._is_stepping() or in_backward():
             return
-        self.thread = get_ident()
-        self.wake()
+        self.thread, self._idle = get_ident(), 0
         if self._stepped:
             self._over()
         elif self.had_backward and not self.explicit:
@@ -158,19 +156,11 @@ class Step(optimizer_probe.StepListener):
         if not self.awaits_optimizer:
             _at_work.pop(self, None)
 
-    def _idles(self) -> None:
-        """Another model's optimizer steps. A script may have dropped this one, which the collector has not found yet."""
-        self._idle += 1
+    @property
+    def sleeps(self) -> bool:
+        """Whether the model is idle: a script may have dropped it, which the collector has not found yet."""
         is_at_work = self.keeps or self.has_stepped or self.had_backward or self._heard_forward or self.explicit or self._stepping
-        if self._idle > MOST_IDLE and not is_at_work:
-            _sleepers.add(self)
-            optimizer_probe.unlisten(self)
-
-    def wake(self) -> None:
-        """The model is heard of again."""
-        if self._idle > MOST_IDLE and _sleepers.discard(self):
-            optimizer_probe.listen(self)
-        self._idle = 0
+        return self._idle > MOST_IDLE and not is_at_work
 
     def step(self) -> None:
         """The user says that the step is over."""
@@ -240,9 +230,9 @@ class Step(optimizer_probe.StepListener):
     def before_step(self, optimizer: Optimizer) -> None:
         if not self.optimizers.owns(optimizer):
             if self.thread in (None, get_ident()):  # else another thread's model, and this one's may be at its next call
-                self._idles()
+                self._idle += 1
             return
-        self.thread, self._idle = get_ident(), 0
+        self.thread = get_ident()
         if any(o is optimizer for o in self._stepped) and not in_backward():
             self._over()
         self._take_in(optimizer)
@@ -251,6 +241,7 @@ class Step(optimizer_probe.StepListener):
             self._tell(optimizer)
 
     def _take_in(self, optimizer: Optimizer) -> None:
+        self._idle = 0
         self._stepped.append(optimizer)  # before anything can fail: a step that failed still counts
         self._ended_by_optimizer = False
         self.optimizers.search()
@@ -306,49 +297,3 @@ class Step(optimizer_probe.StepListener):
         if not self.explicit and not in_backward() and self.optimizers.are_all_in(self._stepped):
             self.end()
             self._ended_by_optimizer = True
-
-
-class _Sleepers(optimizer_probe.StepListener):
-    """Models that nobody has called for some time: of all that the optimizer probe tells, they want to hear of their own optimizers."""
-
-    def __init__(self) -> None:
-        self._steps: Living[Step] = Living()
-        self._strangers: Beside[Optimizer, tuple[int, int]] = Beside()  # optimizers of none of them: groups, and how often one was added
-        self._num_added = 0
-
-    def add(self, step: Step) -> None:
-        self._steps.add(step)
-        self._num_added += 1
-        optimizer_probe.listen(self)
-
-    def discard(self, step: Step) -> bool:
-        """Returns: whether it was there."""
-        was_there = any(one is step for one in self._steps)
-        self._steps.discard(step)
-        if not len(self._steps):  # also where the collector has taken the last one
-            optimizer_probe.unlisten(self)
-        return was_there
-
-    def before_step(self, optimizer: Optimizer) -> None:
-        for step in self._woken(optimizer):
-            step.before_step(optimizer)
-
-    def skipped_step(self, optimizer: Optimizer) -> None:
-        for step in self._woken(optimizer):
-            step.skipped_step(optimizer)
-
-    def _woken(self, optimizer: Optimizer) -> list[Step]:
-        if not len(self._steps):  # the collector has taken them all
-            optimizer_probe.unlisten(self)
-        known = len(optimizer.param_groups), self._num_added
-        if self._strangers.get(optimizer) == known:
-            return []
-        woken = [step for step in self._steps if step.optimizers.owns(optimizer)]
-        if not woken:
-            self._strangers[optimizer] = known
-        for step in woken:
-            step.wake()
-        return woken
-
-
-_sleepers = _Sleepers()
