@@ -10,9 +10,9 @@ from threading import get_ident
 from typing import Any, Protocol
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
-from numscope.probe.entry import Entry
+from numscope.probe.entry import Entry, Leaves
 from numscope.records.faults import had_no_room, ours
 from numscope.summary import native
 
@@ -40,6 +40,31 @@ class CallListener(Protocol):
 
     def leave(self, module: nn.Module, entry: Entry, output: Any, failed: bool) -> None:
         """An outermost call has returned, or raised."""
+
+
+class ModuleListener(CallListener, Protocol):
+    """Gets the calls of modules."""
+
+    @property
+    def tap(self) -> Callable[[Entry, Leaves], None]:
+        """Is called when a module was called: its leaves with their slots, in order."""
+
+    @property
+    def gradient(self) -> Callable[[Entry, str, Tensor, torch.Size | None], None]:
+        """Is called when an output's gradient came; the shape is the output's, where the gradient has another one."""
+
+    def failed(self, error: Exception) -> None:
+        """The tool itself failed; the listener is told nothing more."""
+
+
+class TensorReader(Protocol):
+    """Gets some tensors of some modules."""
+
+    def observe(self, site: int, tensor: Tensor, shape: torch.Size | None = None) -> None:
+        """A tensor that is wanted; ``shape``: in which it is meant, where it has another one."""
+
+    def failed(self, error: Exception) -> None:
+        """The tool itself failed; the reader is shown nothing more."""
 
 
 def guard(fail: Callable[[Exception], None], but: tuple[type[Exception], ...], call: Callable[..., object], *args: Any) -> None:

@@ -18,7 +18,7 @@ import torch
 from torch import Tensor, nn
 
 from numscope.probe import dynamo, optimizer, walk
-from numscope.probe.calls import Calls, guard, in_backward, is_captured, is_faked, is_traced, say_unread
+from numscope.probe.calls import Calls, ModuleListener, TensorReader, guard, in_backward, is_captured, is_faked, is_traced, say_unread
 from numscope.probe.compiled import GRADIENTS, Graphs
 from numscope.probe.dgrad import InputEdge, input_edge, watch_dgrad
 from numscope.probe.entry import Entry, LayerSites, Leaves, Wanted
@@ -27,7 +27,6 @@ from numscope.probe.keras import own_weights
 from numscope.probe.naming import class_name, qualified_names
 from numscope.probe.nodes import MOST_HOOKED
 from numscope.probe.own_gradients import OwnGradients
-from numscope.probe.protocol import ModuleListener, TensorReader
 from numscope.probe.regions import Regions
 from numscope.probe.witness import LEAVES, NO_ROWS, SITES, ReaderRows, Witness
 from numscope.records.faults import had_no_room, is_ours
