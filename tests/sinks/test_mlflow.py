@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -11,11 +10,7 @@ import pytest
 import torch
 
 import numscope
-from numscope.records.finding import Finding, Kind
-from numscope.records.site import Phase, Site
 from numscope.sinks.mlflow import MAX_KEY, MlflowSink, key_of
-from numscope.sinks.mlflow_database import NewDatabase
-from numscope.sinks.outbox import Outbox
 from tests.sinks.seen import ALERT, ALERT_LINE, observation, opened
 
 mlflow = pytest.importorskip("mlflow")
@@ -115,30 +110,6 @@ def test_parameters_that_are_refused_cost_no_statistics(monkeypatch: pytest.Monk
         sink.close()
     assert history(run.info.run_id, "activation.max/fc1") == [(0, 1.0)]
     assert caplog.text.count("MLflow has not taken all of the run's parameters: ConnectionError: not now") == 1
-
-
-def test_finding_waits_for_no_database_that_is_being_made_and_arrives_at_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
-    class Slow(NewDatabase):
-        def __init__(self) -> None:
-            super().__init__()
-            self.go = threading.Event()
-
-        def put(self, uri: str) -> None:
-            assert self.go.wait(60)
-
-    waited: list[int] = []
-    monkeypatch.setattr(Outbox, "settle", lambda box: waited.append(1))
-    slow = Slow()
-    sink = MlflowSink(place=mlflow.get_tracking_uri(), database=slow)
-    sink.finding(Finding(1, 1, Phase.FORWARD, 0, Site("fc1", "Linear", Phase.FORWARD, "output"), Kind.NAN, False, None, ""), "report")
-    sink.settle()
-    assert waited == []
-    slow.go.set()
-    sink.close()
-    (run,) = mlflow.MlflowClient().search_runs(["0"])
-    assert run.data.tags["numscope/finding"].startswith("nan in fc1 (Linear) output")
-    sink.settle()  # the database is open
-    assert waited == [1]
 
 
 def test_other_ranks_without_a_run_log_no_statistics(tmp_path: Path) -> None:

@@ -20,7 +20,6 @@ from numscope.records.observation import Names, Observation
 from numscope.records.words import escape
 from numscope.sinks.destinations import scripts_run
 from numscope.sinks.loggers import Sink
-from numscope.sinks.mlflow_database import NewDatabase
 from numscope.sinks.outbox import PATIENCE_S, Outbox
 
 PREFIX = "numscope/"
@@ -28,7 +27,7 @@ MAX_BATCH = 1000  # metrics that a tracking server takes at once
 MAX_KEY = 250
 MAX_TAG = 5000
 MAX_PARAMS = 100  # at once
-NEW_S = 60.0  # for what is under way when a run ends that has made its database
+NEW_S = 60.0  # wait for a run of our own as it ends: MLflow may be making the tables of a new database
 _REFUSED = re.compile(r"[^\w.\- :]", re.ASCII)
 _BRACKETS = re.compile(r"\[([^\]]*)\]")
 
@@ -44,14 +43,10 @@ class MlflowSink(Sink):
         run_id: the run to log to; None: the script's active run, else a new one, which does not become active.
         place: an experiment's name or a tracking server's address, for a new run. The script's run is used unless the address differs.
         names: of the metrics; ``te``: behind ``numscope/``.
-        database: the tables of the database that the address names, if it is to be made; a finding that ends the run does not wait until
-            it is open.
     """
 
-    def __init__(self, run_id: str | None = None, place: str = "", names: Names = "grouped", database: NewDatabase | None = None) -> None:
-        self._place, self._database = place, database
-        if database is not None:
-            database.hold()
+    def __init__(self, run_id: str | None = None, place: str = "", names: Names = "grouped") -> None:
+        self._place = place
         self._names: Names = names
         self._prefix = PREFIX if names == "te" else ""
         if run_id is None and (active := scripts_run("mlflow")) is not None:
@@ -93,17 +88,12 @@ class MlflowSink(Sink):
         self._outbox.put_news(lambda: self._with_run("log_text", report, file))
 
     def settle(self) -> None:
-        if self._database is None or self._client is not None:
-            self._outbox.settle()
+        self._outbox.settle()
 
     def close(self) -> None:
         status = "FAILED" if self._num_findings else "FINISHED"
         last = (lambda: self._with_run("set_terminated", status)) if self._is_ours else None
-        try:
-            self._outbox.drain(PATIENCE_S if self._database is None else NEW_S, last=last)
-        finally:
-            if self._database is not None:
-                self._database.close()
+        self._outbox.drain(NEW_S if self._is_ours else PATIENCE_S, last=last)
         if self._outbox.num_left_out:
             raise RuntimeError(f"the tracking server was too slow: {self._outbox.num_left_out} batches of metrics were left out")
 
@@ -116,8 +106,6 @@ class MlflowSink(Sink):
             import mlflow
 
             uri = self._place if is_address(self._place) else mlflow.get_tracking_uri()
-            if self._database is not None:
-                self._database.put(uri)
             self._client = mlflow.MlflowClient(tracking_uri=uri)
         if self._run_id is None:
             # A fluent start_run would become the script's active run.

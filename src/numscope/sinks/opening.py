@@ -19,8 +19,7 @@ from numscope.records.words import nearest
 from numscope.sinks.destinations import FORMS, KINDS, Destination, destination, is_destination, scripts_run
 from numscope.sinks.loggers import Logger, LoggerSink, Sink, call_if_there
 from numscope.sinks.logs import STATISTICS_FILE, DebugLog, TextLog
-from numscope.sinks.mlflow import MlflowSink, is_address
-from numscope.sinks.mlflow_database import NewDatabase
+from numscope.sinks.mlflow import MlflowSink
 from numscope.sinks.parquet import ParquetSink
 from numscope.sinks.runfolder import parameters
 from numscope.sinks.tensorboard import TensorBoardSink, tensorboard_in
@@ -85,9 +84,7 @@ class Sinks:
                 named.add(logger)
                 # Rank 0 sends, and other ranks on which the script has its own run; the rest stand by.
                 stands_by = rank != 0 and scripts_run(logger.kind) is None
-                is_new = logger.kind == "mlflow" and not stands_by and scripts_run("mlflow") is None
-                database = NewDatabase.of(logger.place if is_address(logger.place) else "") if is_new else None
-                opens = partial(_opened, logger, folder or log_dir, rank, names, run, database)
+                opens = partial(_opened, logger, folder or log_dir, rank, names, run)
                 add(f'The logger "{logger}"', make=opens, stands_by=stands_by)
         add("The script's own run", _ScriptsRuns({one.kind for one in named}))
 
@@ -292,14 +289,7 @@ def _parquet(log_dir: str | os.PathLike[str], rank: int, run: Mapping[str, Any],
         raise UsageError(f"log_dir: got {os.fspath(log_dir)!r}, expected a folder that can be written to: {error}.") from None
 
 
-def _opened(
-    to: Destination,
-    folder: str | os.PathLike[str] | None,
-    rank: int,
-    names: Names,
-    run: Mapping[str, Any],
-    database: NewDatabase | None,
-) -> Sink:
+def _opened(to: Destination, folder: str | os.PathLike[str] | None, rank: int, names: Names, run: Mapping[str, Any]) -> Sink:
     """Open a destination, once there is something for it: until then the script may begin a run of its own."""
     sink: TensorBoardSink | WandbSink | MlflowSink
     if to.kind == "tensorboard":
@@ -308,6 +298,6 @@ def _opened(
         note = f"What rank {rank} of a run found" if rank else ""
         sink = WandbSink(folder=folder, project=to.place, note=note, names=names)
     else:
-        sink = MlflowSink(place=to.place, names=names, database=database)
+        sink = MlflowSink(place=to.place, names=names)
     sink.parameters(parameters(run))
     return sink
