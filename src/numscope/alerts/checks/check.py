@@ -9,17 +9,16 @@ from dataclasses import dataclass, field
 from itertools import takewhile
 from typing import Any, ClassVar, NamedTuple, cast
 
-from torch import Tensor, nn
-from torch.optim import Optimizer
+from torch import nn
 
 from numscope.alerts.checks.inputs import Inputs
 from numscope.detect.journal import Journal
 from numscope.distributed.agree import rank
-from numscope.probe.loop_calls import LoopCall
+from numscope.probe.loop_calls import LoopListener
 from numscope.probe.module import ModuleProbe
 from numscope.probe.naming import named_state
 from numscope.probe.optimizers import Optimizers
-from numscope.probe.step import Step
+from numscope.probe.step import Step, StepReader
 from numscope.records.alert import Alert
 from numscope.records.places import is_installed
 from numscope.records.words import few
@@ -126,7 +125,7 @@ class Subject:
         return self.steps.optimizers
 
 
-class Check:
+class Check(StepReader, LoopListener):
     """One thing that can go wrong in silence. It overrides the occasions that it needs; on each it may ``say`` alerts.
 
     It is asked at thorough steps only (the first ``FIRST``, then one of ``EVERY``), unless it is ``cheap`` or follows a ``rhythm``, and no
@@ -204,32 +203,13 @@ class Check:
         step = self.subject.step if step is None else step
         self.found.append(Alert(step, rule, layer, tensor, value, limit, text, advice, evidence, self.subject.rank, asks))
 
+    # ---- occasions, besides those of StepReader and LoopListener
+
     def enter(self, module: nn.Module, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
         """An outermost call begins."""
 
     def leave(self, module: nn.Module, output: Any) -> None:
         """The outermost call has returned."""
-
-    def before_backward(self, roots: Sequence[Tensor]) -> None:
-        """``backward`` is about to run from these tensors. They may be another model's."""
-
-    def after_backward(self) -> None:
-        """``backward`` or ``autograd.grad`` has returned."""
-
-    def before_step(self, optimizer: Optimizer) -> None:
-        """An optimizer of the model is about to update it; gradients are final."""
-
-    def after_step(self, optimizer: Optimizer) -> None:
-        """The optimizer has updated the weights."""
-
-    def skipped_step(self, optimizer: Optimizer) -> None:
-        """GradScaler left the optimizer's step out."""
-
-    def called(self, call: LoopCall) -> None:
-        """The script called a function of the loop: it clipped gradients, stepped a scheduler, unscaled."""
-
-    def end(self, closing: bool) -> None:
-        """The step is over; ``closing``: and the watch with it, other ranks may be elsewhere."""
 
     def last(self) -> None:
         """The script closes the watch, or has come to its end without an error."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -12,6 +12,7 @@ from numscope.distributed.agree import spread, stage_of
 from numscope.distributed.channel import members
 from numscope.distributed.groups import Copies
 from numscope.distributed.place import Places, fully_sharded_groups
+from numscope.probe.naming import named_state
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,13 +90,11 @@ class CopiesOf:
         found: dict[tuple[int, ...], Shared] = {}
         self._meshes = self._find_meshes()
         ignored = self._ignored()
-        seen: set[int] = set()
-        for module, layer in self._names.items():
-            for slot, tensor, is_buffer in _state(module):
-                if id(tensor) in seen or id(tensor) in ignored:
-                    continue
-                seen.add(id(tensor))
-                for ranks in self._ranks_of(module, slot, tensor, is_buffer):
+        modules = {name: module for module, name in self._names.items()}
+        for layer, slot, tensor in named_state(self._names):
+            if id(tensor) not in ignored:
+                is_buffer = slot in modules[layer]._buffers
+                for ranks in self._ranks_of(modules[layer], slot, tensor, is_buffer):
                     shared = found.setdefault(ranks, Shared(ranks, not self._places.known))
                     shared.copies.append(Copy(layer, slot, tensor, is_buffer))
         return list(found.values())
@@ -141,12 +140,3 @@ class CopiesOf:
         if not names:
             return set()
         return {id(t) for name, t in (*ddp.module.named_parameters(), *ddp.module.named_buffers()) if name in names}
-
-
-def _state(module: nn.Module) -> Iterator[tuple[str, Tensor, bool]]:
-    for slot, parameter in module._parameters.items():
-        if parameter is not None:
-            yield slot, parameter, False
-    for slot, buffer in module._buffers.items():
-        if buffer is not None:
-            yield slot, buffer, True
