@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import math
 import traceback
-from collections import Counter, deque
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
@@ -56,7 +56,6 @@ class _Source(NamedTuple):
     block: Block
     rows: npt.NDArray[np.int64]
     sites: npt.NDArray[np.int64]  # positions in ``StepRows._at``
-    each_once: bool  # no site has several rows
 
 
 class StepRows:
@@ -79,11 +78,7 @@ class StepRows:
             self._find(journal.copied())
         amax = np.full(len(self._at), np.nan)
         for source in self._sources:
-            largest = _table(source.block)[source.rows, _MAX]
-            if source.each_once:
-                amax[source.sites] = largest
-            else:
-                np.fmax.at(amax, source.sites, largest)
+            np.fmax.at(amax, source.sites, _table(source.block)[source.rows, _MAX])
         self._board.add(step, self._at, amax, self._loss_now())
 
     def _find(self, events: list[tuple[Any, ...]]) -> None:
@@ -98,10 +93,8 @@ class StepRows:
         _, ledger, handle = losses[0] if losses else ("", None, UNOBSERVED)
         self._loss = None if ledger is None or handle == UNOBSERVED else ledger.place(int(handle))[:2]
         self._at = self._board.indexes([*found])
-        seen = Counter(site for _, sites in sources.values() for site in sites)
         self._sources = [
-            _Source(block, np.array(rows, np.int64), np.array(sites, np.int64), all(seen[site] == 1 for site in sites))
-            for block, (rows, sites) in sources.items()
+            _Source(block, np.array(rows, np.int64), np.array(sites, np.int64)) for block, (rows, sites) in sources.items()
         ]
 
     def _loss_now(self) -> float:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 from pydantic import ValidationError
 
@@ -47,15 +47,23 @@ def load(source: Source, plugins: Plugins | None = None, text: str | None = None
         raise UsageError(f"config: got {shown(source)}, expected a YAML file's path or a dict.")
     name = "config" if isinstance(source, Mapping) else os.fspath(source)
     errors = Errors(name)
-    tree, text = read(source, errors) if text is None else (parsed(text, errors), text)
-    if tree is None:
+    read_tree, text = read(source, errors) if text is None else (parsed(text, errors), text)
+    tree = read_tree or {}
+    if read_tree is None:
         errors.raise_any()
-    reload = _reload(tree or {}, isinstance(source, Mapping), errors)
-    names = _names(tree or {}, errors)
-    alerts = _alerts(tree or {}, plugins.rules, errors)
+    top = {key: tree.pop(key) for key in (RELOAD, NAMES_KEY, KEY) if key in tree and not _is_section(key, tree[key])}
+    if top and not tree and KEY not in top:
+        errors.add("", "got no section, expected at least one.")
+    reload = _reload(top.get(RELOAD, False), isinstance(source, Mapping), errors)
+    names: Names | None = top.get(NAMES_KEY)
+    if NAMES_KEY in top and names not in NAMES:
+        errors.add(NAMES_KEY, one_of(names, NAMES))
+    alerts = AlertPlan()
+    if KEY in top:
+        alerts = read_alerts(top[KEY], lambda place, text: errors.add(f"{KEY}.{place}" if place else KEY, text), plugins.rules)
     stem = Path(name).stem or "config"
     builder = _Builder(errors, plugins)
-    for section in translate(tree or {}, stem, plugins.features, errors):
+    for section in translate(tree, stem, plugins.features, errors):
         builder.build(section)
     errors.raise_any()
     return Plan(
@@ -63,41 +71,17 @@ def load(source: Source, plugins: Plugins | None = None, text: str | None = None
     )
 
 
-def _reload(tree: dict[str, Any], is_dict: bool, errors: Errors) -> bool:
-    """Take the key out of the tree. A mapping is a section of that name."""
-    given = tree.get(RELOAD, False)
-    if isinstance(given, Mapping):
-        return False
-    tree.pop(RELOAD, None)
+def _is_section(key: str, value: object) -> bool:
+    """Whether a key with a meaning of its own is a section's name."""
+    return isinstance(value, Mapping) and (key != KEY or bool({"layers", "enabled"} & value.keys()))
+
+
+def _reload(given: object, is_dict: bool, errors: Errors) -> bool:
     if not isinstance(given, bool):
         errors.add(RELOAD, f"got {shown(given)}, expected true or false.")
     elif given and is_dict:
         errors.add(RELOAD, "got true in a dict, expected it in a YAML file, which can be edited during the run.")
-    elif given and not tree:
-        errors.add("", "got no section, expected at least one.")
     return given is True
-
-
-def _alerts(tree: dict[str, Any], rules: Collection[str], errors: Errors) -> AlertPlan:
-    """Take the key out of the tree, unless it is a section's name."""
-    given = tree.get(KEY)
-    if KEY not in tree or (isinstance(given, Mapping) and {"layers", "enabled"} & given.keys()):
-        return AlertPlan()
-    del tree[KEY]
-    return read_alerts(given, lambda place, text: errors.add(f"{KEY}.{place}" if place else KEY, text), rules)
-
-
-def _names(tree: dict[str, Any], errors: Errors) -> Names | None:
-    """Take the key out of the tree. A mapping is a section of that name."""
-    given = tree.get(NAMES_KEY)
-    if NAMES_KEY not in tree or isinstance(given, Mapping):
-        return None
-    del tree[NAMES_KEY]
-    if given not in NAMES:
-        errors.add(NAMES_KEY, one_of(given, NAMES))
-    elif not tree:
-        errors.add("", "got no section, expected at least one.")
-    return cast(Names, given)
 
 
 class _Builder:
