@@ -13,11 +13,20 @@ from torch.optim import SGD, Adam, AdamW, Optimizer
 from torch.optim.lr_scheduler import CosineAnnealingLR, LambdaLR, LinearLR, OneCycleLR, SequentialLR
 
 import numscope
+from numscope.alerts.checks import checker, lost_updates
+from numscope.alerts.checks.check import FIRST
 from numscope.records.alert import Alert
 
 BF16 = torch.bfloat16
-LONG = 230  # steps: some of every hundredth are looked at
+EVERY = 20  # steps from look to look: in earnest they are a hundred
+LONG = 46  # steps
 After = Callable[[int], object]
+
+
+@pytest.fixture(autouse=True)
+def looks_come_sooner(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(checker, "EVERY", EVERY)
+    monkeypatch.setattr(lost_updates, "SPAN", EVERY - FIRST)
 
 
 def network(dtype: torch.dtype = BF16) -> nn.Sequential:
@@ -45,10 +54,10 @@ def lost(model: nn.Module, optimizer: Optimizer, steps: int, after: After = lamb
 def test_updates_that_round_away(dtype: torch.dtype, kind: Any) -> None:
     """torchao #1124, ml-by-hand #85: an update below half an ulp leaves a bfloat16 weight as it was."""
     more = {"eps": 1e-4} if kind is not SGD else {}
-    for steps, seen in ((6, 6), (LONG, 100)):
+    for steps, seen in ((6, 6), (LONG, EVERY)):
         model = network(dtype)
         (alert,) = lost(model, kind(model.parameters(), lr=1e-6, **more), steps)
-        assert alert.step == seen and not alert.asks, "after a hundred steps, or as the run ends"
+        assert alert.step == seen and not alert.asks, "at a later look, or as the run ends"
         assert (alert.layer, alert.tensor) in (("", ""), ("0", "weight"), ("2", "weight"), ("0", "bias"))
         assert alert.value is not None and alert.value > 0.85
         assert f"of the {str(dtype).removeprefix('torch.')} elements with a gradient have kept their bits since step 0" in alert.text
@@ -57,6 +66,13 @@ def test_updates_that_round_away(dtype: torch.dtype, kind: Any) -> None:
     assert lost(model, kind(model.parameters(), lr=1e-2 if kind is not SGD else 1.0, **more), 30) == []
     model = network(torch.float32)
     assert lost(model, kind(model.parameters(), lr=1e-6, **more), 6) == []
+
+
+def test_a_hundred_steps_pass_before_it_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.undo()
+    model = network()
+    (alert,) = lost(model, AdamW(model.parameters(), lr=1e-6), 110)
+    assert alert.step == 100
 
 
 def test_three_steps_show_nothing_yet() -> None:
@@ -82,15 +98,15 @@ def linear_to_zero(optimizer: Optimizer) -> Any:
 
 
 def early_to_zero(optimizer: Optimizer) -> Any:
-    return LambdaLR(optimizer, lambda step: max(0.0, 1 - step / 90))
+    return LambdaLR(optimizer, lambda step: max(0.0, 1 - step / 18))
 
 
 def warm_up(optimizer: Optimizer) -> Any:
-    return SequentialLR(optimizer, [LinearLR(optimizer, 1e-5, total_iters=50), CosineAnnealingLR(optimizer, LONG)], [50])
+    return SequentialLR(optimizer, [LinearLR(optimizer, 1e-5, total_iters=10), CosineAnnealingLR(optimizer, LONG)], [10])
 
 
 def warm_up_by_epochs(optimizer: Optimizer) -> Any:
-    return LambdaLR(optimizer, lambda step: 1e-4 if step < 20 else 1.0)
+    return LambdaLR(optimizer, lambda step: 1e-4 if step < 4 else 1.0)
 
 
 def one_cycle(optimizer: Optimizer) -> Any:
@@ -101,7 +117,7 @@ def never(optimizer: Optimizer) -> Any:
     return LambdaLR(optimizer, lambda step: 0.0)
 
 
-@pytest.mark.parametrize("steps", [8, 120, LONG])
+@pytest.mark.parametrize("steps", [8, 24, LONG])
 @pytest.mark.parametrize("make", [held, cosine_to_zero, linear_to_zero, early_to_zero, warm_up, warm_up_by_epochs, one_cycle, never])
 def test_learning_rates_that_begin_and_end_low_lose_nothing(make: Schedule, steps: int) -> None:
     model = network()
@@ -115,7 +131,7 @@ def test_learning_rates_whose_peak_is_too_low_lose_updates(make: Schedule) -> No
     model = network()
     optimizer = AdamW(model.parameters(), lr=1e-6)
     scheduler = make(optimizer)
-    assert len(lost(model, optimizer, LONG + 300, lambda step: scheduler.step())) == 1
+    assert len(lost(model, optimizer, LONG + 60, lambda step: scheduler.step())) == 1
 
 
 def test_learning_rates_that_the_script_warms_up_by_epochs_lose_nothing() -> None:
@@ -123,12 +139,12 @@ def test_learning_rates_that_the_script_warms_up_by_epochs_lose_nothing() -> Non
     optimizer = AdamW(model.parameters(), lr=1e-7)
 
     def rate(step: int) -> None:
-        optimizer.param_groups[0]["lr"] = 3e-3 * min(1.0, (step // 30) / 3 + 1e-5)
+        optimizer.param_groups[0]["lr"] = 3e-3 * min(1.0, (step // 6) / 3 + 1e-5)
 
     assert lost(model, optimizer, LONG, rate) == []
     model = network()
     optimizer = AdamW(model.parameters(), lr=1e-7)
-    assert lost(model, optimizer, 60, lambda step: rate(step) if step >= 25 else None) == []
+    assert lost(model, optimizer, 12, lambda step: rate(step) if step >= 5 else None) == []
 
 
 def test_learning_rates_in_tensors_are_read_too() -> None:
@@ -136,7 +152,7 @@ def test_learning_rates_in_tensors_are_read_too() -> None:
         model = network()
         rate = torch.tensor(first)
         optimizer = AdamW(model.parameters(), lr=rate)
-        return lost(model, optimizer, 120, lambda step: rate.fill_(later) if step == 40 else None)
+        return lost(model, optimizer, 24, lambda step: rate.fill_(later) if step == 8 else None)
 
     assert rates(0.0, 0.0) == rates(1e-7, 3e-3) == rates(3e-3, 0.0) == []
     assert len(rates(1e-7, 1e-7)) == 1
@@ -146,7 +162,7 @@ def test_a_group_that_is_frozen_by_its_rate_is_not_the_other() -> None:
     for rate, names in ((3e-3, []), (1e-6, ["2.weight"])):
         model = network()
         optimizer = AdamW([{"params": model[0].parameters(), "lr": 0.0}, {"params": model[2].parameters(), "lr": rate}])
-        found = lost(model, optimizer, 120)
+        found = lost(model, optimizer, 24)
         assert [name for alert in found for name in alert.evidence["parameters"] if "weight" in name] == names
 
 
@@ -234,13 +250,13 @@ class AdamWithMasterWeights(AdamW):
 )
 def test_optimizers_that_move_elements_in_time_lose_nothing(kind: Any, rate: float) -> None:
     model = network()
-    assert lost(model, kind(model.parameters(), lr=rate), 220) == []
+    assert lost(model, kind(model.parameters(), lr=rate), 44) == []
 
 
 @pytest.mark.parametrize(("kind", "rate"), [(Every, 1e-6), (Partly, 1e-6)], ids=str)
 def test_the_same_optimizers_at_too_low_a_rate_lose_updates(kind: Any, rate: float) -> None:
     model = network()
-    assert len(lost(model, kind(model.parameters(), lr=rate), 220)) == 1
+    assert len(lost(model, kind(model.parameters(), lr=rate), 44)) == 1
 
 
 # ---- weights that stay on purpose
@@ -252,7 +268,7 @@ def test_rows_of_an_embedding_that_no_token_used_are_no_lost_updates() -> None:
         model = nn.Sequential(nn.Embedding(512, 16), nn.Linear(16, 1)).to(BF16)
         optimizer = AdamW(model.parameters(), lr=rate, weight_decay=0.0)
         with numscope.watch(model) as scope:
-            for i in range(110):
+            for i in range(22):
                 optimizer.zero_grad()
                 (model(torch.arange(16) + i % 3) - 1).square().mean().backward()
                 optimizer.step()
@@ -264,7 +280,7 @@ def test_sparse_gradients_are_left_alone() -> None:
     model = nn.Sequential(nn.Embedding(512, 16, sparse=True), nn.Linear(16, 1)).to(BF16)
     optimizer = SGD(model.parameters(), lr=0.01)
     with numscope.watch(model) as scope:
-        for i in range(110):
+        for i in range(22):
             optimizer.zero_grad()
             model(torch.arange(8) + i % 50).square().mean().backward()
             optimizer.step()
@@ -297,7 +313,7 @@ def test_weights_that_are_pruned_lose_nothing(how: str) -> None:
             for weight, mask in of.items():
                 weight.register_hook(lambda gradient, mask=mask: gradient * mask)
         after = (lambda step, of=of: pruned(of)) if how == "after the step" else lambda step: None
-        assert len(lost(model, optimizer, 120, after)) == count
+        assert len(lost(model, optimizer, 24, after)) == count
 
 
 def test_weights_that_are_clamped_after_the_step_lose_nothing() -> None:
@@ -309,7 +325,7 @@ def test_weights_that_are_clamped_after_the_step_lose_nothing() -> None:
         for p in model.parameters():
             p.clamp_(-0.01, 0.01)
 
-    assert lost(model, SGD(model.parameters(), lr=1.0), 220, clamp, target=4.0) == []
+    assert lost(model, SGD(model.parameters(), lr=1.0), 44, clamp, target=4.0) == []
 
 
 def test_a_model_that_has_converged_loses_nothing() -> None:
@@ -326,7 +342,7 @@ def test_a_model_that_has_converged_loses_nothing() -> None:
                 optimizer.step()
         return [alert for alert in scope.alerts if alert.rule == "updates lost"]
 
-    assert training(420) == []
+    assert training(84) == []
 
 
 def test_gains_at_one_are_asked_about() -> None:
@@ -344,7 +360,7 @@ def test_clipping_that_leaves_nothing_loses_updates() -> None:
         model = network()
         optimizer = SGD(model.parameters(), lr=1.0)
         optimizer.register_step_pre_hook(lambda *_, model=model, most=most: (clip_grad_norm_(model.parameters(), most), None)[1])
-        assert len(lost(model, optimizer, 120)) == count
+        assert len(lost(model, optimizer, 24)) == count
 
 
 def test_watched_or_not_the_weights_are_the_same() -> None:
