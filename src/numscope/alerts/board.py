@@ -43,22 +43,14 @@ WEIGHTS = SiteKind.MATRIX, SiteKind.VECTOR
 
 
 class SitePlace(NamedTuple):
-    """A site as rules know it.
+    """A site as rules know it."""
 
-    Args:
-        layer: qualified name of the module; "" is the model.
-        cls: its class.
-        tensor: as observations name it: ``output``, ``weight``, ``wgrad[bias]``.
-        dtype: such as ``float16``.
-        usual: level at which a matrix usually begins, that of 1 / sqrt(inputs). Growth up to it is none: zeros must grow somewhere.
-    """
-
-    layer: str
+    layer: str  # qualified name of the module; "" is the model
     cls: str
-    tensor: str
-    dtype: str
+    tensor: str  # as observations name it: ``output``, ``weight``, ``wgrad[bias]``
+    dtype: str  # such as ``float16``
     kind: SiteKind
-    usual: float = -math.inf
+    usual: float = -math.inf  # level at which a matrix usually begins, that of 1 / sqrt(inputs). Growth up to it is none
 
 
 class Board:

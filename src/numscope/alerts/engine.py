@@ -93,9 +93,7 @@ class StepRows:
         _, ledger, handle = losses[0] if losses else ("", None, UNOBSERVED)
         self._loss = None if ledger is None or handle == UNOBSERVED else ledger.place(int(handle))[:2]
         self._at = self._board.indexes([*found])
-        self._sources = [
-            _Source(block, np.array(rows, np.int64), np.array(sites, np.int64)) for block, (rows, sites) in sources.items()
-        ]
+        self._sources = [_Source(block, np.array(rows, np.int64), np.array(sites, np.int64)) for block, (rows, sites) in sources.items()]
 
     def _loss_now(self) -> float:
         if self._loss is None:

@@ -23,15 +23,10 @@ Add = Callable[[str, str], None]
 
 @dataclass(frozen=True, slots=True)
 class AlertPlan:
-    """The options of alerts.
-
-    Args:
-        mode: None if not given.
-        rules: by name, as far as given: False switches one off, a mapping has settings.
-    """
+    """The options of alerts, as far as given."""
 
     mode: Mode | None = None
-    rules: Mapping[str, bool | Mapping[str, Any]] = field(default_factory=dict, hash=False)
+    rules: Mapping[str, bool | Mapping[str, Any]] = field(default_factory=dict, hash=False)  # False: off; a mapping: settings
 
     def over(self, other: AlertPlan) -> AlertPlan:
         """Both together; where both have a value, this one's counts."""
@@ -73,9 +68,7 @@ def read_alerts(given: object, add: Add, customs: Collection[str] | None = ()) -
             continue
         if name not in known and (customs is not None or not isinstance(name, str) or " " in name):
             add("", f"got the rule {shown(name)}, expected {listed(name, [*known, MODE])}")
-        elif isinstance(chosen, bool) or (
-            isinstance(chosen, str) and chosen in ("off", "on")
-        ):  # as YAML has them in quotes, and Python as a mode
+        elif isinstance(chosen, bool) or chosen == "off" or chosen == "on":  # as YAML has them in quotes, and Python as a mode
             rules[name] = chosen is True or chosen == "on"
         elif not isinstance(chosen, Mapping):
             add(str(name), f"got {shown(chosen)}, expected off, on, or its settings{_settings_hint(name)}.")

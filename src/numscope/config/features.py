@@ -11,27 +11,16 @@ _CASTS = {"underflows": "underflows_pct", "overflows": "overflows_pct", "underfl
 
 @dataclass(frozen=True, slots=True)
 class FeatureSpec:
-    """A feature.
+    """A feature."""
 
-    Args:
-        name: canonical.
-        part: the class in ``schema`` that checks its settings.
-        others: its names in other tools.
-        stats: their words for statistics → canonical ones.
-        family: the casts that its statistics describe, as ``How.family`` names them; "" for other features.
-        changes_plans: it changes how layers' GEMMs are computed.
-        disables: it keeps GEMMs in high precision; several such add up whatever their schedules.
-        anywhere: it also acts on layers in high precision.
-    """
-
-    name: str
-    part: str
-    others: tuple[str, ...]
-    stats: Mapping[str, str] = field(default_factory=dict)
-    family: str = ""
-    changes_plans: bool = False
-    disables: bool = False
-    anywhere: bool = False
+    name: str  # canonical
+    part: str  # the class in ``schema`` that checks its settings
+    others: tuple[str, ...]  # its names in other tools
+    stats: Mapping[str, str] = field(default_factory=dict)  # their words for statistics → canonical ones
+    family: str = ""  # the casts that its statistics describe, as ``How.family`` names them; "" for other features
+    changes_plans: bool = False  # it changes how layers' GEMMs are computed
+    disables: bool = False  # it keeps GEMMs in high precision; several such add up whatever their schedules
+    anywhere: bool = False  # it also acts on layers in high precision
 
 
 _TABLE = (

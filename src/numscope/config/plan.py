@@ -41,9 +41,8 @@ def block_of(name: str) -> str:
 def group_of(by: str, name: str, cls: str) -> str | None:
     """The group that a layer belongs to, where layers are merged; None: to none.
 
-    Args:
-        by: ``layer`` (its number), ``name``, ``type`` (its class), ``tensor`` and ``all`` (one group of all layers), or a regex: the text
-            of its groups names the group, without groups the text that it finds.
+    ``by``: ``layer`` (its number), ``name``, ``type`` (its class), ``tensor`` and ``all`` (one group of all layers), or a regex: the text
+    of its groups names the group, without groups the text that it finds.
     """
     groups = {"layer": block_of(name), "name": name, "type": cls, "tensor": "", "all": "all"}
     if by in groups:
@@ -132,31 +131,22 @@ class Part:
 
 @dataclass(frozen=True, slots=True)
 class Collect(Part):
-    """Statistics of some tensors of some layers at some steps.
-
-    Args:
-        reduce: merge over the ranks that share the tensor; False: each rank logs its own; "when read": each rank logs its own part, and
-            one of several ranks with the same part logs it, so that a reader can merge the parts.
-        merge: also statistics of groups of sites: ``layer``, ``type``, ``all`` or a regex whose groups name them; None: none.
-        evaluation: also of forwards in evaluation mode without gradients.
-    """
+    """Statistics of some tensors of some layers at some steps."""
 
     tensors: tuple[str, ...]
     stats: tuple[StatRequest, ...]
+    # Merge over the ranks that share the tensor; False: each rank logs its own; "when read": each rank logs its own part, and one of
+    # several ranks with the same part logs it, so that a reader can merge the parts.
     reduce: bool | Literal["when read"] = True
-    merge: str | None = None
-    evaluation: bool = False
+    merge: str | None = None  # also statistics of groups of sites: ``layer``, ``type``, ``all`` or a regex whose groups name them
+    evaluation: bool = False  # also of forwards in evaluation mode without gradients
 
 
 @dataclass(frozen=True, slots=True)
 class Switch(Part):
-    """A precision feature (``disable_fp8_gemm`` and its like): read and checked here; ``precision/gemm/switching.py`` applies it.
+    """A precision feature (``disable_fp8_gemm`` and its like): read and checked here; ``precision/gemm/switching.py`` applies it."""
 
-    Args:
-        feature: canonical name.
-        settings: canonical keys: tuples of ``gemms`` and ``tensors`` (None: all), of ``StatRequest`` for ``stats``.
-    """
-
+    # Canonical keys: tuples of ``gemms`` and ``tensors`` (None: all), of ``StatRequest`` for ``stats``.
     settings: Mapping[str, Any] = field(default_factory=dict, hash=False)
 
 

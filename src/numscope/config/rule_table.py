@@ -12,17 +12,11 @@ from typing import Any
 
 @dataclass(frozen=True, slots=True)
 class RuleSpec:
-    """A built-in rule in configurations.
+    """A built-in rule in configurations."""
 
-    Args:
-        name: in words; users' own rules have names without spaces.
-        meaning: a few words.
-        settings: defaults by name; a configuration's value has the default's type.
-    """
-
-    name: str
+    name: str  # in words; users' own rules have names without spaces
     meaning: str
-    settings: Mapping[str, Any] = field(default_factory=dict)
+    settings: Mapping[str, Any] = field(default_factory=dict)  # defaults by name; a configuration's value has the default's type
 
 
 _SPECS = (

@@ -31,15 +31,10 @@ _BOTH_ORIENTATIONS = ("activation", "weight")  # tensors that a step multiplies 
 
 @dataclass(frozen=True)
 class Words:
-    """The validators' context besides the value.
+    """The validators' context besides the value."""
 
-    Args:
-        statistics: canonical names, each with the tensors it can be computed of (None: any).
-        aliases: a dialect's other words for statistics.
-    """
-
-    statistics: Mapping[str, tuple[str, ...] | None]
-    aliases: Mapping[str, str] = field(default_factory=dict)
+    statistics: Mapping[str, tuple[str, ...] | None]  # canonical names, each with the tensors it can be computed of (None: any)
+    aliases: Mapping[str, str] = field(default_factory=dict)  # a dialect's other words for statistics
 
 
 class SchemaPart(BaseModel):

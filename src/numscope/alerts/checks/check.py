@@ -86,28 +86,17 @@ def _common(modules: Sequence[str]) -> str:
 
 @dataclass(slots=True, eq=False)
 class Subject:
-    """The watched model and its step at work, as checks know them.
+    """The watched model and its step at work, as checks know them."""
 
-    Args:
-        model: the watched module, without the wrapper around it.
-        wrapper: what the user gave: the model, or a DDP around it.
-        probe: names the model's modules.
-        steps: the model's steps: their number, and its optimizers.
-        journal: what detection has seen of the step at work. Its rows are read when an optimizer's step begins.
-        num: of the step, counted from 0 at the watch's start, whatever number the run gives it.
-        thorough: this step is one of those at which each parameter is looked at.
-        inputs: the data of the model's steps, once a check tells of them.
-    """
-
-    model: nn.Module
-    wrapper: nn.Module
-    probe: ModuleProbe
+    model: nn.Module  # without the wrapper around it
+    wrapper: nn.Module  # what the user gave: the model, or a DDP around it
+    probe: ModuleProbe  # names the model's modules
     steps: Step
-    journal: Journal
-    num: int = 0
-    thorough: bool = True
+    journal: Journal  # what detection has seen of the step at work. Its rows are read when an optimizer's step begins
+    num: int = 0  # of the step, counted from 0 at the watch's start, whatever number the run gives it
+    thorough: bool = True  # this step is one of those at which each parameter is looked at
     rank: int = field(default_factory=rank)
-    inputs: Inputs = field(default_factory=Inputs)
+    inputs: Inputs = field(default_factory=Inputs)  # the data of the model's steps, once a check tells of them
 
     @property
     def step(self) -> int:
@@ -131,9 +120,6 @@ class Check(StepReader, LoopListener):
     It is asked at thorough steps only (the first ``FIRST``, then one of ``EVERY``), unless it is ``cheap`` or follows a ``rhythm``, and no
     more once all its rules have spoken. It must not sync with a device between a step's begin and its end, write to anything of the run's,
     or keep tensors of a step alive beyond it. An error that it raises switches it off.
-
-    Args:
-        subject: the model and its step at work.
 
     Attributes:
         name: of its rule, as configurations know it.

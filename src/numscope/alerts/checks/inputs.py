@@ -19,10 +19,10 @@ KEPT = 16_384  # steps; 8 MB at most, and epochs that are longer can't be compar
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """A step's data: the number of the step as the watch counts and as the run counts, and the checksum."""
+    """The checksum of a step's data."""
 
-    num: int
-    step: int
+    num: int  # of the step, as the watch counts
+    step: int  # as the run counts
     sum: int
 
 

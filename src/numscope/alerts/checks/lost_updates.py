@@ -31,24 +31,16 @@ _COMPENSATES = re.compile("master|kahan|compensation|fp32|shift|stochastic", re.
 
 @dataclass(slots=True, eq=False)
 class _Record:
-    """A parameter's sample, and how it has fared since it was looked at first.
+    """A parameter's sample, and how it has fared since it was looked at first."""
 
-    Args:
-        before: its bits then.
-        had: which elements had a gradient at each look.
-        stayed: which elements had these bits before and after each step that was looked at.
-        num: of the first step.
-        span: how many steps the last look came after it.
-    """
-
-    before: Tensor
-    had: Tensor
-    stayed: Tensor
-    num: int
+    before: Tensor  # its bits then
+    had: Tensor  # which elements had a gradient at each look
+    stayed: Tensor  # which elements had these bits before and after each step that was looked at
+    num: int  # of the first step
     matrix: bool
     steps: list[int] = field(default_factory=list)
     rate: float | None = None
-    span: int = 0
+    span: int = 0  # how many steps the last look came after the first
     share: float = 0.0
 
     def see(self, weight: Tensor) -> None:
@@ -58,11 +50,14 @@ class _Record:
         return [(self.stayed & self.had).sum(), self.had.sum()]
 
 
+@dataclass(slots=True)
 class _Look:
     """One step's counts, on their way from a device."""
 
-    def __init__(self, step: int, num: int, records: list[tuple[str, _Record, float]], counts: Tensor) -> None:
-        self.step, self.num, self.records, self.counts = step, num, records, HostCopy(counts)
+    step: int
+    num: int
+    records: list[tuple[str, _Record, float]]
+    counts: HostCopy
 
 
 class UpdatesLost(Check):
@@ -147,7 +142,7 @@ class UpdatesLost(Check):
                     of_device.setdefault(device, []).append(((name, record, peak), row))
                 for rows in of_device.values():
                     about, counts = zip(*rows, strict=True)
-                    self._looks.append(_Look(self.subject.step, self.subject.num, list(about), torch.stack(counts)))
+                    self._looks.append(_Look(self.subject.step, self.subject.num, list(about), HostCopy(torch.stack(counts))))
             self._taken = []
 
     def end(self, closing: bool) -> None:

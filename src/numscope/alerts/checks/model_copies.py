@@ -31,25 +31,15 @@ class Copy:
 
 @dataclass(slots=True)
 class Shared:
-    """Ranks, and what each of them should hold with the same bits.
-
-    Attributes:
-        assumed: nothing says that these ranks train one model together: they may, with collectives of the script's own.
-    """
+    """Ranks, and what each of them should hold with the same bits."""
 
     ranks: tuple[int, ...]
-    assumed: bool = False
+    assumed: bool = False  # nothing says that these ranks train one model together: they may, with collectives of the script's own
     copies: list[Copy] = field(default_factory=list)
 
 
 class CopiesOf:
-    """Finds a model's copies when asked, since wrappers and shards come and go.
-
-    Args:
-        model: the watched module.
-        wrapper: what the user gave.
-        names: of the model's modules.
-    """
+    """Finds a model's copies when asked, since wrappers and shards come and go."""
 
     def __init__(self, model: nn.Module, wrapper: nn.Module, names: Mapping[nn.Module, str]) -> None:
         self._model = model
