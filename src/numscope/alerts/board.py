@@ -54,46 +54,29 @@ class SitePlace(NamedTuple):
 
 
 class Board:
-    """Levels of sites, and how they have grown.
-
-    Arrays have an element for each site, in the order of ``places``.
-
-    Attributes:
-        step: number of the last step.
-        places: the sites, in the order in which they were seen first.
-        kinds: of the sites, as numbers of ``SiteKind``.
-        ages: steps since each was seen first with an element other than zero; for weights also since they moved again after a rest, as
-            where layers are unfrozen.
-        level: of the last step, log2 of the largest finite magnitude.
-        limits: log2 of the largest number of each site's dtype.
-        moved: whether its level has ever changed.
-        from_zero: whether all its elements were zero at first.
-        num_steps: that were added.
-        losses: of the last steps; nan where there was none, or none of one element.
-        first_loss: the median magnitude of the first eight that are not zero; nan until then.
-        is_scaled: whether a GradScaler multiplies losses, by a scale that doubles now and then.
-        rises: of losses above their band: the last step of each rise, and how far above the median it came.
-        named: by rule, the site that it named last, and the step.
+    """Levels of sites, and how they have grown. Arrays have an element for each site, in the order of ``places``.
 
     *Cost:* 350 bytes a site, and about 50 µs a step for 500 sites.
     """
 
     def __init__(self) -> None:
-        self.step = 0
-        self.num_steps = 0
-        self.losses: deque[float] = deque(maxlen=LOSSES)
-        self.first_loss = math.nan
-        self.is_scaled = False
-        self.rises: deque[tuple[int, float]] = deque(maxlen=LOSSES)
+        self.step = 0  # number of the last step
+        self.num_steps = 0  # that were added
+        self.losses: deque[float] = deque(maxlen=LOSSES)  # of the last steps; nan where there was none, or none of one element
+        self.first_loss = math.nan  # the median magnitude of the first eight that are not zero
+        self.is_scaled = False  # a GradScaler multiplies losses, by a scale that doubles now and then
+        self.rises: deque[tuple[int, float]] = deque(
+            maxlen=LOSSES
+        )  # of losses above their band: the last step, the height above the median
         self._first_losses: list[float] = []
-        self.places: list[SitePlace] = []
-        self.named: dict[str, tuple[int, int]] = {}
-        self.kinds = np.zeros(0, np.int8)
-        self.limits = np.zeros(0)
+        self.places: list[SitePlace] = []  # in the order in which they were seen first
+        self.named: dict[str, tuple[int, int]] = {}  # by rule, the site that it named last, and the step
+        self.kinds = np.zeros(0, np.int8)  # numbers of ``SiteKind``
+        self.limits = np.zeros(0)  # log2 of the largest number of each site's dtype
         self._usual = np.zeros(0)
-        self.moved = np.zeros(0, bool)
-        self.from_zero = np.zeros(0, bool)
-        self.level = np.zeros(0)
+        self.moved = np.zeros(0, bool)  # its level has ever changed
+        self.from_zero = np.zeros(0, bool)  # all its elements were zero at first
+        self.level = np.zeros(0)  # of the last step, log2 of the largest finite magnitude
         self._index: dict[tuple[str, str], int] = {}
         self._of: dict[tuple[SiteKind, ...], npt.NDArray[np.int64]] = {}
         self._born = np.zeros(0, np.int64)
@@ -171,6 +154,7 @@ class Board:
 
     @property
     def ages(self) -> npt.NDArray[np.int64]:
+        """Steps since a site was first seen with an element other than zero; a weight's also since it moved again after a rest."""
         return self.num_steps - self._born
 
     def smooth(self, ago: int = 0) -> Floats:

@@ -57,22 +57,13 @@ class Calm:
 class Desk:
     """Takes what rules and checks find in a step, and passes on what is news.
 
-    In a process of its own alerts are told at once; one of several ranks waits for the next place where all of them are.
-
-    Args:
-        outlet: takes what is news.
-        plan: which rules are off; with the mode "raise", the next place where a step is judged raises the first alert that does not
-            merely ask.
-        rank: this process's.
-
-    Attributes:
-        alerts: the news so far, in order, at most ``MOST_KEPT``.
-        num_left_out: how many came after those.
+    In a process of its own alerts are told at once; one of several ranks waits for the next place where all of them are. With the plan's
+    mode "raise", the next place where a step is judged raises the first alert that does not merely ask.
     """
 
     def __init__(self, outlet: Outlet, plan: AlertPlan | None = None, rank: int = 0) -> None:
-        self.alerts: list[Alert] = []
-        self.num_left_out = 0
+        self.alerts: list[Alert] = []  # the news so far, in order, at most ``MOST_KEPT``
+        self.num_left_out = 0  # how many came after those
         self._outlet = outlet
         self._plan = plan or AlertPlan()
         self._rank = rank
@@ -134,11 +125,7 @@ class Desk:
             raise AlertError(parse_alert(stop))
 
     def flush(self, model: str = "") -> None:
-        """Tell what still waits, without asking the other ranks, which may be elsewhere; of those that have the same, one tells it.
-
-        Args:
-            model: its class, which sets its alerts apart from other models'.
-        """
+        """Tell what still waits, without asking the other ranks, which may be elsewhere; of those that have the same, one tells it."""
         waiting, self._waiting = self._waiting, []
         for alert in waiting:
             if is_first(f"alert {model} {alert.step} {alert.rule} {alert.layer} {alert.tensor}"):

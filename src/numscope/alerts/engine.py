@@ -144,22 +144,14 @@ class Scales:
         self._left_out: deque[int] = deque(maxlen=SKIPS_WINDOW)  # all steps that were
         self._skipped: deque[int] = deque(maxlen=64)  # those that no search for the first scale explains
         self._highest = 0.0
-        self._has_stepped = False
-
-    def stepped(self) -> None:
-        """A step was not left out."""
-        self._has_stepped = True
+        self.has_stepped = False  # a step was not left out
 
     def skipped(self, step: int, scale: float | None, settings: dict[str, Any]) -> Iterator[Alert]:
-        """A step was left out.
-
-        Args:
-            scale: by which the loss was multiplied in it; None: unknown.
-        """
-        if scale is not None and self._has_stepped:
+        """A step was left out. ``scale``: by which the loss was multiplied in it; None: unknown."""
+        if scale is not None and self.has_stepped:
             self._highest = max(self._highest, scale)
         self._left_out.append(step)
-        if not self._has_stepped and (scale is None or scale >= 1):
+        if not self.has_stepped and (scale is None or scale >= 1):
             return
         self._skipped.append(step)
         recent = sum(one > step - SKIPS_WINDOW for one in self._skipped)
@@ -184,10 +176,6 @@ class Scales:
 
 class Engine:
     """Rules over one model's steps; detection's onlooker. An error of theirs ends them; it is said once, and detection goes on.
-
-    Args:
-        plan: which rules are on, and their settings.
-        post: takes the alerts.
 
     *Cost:* on the host, about 0.3 µs a site and step and 0.1 ms; nothing on a device.
     """
@@ -225,7 +213,7 @@ class Engine:
         with untrapped(), np.errstate(all="ignore"):  # a script may have NumPy, or the processor, raise
             self.board.is_scaled = self.board.is_scaled or optimizer_probe.in_scaler()
             self._rows.add(number, journal)
-            self._scales.stepped()
+            self._scales.has_stepped = True
             rules = self._each_step + (self._each_tick if self.board.ticks else [])
             return [alert for rule, settings in rules for alert in rule(self.board, settings)]
 

@@ -79,9 +79,7 @@ class GivenTensors:
     def log(self, layer: str, tensor_name: str, tensor: Tensor, *, step: int, group: Any = None, write: bool = True) -> dict[str, Scalar]:
         """The statistics that the configuration asks for, as ``debug_tool.log_tensor_stats`` returns them.
 
-        Args:
-            group: process group over which the numbers merge; its lowest rank writes them. None: this rank's alone.
-            write: also into the logs.
+        ``group``: over which the numbers merge; its lowest rank writes them. None: this rank's alone. ``write``: also into the logs.
         """
         check_one_of("tensor_name", tensor_name, TENSORS)
         if not isinstance(tensor, Tensor):
@@ -137,10 +135,7 @@ Config = str | os.PathLike[str] | Mapping[str, Any] | None
 class Session(optimizer_probe.StepListener):
     """Watches each model from its first call on, for statistics alone; without a configuration it watches nothing.
 
-    Steps are counted by the optimizers, from the first ``step`` on by ``step`` alone.
-
-    Args: as for ``debug_tool.initialize_debug``; ``debug_file`` and ``text_file`` are the logs' places in ``log_dir``, and ``options``
-        further options of ``WatchOptions``.
+    Steps are counted by the optimizers, from the first ``step`` on by ``step`` alone. Arguments are as for ``debug_tool.initialize_debug``.
 
     Raises: UsageError that lists everything wrong with the configuration.
     """

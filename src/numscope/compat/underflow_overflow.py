@@ -70,17 +70,9 @@ def _print_overflow(var: Tensor, ctx: str, health: Summary | None) -> bool:
 
 
 def get_abs_min_max(var: Tensor, ctx: str) -> str:
-    """One line ``abs min  abs max  ctx`` on a tensor.
+    """One line ``abs min  abs max  ctx`` on a tensor, such as ``1.01e-06 6.44e+00 weight``; a nan makes both numbers nan.
 
-    Args:
-        var: any tensor for which torch defines ``abs``, ``min`` and ``max``.
-        ctx: the words after the two numbers.
-
-    Returns:
-        Such as ``1.01e-06 6.44e+00 weight``; a nan makes both numbers nan.
-
-    Raises:
-        NotImplementedError, RuntimeError: what torch's ``abs``, ``min`` or ``max`` raise for bool, fp8, empty tensors and the like.
+    Raises: what torch's ``abs``, ``min`` or ``max`` raise for bool, fp8, empty tensors and the like.
 
     *Cost:* one pass, one sync.
     """
@@ -88,14 +80,7 @@ def get_abs_min_max(var: Tensor, ctx: str) -> str:
 
 
 def detect_overflow(var: Tensor, ctx: str) -> bool:
-    """Whether the tensor holds a nan or inf; prints it on stdout.
-
-    Args:
-        var: any tensor.
-        ctx: the first words of the printed line, such as ``after layer_norm``.
-
-    Returns:
-        True when a nan or inf is there.
+    """Whether the tensor holds a nan or inf; prints it on stdout, after ``ctx``, such as ``after layer_norm``.
 
     *Cost:* one pass, one sync.
     """
@@ -141,7 +126,6 @@ class DebugUnderflowOverflow:
     # Their names, their spelling: subclasses and notebooks use them.
 
     def analyse_model(self) -> None:
-        """Learn the modules' names; a module that is reachable under several gets the first."""
         self.module_names = {module: name for name, module in self.model.named_modules()}
 
     def register_forward_hook(self) -> None:
@@ -152,7 +136,6 @@ class DebugUnderflowOverflow:
         module.register_forward_hook(self.forward_hook)
 
     def expand_frame(self, line: str) -> None:
-        """Add a line to the frame being made."""
         self.frame.append(line)
 
     def save_frame(self, frame: str | None = None) -> None:
@@ -163,23 +146,19 @@ class DebugUnderflowOverflow:
         self.frame = []
 
     def reset_saved_frames(self) -> None:
-        """Forget the finished frames."""
         self.frames = []  # unbounded from here on, as in the known text: after a traced batch a report has more than 21 frames
 
     def trace_frames(self) -> None:
-        """Print the finished frames and forget them."""
         print("\n".join(self.frames))
         self.reset_saved_frames()
 
     def dump_saved_frames(self) -> None:
-        """Print the report of a detection and forget the finished frames."""
         head = "\n".join(text.report_head(self.batch_number, len(self.frames)))
         # Frames apart from the head: with none saved (max_frames_to_save=0) the known text has an empty line in their place.
         print(f"\n{head}", "\n".join(self.frames), "\n\n", sep="\n")
         self.reset_saved_frames()
 
     def batch_start_frame(self) -> None:
-        """Announce the batch in the frame being made."""
         self.expand_frame(text.batch_line(self.batch_number))
         self.expand_frame(text.HEADER)
 
@@ -188,7 +167,6 @@ class DebugUnderflowOverflow:
         self.expand_frame(f"{self.prefix} *** Finished batch number={self.batch_number - 1} ***\n\n")
 
     def analyse_variable(self, var: Any, ctx: str) -> None:
-        """Add the line of one value and note whether it is bad."""
         if torch.is_tensor(var):
             health = _health(var)
             self.expand_frame(_magnitude_line(var, ctx, health))

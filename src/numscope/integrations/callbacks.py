@@ -50,23 +50,13 @@ class Watching:
         return [] if self.scope is None else self.scope.alerts
 
     def begin(self, model: nn.Module, *, optimizer: Optimizer | None = None, **defaults: Any) -> Scope:
-        """Watch a model, after the watch of an earlier run has ended.
-
-        Args:
-            model: what the framework calls, with its wrappers.
-            optimizer: as for ``numscope.watch``.
-            defaults: options that the framework knows; the user's go before them.
-        """
+        """Watch a model, after the watch of an earlier run has ended. ``defaults``: options; the user's go before them."""
         self.end()
         self.scope = watch(model, optimizer=optimizer, **{**defaults, **self.options})
         return self.scope
 
     def end(self, error: BaseException | None = None) -> None:
-        """End the watch; its findings stay. Safe to call twice.
-
-        Args:
-            error: with which the run is ending.
-        """
+        """End the watch; its findings stay. Safe to call twice. ``error``: with which the run is ending."""
         if self.scope is not None:
             self.scope.close(error)
 

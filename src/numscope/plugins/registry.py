@@ -119,9 +119,6 @@ def feature(name: str, *, tensors: Sequence[str] = TENSORS, settings: Mapping[st
 def logger(name: str) -> Callable[[C], C]:
     """Add a logger: a class made without arguments, given each statistic by ``log_scalar(name, value, iteration, **kwargs)``.
 
-    Args:
-        name: what messages call it.
-
     Raises: UsageError.
     """
     where = _where("logger", name)
@@ -139,9 +136,6 @@ def rule(name: str) -> Callable[[C], C]:
     """Add a rule: the function reads each Observation and returns a sentence, which becomes an alert, an Alert, or None.
 
     A function of two parameters also gets the site's history: what its statistics were in earlier scheduled steps.
-
-    Args:
-        name: what alerts call it.
 
     Raises: UsageError.
     """

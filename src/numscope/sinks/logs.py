@@ -127,10 +127,7 @@ def text_of(value: Value | Histogram) -> str:
 
 
 def _open_to_append(path: str, log_dir: str | os.PathLike[str], buffering: int = 1) -> TextIO:
-    """Open a log file below ``log_dir``, creating missing folders; ``buffering`` is that of ``open``: 1 for lines.
-
-    Raises: UsageError that names ``log_dir``.
-    """
+    """Open a log file below ``log_dir``, creating missing folders. Raises: UsageError that names ``log_dir``."""
     try:
         os.makedirs(os.path.dirname(path), exist_ok=True)
         return open(path, "a", buffering, encoding="utf-8", errors="backslashreplace", newline="\n")

@@ -25,6 +25,8 @@ from numscope.sinks.runfolder import parameters
 from numscope.sinks.tensorboard import TensorBoardSink, tensorboard_in
 from numscope.sinks.wandb import WandbSink
 
+Say = Callable[[str, int], None]  # takes a message and its level of Python's logging
+
 _shared: dict[tuple[Any, ...], SharedSinks] = {}  # by process and loggers
 
 
@@ -155,16 +157,11 @@ class _Guarded:
 
     A full or missing disk may come back: a warning is logged once, and later calls try the sink again.
 
-    Args:
-        name: of the sink in the log.
-        say: takes a message and its level of Python's logging.
-        sink: None: ``make`` opens it when there is something for it.
-        stands_by: another rank writes to it, until this one has a finding, or an alert, that the other one can't know.
+    ``sink`` None: ``make`` opens it when there is something for it. ``stands_by``: another rank writes to it, until this one has a finding,
+    or an alert, that the other one can't know.
     """
 
-    def __init__(
-        self, name: str, say: Callable[[str, int], None], sink: Sink | None, make: Callable[[], Sink] | None = None, stands_by: bool = False
-    ) -> None:
+    def __init__(self, name: str, say: Say, sink: Sink | None, make: Callable[[], Sink] | None = None, stands_by: bool = False) -> None:
         self._name, self._say, self._sink, self._make, self._stands_by = name, say, sink, make, stands_by
         self._failed = False
         self._said: set[str] = set()
@@ -193,14 +190,10 @@ class _Guarded:
 
 
 class _ScriptsRuns(Sink):
-    """Sends alerts and findings, and nothing else, to each run that the script has begun and that is active now.
-
-    Args:
-        without: libraries that have a sink already.
-    """
+    """Sends alerts and findings, and nothing else, to each run that the script has begun and that is active now."""
 
     def __init__(self, without: set[str]) -> None:
-        self._kinds = [kind for kind in ("wandb", "mlflow") if kind not in without]
+        self._kinds = [kind for kind in ("wandb", "mlflow") if kind not in without]  # others have a sink already
         self._mlflow: dict[str, MlflowSink] = {}  # by run
 
     def write(self, observations: Sequence[Observation]) -> None:
@@ -251,26 +244,23 @@ def _checked(loggers: Sequence[object]) -> Iterable[Destination | Sink | Logger]
     if isinstance(loggers, str):
         loggers = (loggers,)
     for place, logger in enumerate(loggers):
-        is_object = not isinstance(logger, str | type)
         if isinstance(logger, str) and is_destination(logger):
             yield destination(logger)
-            continue
-        if is_object and isinstance(logger, Sink | Logger):
+        elif not isinstance(logger, str | type) and isinstance(logger, Sink | Logger):
             yield logger
-            continue
-        if is_object and callable(getattr(logger, "add_scalar", None)):
+        elif not isinstance(logger, str | type) and callable(getattr(logger, "add_scalar", None)):
             yield TensorBoardSink(logger)
-            continue
-        hint = ""
-        if isinstance(logger, type) and (hasattr(logger, "log_scalar") or hasattr(logger, "add_scalar")):
-            hint = f" Make one first: {logger.__name__}(…)."
-        elif isinstance(logger, str):
-            hint = nearest(logger.partition(":")[0], KINDS)
-        got = f"the class {logger.__name__}" if isinstance(logger, type) else repr(logger)
-        raise UsageError(
-            f"loggers[{place}]: got {got}, expected an object with log_scalar(name, value, iteration), "
-            f"TensorBoard's writer, a sink with write, flush and close, or one of {', '.join(FORMS)}.{hint}"
-        )
+        else:
+            got, hint = repr(logger), ""
+            if isinstance(logger, type):
+                got = f"the class {logger.__name__}"
+                hint = f" Make one first: {logger.__name__}(…)." if hasattr(logger, "log_scalar") or hasattr(logger, "add_scalar") else ""
+            elif isinstance(logger, str):
+                hint = nearest(logger.partition(":")[0], KINDS)
+            raise UsageError(
+                f"loggers[{place}]: got {got}, expected an object with log_scalar(name, value, iteration), "
+                f"TensorBoard's writer, a sink with write, flush and close, or one of {', '.join(FORMS)}.{hint}"
+            )
 
 
 def _parquet(log_dir: str | os.PathLike[str], rank: int, run: Mapping[str, Any], log: DebugLog) -> Sink | None:

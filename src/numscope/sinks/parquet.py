@@ -37,15 +37,11 @@ def close_all() -> set[str]:
 
 
 class ParquetSink:
-    """``<log_dir>/statistics/rank<r>-<attempt>-<n>.parquet``: one row per site and step, one part per flush; see ``parts.py``.
+    """``<log_dir>/statistics/rank<r>-<attempt>-<n>.parquet``: one row per site and step, one part per flush; see ``part_files.py``.
 
     A row has a summary's fields and the extra columns, from which every statistic derives; so do statistics of several layers together,
     which are not stored. A part is written under another name and renamed, so the folder is readable whenever the run is killed, and a
     killed run loses the last ``flush_s`` seconds.
-
-    Args:
-        flush_s: seconds after which a part is written.
-        flush_cells: numbers after which a part is written earlier.
 
     Raises: OSError, ImportError.
     *Cost:* about a microsecond per row and step; a part of 2^20 numbers takes some tens of milliseconds.
@@ -56,8 +52,8 @@ class ParquetSink:
         log_dir: str | os.PathLike[str],
         rank: int,
         run: Mapping[str, Any],
-        flush_s: float = FLUSH_S,
-        flush_cells: int = FLUSH_CELLS,
+        flush_s: float = FLUSH_S,  # after which a part is written
+        flush_cells: int = FLUSH_CELLS,  # numbers after which a part is written earlier
     ) -> None:
         import pyarrow.compute
         import pyarrow.parquet  # noqa: F401  # now rather than in a training step: it takes a fifth of a second

@@ -92,10 +92,6 @@ def clear_remains(folder: str, rank: int) -> None:
 class Parts:
     """Writes parts ``rank<r>-<attempt>-<n>.parquet``; merged parts are named by their first and last number.
 
-    Args:
-        folder: of the parts.
-        rank, attempt: the rank, and which of its attempts.
-
     *Cost:* a part of 2^20 numbers takes some 40 ms; merging ``NUM_MERGED`` small parts reads and writes at most 2^22 numbers.
     """
 

@@ -30,13 +30,10 @@ MAX_PARAMETER = 6000  # characters, as MLflow takes them
 
 
 class RunFolder:
-    """The folder of one run as one rank of it sees it.
+    """The folder of one run, created if missing, as one rank of it sees it.
 
-    Args:
-        log_dir: the folder; created if missing.
-        rank: this process's.
-        run: facts for ``run.json`` besides versions, the environment (``environment.py``), the command line and the start: JSON
-            values. The command line is stored without the values of options that sound like secrets.
+    ``run``: facts for ``run.json`` besides versions, the environment (``environment.py``), the command line and the start: JSON values. The
+    command line is stored without the values of options that sound like secrets.
 
     Raises: OSError.
     """
@@ -56,11 +53,7 @@ class RunFolder:
         return os.path.join(self.path, STATISTICS)
 
     def describe(self, layers: Sequence[Mapping[str, Any]], whose: int = 0) -> None:
-        """Store the layers of this rank: ranks of a pipeline have different ones.
-
-        Args:
-            whose: the caller, if several sinks write to the folder.
-        """
+        """Store the layers of this rank: ranks of a pipeline have different ones. ``whose``: the caller, if several write to the folder."""
         self._layers[whose] = [dict(layer) for layer in layers]
         self._attempt.tell({"layers": [layer for told in self._layers.values() for layer in told]})
 

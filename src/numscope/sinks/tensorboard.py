@@ -111,11 +111,9 @@ def _lines(name: str, value: str) -> list[str]:
 
 
 def tensorboard_in(folder: str, names: Names) -> TensorBoardSink:
-    """Writes with the writer that the script has open now, which stays open, else to a file.
+    """Writes with the writer that the script has open now and that writes to this folder, which stays open; else to a file in it.
 
-    Args:
-        folder: where to write; a script's writer is used only if it writes there. "": any writer of the script's, else ``runs/numscope-…``.
-        names: of the tags.
+    ``folder`` "": with any writer of the script's, else in ``runs/numscope-…``.
     """
     writer = _scripts_writer(folder)
     if writer is not None:
@@ -127,10 +125,7 @@ def tensorboard_in(folder: str, names: Names) -> TensorBoardSink:
 class EventFile:
     """TensorBoard's event file, written as it comes: no thread, and nothing in memory that a killed run would lose.
 
-    It has what numscope needs of ``SummaryWriter``.
-
-    Args:
-        folder: created if missing; each process has a file of its own in it.
+    It has what numscope needs of ``SummaryWriter``. The folder is created if missing; each process has a file of its own in it.
 
     Raises: OSError.
     """

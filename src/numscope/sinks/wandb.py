@@ -31,9 +31,7 @@ class WandbSink(Sink):
 
     Args:
         run: a run of ``wandb.init``, which is not finished here. None: the script's run, else a new one.
-        folder: for the files of a new run.
-        project: of a new run, ``PROJECT`` or ``ENTITY/PROJECT``; "": as the library decides.
-        note: of a new run, what it is.
+        folder, project, note: of a new run; ``project`` is ``PROJECT`` or ``ENTITY/PROJECT``; "": as the library decides.
         names: of the metrics; ``te``: behind ``numscope/``.
     """
 

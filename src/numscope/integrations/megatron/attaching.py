@@ -21,11 +21,7 @@ from numscope.scope.scope import Scope
 
 
 class Attached:
-    """The watches on a model's chunks, until ``close``. If nothing is switched on, there are none and each call does nothing.
-
-    Attributes:
-        scopes: one for each chunk.
-    """
+    """The watches on a model's chunks, ``scopes``, until ``close``. Where nothing is switched on, there are none and calls do nothing."""
 
     def __init__(self, watches: Sequence[ModelWatch] = (), recorder: Recorder | None = None, prepared: Sequence[nn.Module] = ()) -> None:
         self.scopes = tuple(map(Scope, watches))

@@ -69,11 +69,8 @@ def convert(
     ranks or not, a tensor is quantized alike. Current scaling takes each part of a weight by its own amax.
 
     Args:
-        model: a chunk or a list of them, wrapped or bare.
+        model: a chunk or a list of them, wrapped or bare; it is returned.
         recipe, layers, backend: as of ``numscope.precision.convert``.
-
-    Returns:
-        The model.
 
     Raises:
         UsageError: of arguments, as there; from a layer's first call, where Megatron computes its weight's gradient in a kernel of its own.
@@ -89,14 +86,7 @@ def convert(
 
 
 def revert(model: Chunks) -> Chunks:
-    """Make converted layers what they were.
-
-    Args:
-        model: as ``convert`` took it.
-
-    Returns:
-        The model.
-    """
+    """Make converted layers what they were. Takes and returns the model as ``convert`` does."""
     for chunk in _chunks(model):
         conversion.revert(chunk)
         unprepare(list(chunk.modules()))
@@ -104,11 +94,7 @@ def revert(model: Chunks) -> Chunks:
 
 
 def prepare(model: nn.Module) -> list[nn.Module]:
-    """Make Megatron's layers take a recipe's state. Until they get one they compute as they did.
-
-    Returns:
-        Those that were not prepared before.
-    """
+    """Make Megatron's layers take a recipe's state; until they get one they compute as they did. Returns: those not prepared before."""
     found = [module for module in model.modules() if type(module) in _PREPARED]
     for module in found:
         module.__class__ = _PREPARED[type(module)]

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from numscope.config.loading import plan_of
 from numscope.config.options import ON_NONFINITE, OnNonfinite, WatchOptions
-from numscope.config.plan import Collect, Plan, Schedule
+from numscope.config.plan import Collect, Plan
 from numscope.config.wording import ConfigurationError
 from numscope.distributed.channel import members
 from numscope.inspect.ranks import joined
@@ -72,14 +72,7 @@ class _Shown:
 
 
 class Collector:
-    """One process's, from nvdlfw-inspect's ``initialize`` to its ``end_debug``.
-
-    Args:
-        log_dir: where logs go.
-        logger: nvdlfw-inspect's own, which gets each statistic too.
-        loggers: as the recorder takes them.
-        tb_writer: TensorBoard's writer, one more logger; None: none.
-        options: the recorder's.
+    """One process's, from nvdlfw-inspect's ``initialize`` to its ``end_debug``; ``logger`` is nvdlfw-inspect's own.
 
     *Cost:* one pass over a tensor that is on schedule; at ``step`` one sync a device, and one exchange for each process group.
     """
@@ -108,14 +101,8 @@ class Collector:
         return self._settings[key]
 
     def see(self, feature: str, layer: str, name: str, tensor: Any, wanted: FeatureSettings, step: int, group: Any) -> None:
-        """A module shows a tensor.
-
-        Args:
-            feature: that wants it.
-            name: which of the layer's.
-            group: process group over which its parts lie; None: this rank has all of it.
-        """
-        if not wanted.schedule.active(step):
+        """A module shows a tensor to a feature. ``group``: over which its parts lie; None: this rank has all of it."""
+        if not wanted.collect.schedule.active(step):
             return
         if group is not None:
             self._groups[id(group)] = group
@@ -145,12 +132,9 @@ class Collector:
         return _Shown(wanted, inspection, site, self._sites.add(site.layout))
 
     def step(self, meeting: Any = None) -> None:
-        """A training step is over: merge, write, judge.
+        """A training step is over: merge, write, judge. Raises: NonFiniteError, where a configuration asks for it.
 
-        Args:
-            meeting: the process group all of whose ranks call this, whatever tensors they saw; None: none.
-
-        Raises: NonFiniteError, where a configuration asks for it.
+        ``meeting``: the process group all of whose ranks call this, whatever tensors they saw; None: none.
         """
         groups, self._groups = self._groups, {}
         if meeting is not None:
@@ -185,7 +169,9 @@ class Collector:
             found |= joined(here, group, self._num_steps)
         if self._failed:
             return
-        self._introduce()
+        if self._news:
+            news, self._news = list(dict.fromkeys(self._news)), []
+            self.recorder.introduce(MODEL, news, {}, known_by="")
         ordered = sorted(found, key=lambda key: parts[key].order)
         write = [(self._shown[key], found[key]) for key in ordered if not self._is_alarm(key)]
         written = [one.inspection.observation(one.site, one.step, part, self.recorder.rank, True) for one, part in write]
@@ -211,11 +197,6 @@ class Collector:
 
     def _is_alarm(self, key: Key) -> bool:
         return self._shown[key].asked.on_nonfinite is not None
-
-    def _introduce(self) -> None:
-        if self._news:
-            news, self._news = list(dict.fromkeys(self._news)), []
-            self.recorder.introduce(MODEL, news, {}, known_by="")
 
     def _finding(self, key: Key, seen: Seen) -> Finding:
         _, layer, tensor = key
@@ -313,19 +294,9 @@ class FeatureSettings:
     plugins: Plugins  # define some of the statistics
     on_nonfinite: OnNonfinite | None = None  # the alarm's; None for plain statistics
 
-    @property
-    def schedule(self) -> Schedule:
-        return self.collect.schedule
-
 
 def settings_of(feature: str, tensor: str, config: Mapping[str, Any], *, alarm: bool) -> FeatureSettings:
-    """Settings checked.
-
-    Args:
-        feature: its name in the configuration, for messages.
-        tensor: which one of a layer's.
-        config: the settings below the feature's name, for this tensor.
-        alarm: whether it is the one for non-finite values; else for statistics.
+    """A feature's settings for one tensor, checked. ``alarm``: it is the one for non-finite values; else for statistics.
 
     Raises: UsageError that lists everything wrong.
     """

@@ -73,7 +73,7 @@ class _Feature(BaseConfigAPIMapper):  # type: ignore[misc]
         self, config: Mapping[str, Any], layer_name: str, tensor_name: str, iteration: int, **_: Any
     ) -> bool | tuple[bool, int | None]:
         """Whether a layer is to show a tensor in this step, and in which step next."""
-        schedule = self._settings_of(config, tensor_name).schedule
+        schedule = self._settings_of(config, tensor_name).collect.schedule
         now = schedule.active(iteration)
         return (now, schedule.next(iteration)) if _tells_next(tensor_name, iteration) else now
 
@@ -139,6 +139,6 @@ def _collects_at(step: int) -> bool:
             names = [one["tensor"] for one in config.get("tensors_struct", ())] or config.get("tensors", ())
             for name in names:
                 _, settings = feature().parse_config_and_api(config, tensor_name=name)
-                if feature()._settings_of(settings or {}, name).schedule.active(step):
+                if feature()._settings_of(settings or {}, name).collect.schedule.active(step):
                     return True
     return False
