@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import ctypes
 import logging
 import math
+import sys
 import traceback
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -17,7 +20,6 @@ from numscope.alerts.rules.gradients import EXPLODE, VANISH, gradients_from_step
 from numscope.alerts.rules.growth import divergence_ahead
 from numscope.alerts.rules.loss import loss_spike
 from numscope.alerts.rules.overflow import overflow_ahead
-from numscope.alerts.traps import untrapped
 from numscope.config.alert_plan import AlertPlan
 from numscope.detect.journal import Event, Journal, Look
 from numscope.probe import optimizer as optimizer_probe
@@ -220,3 +222,30 @@ class Engine:
     def of_skip(self, number: int, scale: float | None) -> Iterable[Alert]:
         """Alerts of a step that GradScaler has left out."""
         return self._scales.skipped(number, scale, self._plan.settings(SCALE_FALLS)) if self._plan.is_on(SCALE_FALLS) else ()
+
+
+def _libm() -> Any:
+    """The C library's functions of ``fenv.h``; None where a script can't have set the processor's floating-point traps."""
+    try:
+        library: Any = ctypes.CDLL("libm.so.6")
+        return library if sys.platform == "linux" and library.fegetexcept and library.feholdexcept and library.fesetenv else None
+    except (OSError, AttributeError):
+        return None
+
+
+_LIBM = _libm()
+_ENVIRONMENT_BYTES = 64  # more than glibc's fenv_t on any processor
+
+
+@contextmanager
+def untrapped() -> Iterator[None]:
+    """No floating-point trap strikes inside, where nans are compared; traps, flags and rounding mode are as before afterwards."""
+    if _LIBM is None or not _LIBM.fegetexcept():
+        yield
+        return
+    environment = ctypes.create_string_buffer(_ENVIRONMENT_BYTES)
+    _LIBM.feholdexcept(environment)
+    try:
+        yield
+    finally:
+        _LIBM.fesetenv(environment)

@@ -21,24 +21,14 @@ class RuleSpec:
 
 _SPECS = (
     # over the rows of each step
-    RuleSpec(
-        "overflow ahead", "a tensor's largest magnitude grows towards the end of its dtype's range", {"bits": 5.0, "steps": 50, "most": 1}
-    ),
+    RuleSpec("overflow ahead", "a tensor's magnitude grows towards the end of its dtype's range", {"bits": 5.0, "steps": 50, "most": 1}),
     RuleSpec("divergence ahead", "weights and outputs grow faster than steps of one size make them grow", {"limit": 1.0}),
     RuleSpec("loss spike", "the loss is above its band", {"band": 8.0}),
     RuleSpec("gradients vanish", "gradients sink through depth", {"bits": 20.0}),
     RuleSpec("gradients explode", "gradients grow by many bits within some steps", {"bits": 10.0}),
-    RuleSpec(
-        "scale falls",
-        "GradScaler skips steps again and again; ``finding`` of them in a row are a finding",
-        {"skips": 4, "finding": 10},
-    ),
+    RuleSpec("scale falls", "GradScaler skips steps; ``finding`` of them in a row are a finding", {"skips": 4, "finding": 10}),
     RuleSpec("dead gradients", "all gradients are exactly zero; ``finding`` such steps in a row are a finding", {"finding": 10}),
-    RuleSpec(
-        "fp8 out of range",
-        "too many elements of an operand underflow or saturate",
-        {"underflow_pct": 20.0, "overflow_pct": 1.0},
-    ),
+    RuleSpec("fp8 out of range", "too many elements of an operand underflow or saturate", {"underflow_pct": 20.0, "overflow_pct": 1.0}),
     # the loop and the model's structure
     RuleSpec("parameter without optimizer", "a trainable parameter is in no optimizer"),
     RuleSpec("parameter without gradient", "a trainable parameter gets no gradient"),

@@ -12,14 +12,8 @@ from numscope.records.faults import ours
 from numscope.records.words import closest
 
 _LONGEST = 80  # most characters of a value in a message
-KINDS: dict[type, str] = {
-    bool: "true or false",
-    int: "a whole number",
-    float: "a number",
-    str: "text",
-    list: "a list",
-    dict: "a mapping",
-}  # types of settings
+# Types of settings.
+KINDS = {bool: "true or false", int: "a whole number", float: "a number", str: "text", list: "a list", dict: "a mapping"}
 _FEW = 8  # names that a message lists when it also knows the one that was meant
 
 

@@ -17,11 +17,8 @@ from numscope.scope.watching import watch
 class Watching:
     """A watch that a framework's callback opens when a run begins and closes when it ends.
 
-    Args:
-        options: those of ``numscope.watch``.
-
     Attributes:
-        options: those that are not what they are by default: a framework that reads options from a file gives all of them.
+        options: those of ``numscope.watch`` that are not what they are by default: a framework that reads options from a file gives all.
         scope: the watch at work or the last one; None before the first.
 
     Raises: UsageError for a wrong option, here and not when the run begins.

@@ -18,14 +18,7 @@ class NumscopeCallback(Watching, Callback):  # type: ignore[misc]  # Composer is
     The watch ends with the run. Composer does not report exceptions to callbacks; after one, the watch ends when the Trainer is closed: by
     ``trainer.close()`` or as the process ends. Steps have the numbers of the timestamp's batches.
 
-    Args:
-        options: those of ``numscope.watch``.
-
-    Attributes:
-        scope: the watch at work or the last one; None before the first.
-
-    Raises:
-        UsageError: for a wrong option, here; NonFiniteError comes out of ``trainer.fit()``.
+    Options are those of ``numscope.watch``. Raises: UsageError for a wrong one, here; NonFiniteError comes out of ``trainer.fit()``.
     """
 
     def fit_start(self, state: Any, logger: Any) -> None:

@@ -22,14 +22,8 @@ class NumscopeCallback(Watching, keras.callbacks.Callback):  # type: ignore[misc
     Keras does not report exceptions to callbacks: after one, the watch ends at ``close()``, at the end of a ``with`` block, or when
     the callback is used again.
 
-    Args:
-        options: those of ``numscope.watch``.
-
-    Attributes:
-        scope: the watch at work or the last one; None before the first.
-
-    Raises:
-        UsageError: for a wrong option, or a backend other than torch, here; NonFiniteError comes out of ``model.fit()``.
+    Options are those of ``numscope.watch``. Raises: UsageError for a wrong one, or a backend other than torch, here; NonFiniteError comes
+    out of ``model.fit()``.
     """
 
     def __init__(self, **options: Any) -> None:

@@ -31,42 +31,26 @@ class NumscopeCallback(Watching, *_callback_classes()):  # type: ignore[misc]  #
     have the numbers of ``trainer.global_step``. Statistics that ``config`` asks for go into ``trainer.log_dir`` unless ``log_dir`` says
     otherwise. Nothing of it is in a checkpoint.
 
-    Args:
-        options: those of ``numscope.watch``; in a YAML of LightningCLI they are ``init_args``.
-
-    Attributes:
-        scope: the watch at work or the last one; None before the first.
-
-    Raises:
-        UsageError: for a wrong option, here; NonFiniteError comes out of ``trainer.fit()``.
+    Options are those of ``numscope.watch``; in a YAML of LightningCLI they are ``init_args``. Raises: UsageError for a wrong one, here;
+    NonFiniteError comes out of ``trainer.fit()``.
     """
 
     def setup(self, trainer: Any, pl_module: Any, stage: str) -> None:
         self.end()  # an earlier run may have ended without teardown
 
     def on_fit_start(self, trainer: Any, pl_module: Any) -> None:
-        self._begin(trainer)
+        if self.scope is None or self.scope.closed:  # a fit's watch sees the validation inside it too
+            folder = trainer.log_dir if self.options.get("config") is not None else None  # asked for on all ranks alike: it is broadcast
+            self.begin(trainer.model, **({} if folder is None else {"log_dir": folder}))
+
+    on_validation_start = on_test_start = on_predict_start = on_fit_start
 
     def on_train_start(self, trainer: Any, pl_module: Any) -> None:
         assert self.scope is not None
         self.scope.begin_at(trainer.global_step)  # a checkpoint's state has been read since
-
-    def on_validation_start(self, trainer: Any, pl_module: Any) -> None:
-        self._begin(trainer)
-
-    def on_test_start(self, trainer: Any, pl_module: Any) -> None:
-        self._begin(trainer)
-
-    def on_predict_start(self, trainer: Any, pl_module: Any) -> None:
-        self._begin(trainer)
 
     def on_exception(self, trainer: Any, pl_module: Any, exception: BaseException) -> None:
         self.end(exception)
 
     def teardown(self, trainer: Any, pl_module: Any, stage: str) -> None:
         self.end()
-
-    def _begin(self, trainer: Any) -> None:
-        if self.scope is None or self.scope.closed:  # a fit's watch sees the validation inside it too
-            folder = trainer.log_dir if self.options.get("config") is not None else None  # asked for on all ranks alike: it is broadcast
-            self.begin(trainer.model, **({} if folder is None else {"log_dir": folder}))

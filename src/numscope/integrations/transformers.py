@@ -32,14 +32,7 @@ class NumscopeCallback(Watching, TrainerCallback):  # type: ignore[misc]  # tran
     The watch begins with training and ends with it. After an exception out of ``train()``, which Trainer does not report to callbacks,
     it ends at ``close()``, at the end of a ``with`` block around ``train()``, or when ``train()`` is called again.
 
-    Args:
-        options: those of ``numscope.watch``.
-
-    Attributes:
-        scope: the watch at work or the last one; None before training.
-
-    Raises:
-        UsageError: for a wrong option, here; NonFiniteError comes out of ``trainer.train()``.
+    Options are those of ``numscope.watch``. Raises: UsageError for a wrong one, here; NonFiniteError comes out of ``trainer.train()``.
     """
 
     def on_train_begin(self, args: Any, state: Any, control: Any, model: nn.Module | None = None, optimizer: Any = None, **_: Any) -> None:
@@ -86,11 +79,7 @@ def enable_debug_option(**options: Any) -> None:
     its line. It raises NonFiniteError, a ValueError as before. The watch ends with training, as ``NumscopeCallback``'s does. For the known
     text and nothing else, there is ``numscope.compat.underflow_overflow``.
 
-    Args:
-        options: those of ``numscope.watch``. A second call replaces the options of the first.
-
-    Raises:
-        UsageError: for a wrong option.
+    Options are those of ``numscope.watch``. A second call replaces the options of the first. Raises: UsageError for a wrong option.
     """
     options.setdefault("frames", 21)  # as many as transformers' class prints
     WatchOptions.of(**options)

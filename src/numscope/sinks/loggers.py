@@ -45,6 +45,9 @@ class Logger(Protocol):
 class BaseLogger(ABC):
     """A base class for loggers: only ``log_scalar`` is required.
 
+    A logger may also have ``log_alert(alert)``, ``log_finding(finding, report)`` with the report as the terminal has it, ``flush()``, which
+    is called after each scheduled step, and ``close()``, called once at the end.
+
     Example:
         >>> class Printed(BaseLogger):
         ...     def log_scalar(self, name, value, iteration, **kwargs):
@@ -60,22 +63,6 @@ class BaseLogger(ABC):
             iteration: the training step, from 0.
             kwargs: nothing today; accept and ignore them, so that later versions can pass more.
         """
-
-    def log_alert(self, alert: Alert) -> None:
-        """Take an alert; does nothing unless overridden."""
-        return None
-
-    def log_finding(self, finding: Finding, report: str) -> None:
-        """Take a finding and its report as the terminal has it; does nothing unless overridden."""
-        return None
-
-    def flush(self) -> None:
-        """Called after each scheduled step; does nothing unless overridden."""
-        return None
-
-    def close(self) -> None:
-        """Called once at the end; does nothing unless overridden."""
-        return None
 
 
 class LoggerSink(Sink):

@@ -22,7 +22,7 @@ def test_optimizer_that_is_made_anew_each_step_is_named_with_its_line() -> None:
 
     alert = one(alerts_of(model, anew), "optimizer state lost")
     assert alert.step == 3
-    assert "a new Adam is made each time" in alert.text
+    assert "Adam begins each of its last 4 steps" in alert.text and "it is made anew each time" in alert.text
     assert alert.evidence["line"] == line_of(test_optimizer_that_is_made_anew_each_step_is_named_with_its_line, "the first and last")
 
 
@@ -37,7 +37,7 @@ def test_state_that_is_emptied_each_step_is_named() -> None:
             optimizer.step()
             optimizer.state.clear()
 
-    assert "its state is emptied in between" in one(alerts_of(model, forget), "optimizer state lost").text
+    assert "or its state is emptied in between" in one(alerts_of(model, forget), "optimizer state lost").text
 
 
 def test_optimizer_for_each_epoch_or_without_states_is_left_alone() -> None:

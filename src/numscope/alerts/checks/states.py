@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import weakref
-
 from torch.optim import Optimizer
 
 from numscope.alerts.checks.check import UNKNOWN, Check, ScriptLine, Subject, current_line
@@ -22,34 +20,27 @@ class LostState(Check):
 
     def __init__(self, subject: Subject) -> None:
         super().__init__(subject)
-        self._last: weakref.ref[Optimizer] | None = None
-        self._is_empty: bool | None = None  # each optimizer of the step had no states before it, and has some now; None: none stepped
-        self._is_other = False  # and is another one than in the step before
-        self._before: bool = False
+        self._was_empty = False  # the optimizer's states, before its step
+        self._began: list[bool] = []  # of the step's optimizers: it had no states before, and has some now
         self._in_row = 0
-        self._anew = 0
+        self._kind = ""
         self._line: ScriptLine = UNKNOWN
 
     def before_step(self, optimizer: Optimizer) -> None:
-        self._before = not optimizer.state
+        self._was_empty = not optimizer.state
         if self._in_row == LEAST_STEPS - 1:
             self._line = current_line()
 
     def after_step(self, optimizer: Optimizer) -> None:
-        self._is_empty = self._is_empty is not False and self._before and bool(optimizer.state)
-        self._is_other = self._last is None or self._last() is not optimizer
-        self._last = weakref.ref(optimizer)
+        self._began.append(self._was_empty and bool(optimizer.state))
+        self._kind = type(optimizer).__name__
 
     def end(self, closing: bool) -> None:
-        last = None if self._last is None else self._last()
-        empty, self._is_empty = self._is_empty, None
-        if last is None or empty is None:  # loss scaling leaves steps out
-            return
-        self._in_row = self._in_row + 1 if empty else 0
-        self._anew = self._anew + 1 if empty and self._is_other else 0
+        began, self._began = self._began, []
+        if began:  # loss scaling leaves steps out
+            self._in_row = self._in_row + 1 if all(began) else 0
         if self._in_row >= LEAST_STEPS:
-            kind = type(last).__name__
-            how = f"a new {kind} is made each time" if self._anew == self._in_row else "its state is emptied in between"
-            text = f"{kind} begins each of its last {self._in_row} steps{self._line.at()} without states: {how}, and momentum is lost."
+            begins = f"{self._kind} begins each of its last {self._in_row} steps{self._line.at()} without states"
+            text = f"{begins}: it is made anew each time, or its state is emptied in between, and momentum is lost."
             advice = "Make the optimizer once, before the loop."
-            self.say(text, advice, line=self._line, value=float(self._in_row), evidence={"optimizer": kind})
+            self.say(text, advice, line=self._line, value=float(self._in_row), evidence={"optimizer": self._kind})
