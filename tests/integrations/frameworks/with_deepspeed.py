@@ -86,7 +86,7 @@ def test_engine_is_seen_through_at_each_zero_stage(ran: Ran) -> None:
 
 def test_of_two_ranks_the_one_at_fault_is_named(ran: Ran) -> None:
     trained, words = ran(SCRIPT, "-1:1", "3:1", by=["-m", "numscope", "run"], ranks=2)
-    assert trained.count("trained to") == 4 and trained.count("trained to nan") == 2, "two trainings on two ranks"
+    assert trained.count("trained to") == 2, "the healthy training, on both ranks"
     assert "When     step 3" in words and "rank 1, Sequential" in words and f"train.py:{LINE}" in words
 
 
