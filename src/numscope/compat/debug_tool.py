@@ -37,11 +37,9 @@ def initialize_debug(
         config: a YAML file's path, or the same as a dict; None or "": nothing is watched, the run is the bare one.
         extensions: namespaces that a configuration may use; all are always there.
         log_dir: folder for ``debug_logs``, ``debug_statistics_logs`` and the run's files.
-        tb_writer: TensorBoard's writer, on the ranks that have one.
+        tb_writer, loggers: TensorBoard's writer, on the ranks that have one; objects with ``log_scalar(name, value, iteration)``.
         disable_default_logging: no text log of statistics.
-        loggers: objects with ``log_scalar(name, value, iteration)``.
         features: files and folders with statistics, features, loggers and rules of the user's own.
-        init_training_step: number of the first step.
 
     Raises: UsageError for anything wrong in the configuration, and a second call; at the first step, where a section selects no layer.
 
@@ -127,10 +125,7 @@ def log_tensor_stats(
 
 
 def set_tensor_reduction_group(group: Any, layer_name: str | None = None) -> None:
-    """Merge statistics over this process group instead of those of the model's own wrappers.
-
-    Args:
-        layer_name: of this layer alone; None: of all.
+    """Merge statistics, of one layer or of all, over this process group instead of those of the model's own wrappers.
 
     Raises: UsageError before ``initialize_debug``.
     """

@@ -51,12 +51,10 @@ class AlertPlan:
 
 
 def read_alerts(given: object, add: Add, customs: Collection[str] | None = ()) -> AlertPlan:
-    """Makes a plan of a user's value.
+    """Makes a plan of a user's value: a mode, or settings by rule and the mode; False, which is how YAML reads ``off``, is "off".
 
-    Args:
-        given: a mode, or settings by rule and the mode; False, which is how YAML reads ``off``, is "off".
-        add: called for each error with the place below ``given``, and a sentence.
-        customs: names of users' own rules, which have no settings. None: they are not known yet, so unknown names pass.
+    ``add`` is called for each error with the place below ``given``, and a sentence. ``customs``: names of users' own rules, which have no
+    settings. None: they are not known yet, so unknown names pass.
     """
     if not isinstance(given, Mapping):
         return AlertPlan(_mode(given, "", add))

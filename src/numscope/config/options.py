@@ -64,9 +64,8 @@ class WatchOptions:
             given: object = getattr(self, name)
             alone = isinstance(given, str | os.PathLike) or not isinstance(given, Iterable)
             object.__setattr__(self, name, (given,) if alone else tuple(given))  # type: ignore[arg-type]
-        if self.config is None:
-            if self.features:
-                raise UsageError("given without config, expected statistics to write. Add config=, or leave features out.", "features")
+        if self.config is None and self.features:
+            raise UsageError("given without config, expected statistics to write. Add config=, or leave features out.", "features")
         trace: object = self.trace
         if isinstance(trace, str | bytes) or not isinstance(trace, Iterable):
             raise UsageError(f"got {trace!r}, expected batch numbers from 0, as in trace=(149, 150).", "trace")
@@ -85,13 +84,7 @@ class WatchOptions:
         return self.on_nonfinite is not None and not self.trace
 
     def alert_plan(self, customs: Collection[str] | None = ()) -> AlertPlan:
-        """The options of alerts.
-
-        Args:
-            customs: names of users' own rules; None: they are not known yet.
-
-        Raises: UsageError that lists everything wrong with it.
-        """
+        """The options of alerts. ``customs``: names of users' own rules; None: not known yet. Raises: UsageError, with all errors."""
         wrong: list[str] = []
         plan = AlertPlan()
         if self.alerts is not None:

@@ -39,10 +39,7 @@ def is_destination(text: str) -> bool:
 
 
 def destination(text: str, where: str = "loggers") -> Destination:
-    """The destination that a text names. Nothing is imported.
-
-    Args:
-        where: what messages call the argument.
+    """The destination that a text names. Nothing is imported. ``where``: what messages call the argument.
 
     Raises: UsageError for an unknown kind, a missing package, or a folder that is none.
     """
