@@ -6,6 +6,7 @@ import math
 import weakref
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 
 import torch
 from torch import Tensor, nn
@@ -30,31 +31,30 @@ FROZEN_ALL = "almost all is frozen"
 LEAST_STEPS = 2  # before the first verdict: one may be a warm-up's, at a rate of 0
 
 
+@dataclass(slots=True, eq=False)
 class _Weight:
-    """Counts of looks at one parameter since the last verdict."""
+    """Counts of looks at one parameter."""
 
-    __slots__ = (
-        "before", "called", "largest", "moved", "nonzero", "optimizer", "rates", "ref", "steps", "sum", "was_given", "was_nonzero", "zeros",
-    )  # fmt: skip
-
-    def __init__(self, parameter: nn.Parameter) -> None:
-        self.ref = weakref.ref(parameter)
-        self.sum: int | None = None  # of its bits, as the window began
-        self.zeros = 0  # looks in all at which its gradient was exactly zero
-        self.was_given = self.was_nonzero = False  # at any look: a loop's steps may take turns, and a later window is one step
-        self.moved = False  # while it was frozen, in an optimizer's step
-        self.largest = math.inf  # element of its gradient at the last look; 0.0: it had none
-        self.rates: set[float | None] = {1.0}
-        self.begin()
+    ref: weakref.ref[nn.Parameter]
+    sum: int | None = None  # of its bits, as the window of steps began
+    zeros: int = 0  # looks in all at which its gradient was exactly zero
+    was_given: bool = False  # a gradient, at any look: a loop's steps may take turns, and a later window is one step
+    was_nonzero: bool = False  # the same
+    moved: bool = False  # while it was frozen, in an optimizer's step
+    before: float = math.inf  # how far a step of SGD would have moved it as the window began
+    # Since the window began:
+    largest: float = 0.0  # element of its gradient at the last look; 0.0: it had none
+    nonzero: int = 0  # looks at which its gradient was not zero
+    steps: int = 0  # of its optimizer
+    called: bool = False  # its module
+    optimizer: str = ""
+    rates: set[float | None] = field(default_factory=set)
 
     def begin(self) -> None:
         """A window begins."""
-        self.before = self.largest * self.rate  # how far a step of SGD would have moved it then
-        self.largest = 0.0
-        self.nonzero = self.steps = 0  # looks at which its gradient was not zero; steps of its optimizer
-        self.called = False  # its module
-        self.optimizer = ""
-        self.rates = set()
+        self.before, self.largest = self.largest * self.rate, 0.0
+        self.nonzero = self.steps = 0
+        self.called, self.optimizer, self.rates = False, "", set()
 
     def could_move(self, num: int) -> bool:
         """Whether a gradient had come before the last look, with which a window ends: an expert may get its first tokens there."""
@@ -150,7 +150,7 @@ class WeightUpdates(Check):
         for name, parameter in parameters.items():
             known = self._weights.get(name)
             if known is None or known.ref() is not parameter:
-                self._weights[name] = _Weight(parameter)
+                self._weights[name] = _Weight(weakref.ref(parameter))
 
     def _see_gradients(self, parameters: Mapping[str, nn.Parameter]) -> None:
         found = {n: g for n, p in parameters.items() if p.requires_grad and (g := gradient_of(p)) is not None}
@@ -258,9 +258,7 @@ class WeightUpdates(Check):
             about = {"edge": edge} if edge else {}
             self.say(text, advice, rule=WITHOUT_GRADIENT, again=True, parameters=names, evidence=about, asks=True)
         zero = [n for n in waits if self._weights[n].zeros > FIRST and not self._weights[n].was_nonzero]
-        zero = [
-            n for n in zero if not hasattr(waits[n], "device_mesh")
-        ]  # of a shard the gradient may be zero though the whole one's is not
+        zero = [n for n in zero if not hasattr(waits[n], "device_mesh")]  # of a shard it may be zero though the whole one's is not
         matrices = {n.rpartition(".")[0] for n in zero if waits[n].dim() > 1}
         zero = [n for n in zero if n.rpartition(".")[0] in matrices]  # a bias alone: that of a critic's scores cancels out, for example
         if names := self._news(WITHOUT_GRADIENT, zero):
