@@ -20,18 +20,20 @@ from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
 from numscope.detect.evidence import Evidence
+from numscope.distributed.agree import has_group
 from numscope.precision.high_precision import high_precision
 from numscope.records.faults import ours
 from numscope.records.finding import Culprit, Finding, Reason, Trial
+from numscope.records.places import place
 from numscope.records.site import Phase
 from numscope.replay import stack
-from numscope.replay.capture import Call, put_back
+from numscope.replay.call import do_again
+from numscope.replay.capture import FORWARD, Call, put_back
 from numscope.replay.fork import in_child
 from numscope.replay.reasons.case import FLOAT32_RANGE, attribute, largest
 from numscope.replay.reasons.functions import DOMAINS
-from numscope.replay.stages import Replay
+from numscope.replay.stages import FINITE, FORWARD_FINITE, Replay, Stages, heads, nonfinite
 from numscope.replay.tape import plain_name
-from numscope.replay.variation import Outcome, varied
 
 MOST_SECONDS = 60.0  # no further trial begins after so long
 _NOT_THE_CALLS = (Reason.BAD_INPUT, Reason.BAD_PARAMETER, Reason.UNINITIALIZED, Reason.OPTIMIZER_UPDATE, Reason.COMPILED)
@@ -39,6 +41,8 @@ _PRECISION = "numscope.high_precision("
 _EPS = (1e-6, 1e-4, 1e-2)
 _SCALES = (8, 256, 65536)  # by which a loss scale is lowered
 _MOST_MODULES = 6
+
+Outcome = tuple[bool | None, str]  # whether the call was finite, None if it could not be done; one sentence without a full stop
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,11 +95,11 @@ def _tried(evidence: Evidence, call: Call, culprit: Culprit) -> tuple[Trial, ...
     end = time.monotonic() + MOST_SECONDS
 
     def outcome(remedy: _Remedy) -> Outcome:
-        return varied(remedy.call, evidence.names, evidence.buffers, culprit, remedy.under(), remedy.factor)
+        stages = _Varied(remedy, evidence.names)
+        return stages.outcome(do_again(stages, evidence.buffers, remedy.call.grad_enabled), culprit)
 
     watched = _AtLine(culprit)
-    control = outcome(_Remedy("", lambda: watched, call))
-    if control.is_finite is not False:  # what it is to cure does not show: a trial would prove nothing
+    if outcome(_Remedy("", lambda: watched, call))[0] is not False:  # what it is to cure does not show: a trial would prove nothing
         return ()
     found: list[Trial] = []
     for family in _families(evidence.names, call, culprit, watched.met):
@@ -104,12 +108,12 @@ def _tried(evidence: Evidence, call: Call, culprit: Culprit) -> tuple[Trial, ...
             if time.monotonic() > end:
                 break
             try:
-                seen = outcome(remedy)
-            except ours() as error:
-                seen = Outcome(None, None, f"could not be done: {type(error).__name__}: {error}")
-            if seen.is_finite is None:  # which tells nothing of the remedy
+                is_finite, said = outcome(remedy)
+            except ours():
                 continue
-            last = Trial(remedy.text, seen.is_finite, seen.said)
+            if is_finite is None:  # which tells nothing of the remedy
+                continue
+            last = Trial(remedy.text, is_finite, said)
             if last.worked:
                 break
             if last.remedy in culprit.advice:
@@ -168,6 +172,57 @@ def _weights_in_bfloat16(names: Mapping[nn.Module, str], module: nn.Module) -> I
     finally:
         for m, weights in kept:
             put_back(m._parameters, weights)
+
+
+class _Varied(Stages):
+    """A call's forward and backward once more under a remedy.
+
+    The backward begins from what the call's results had received; where that was bad, as after a bad forward, from a mean of them.
+    """
+
+    is_assumed = False
+
+    def __init__(self, remedy: _Remedy, names: Mapping[nn.Module, str]) -> None:
+        super().__init__(remedy.call, names, has_group(), None)
+        self.factor, self.under = remedy.factor, remedy.under()
+
+    def forward(self) -> Culprit | None:
+        culprit = super().forward()
+        able = [(at, t) for at, t in self.outputs if t.requires_grad]
+        began = [pair for pair, head in zip(able, heads([t for _, t in able]), strict=True) if head]
+        received = self.call.gradients[0] if self.call.gradients else {}
+        given = {at: received[at].to(t.dtype) * self.factor for at, t in began if at in received}
+        if not given or any(map(nonfinite, given.values())):
+            self.is_assumed = True
+            given = {at: torch.full_like(t, self.factor / max(t.numel(), 1)) for at, t in began}
+        later = [] if self.is_assumed else self.call.gradients[1:]
+        self.call = replace(self.call, gradients=[given, *later])
+        return culprit
+
+    def unready(self) -> Replay | None:
+        return super().unready() if self.call.gradients[0] else Replay(None, FORWARD_FINITE)
+
+    def outcome(self, replay: Replay, fault: Culprit) -> Outcome:
+        """What came of the call; ``fault``: what it is to be without."""
+        bad = replay.culprit
+        if bad is not None:
+            where = f" at {place(bad.file, bad.line)}" if bad.file else ""
+            return False, f"{bad.op} ({bad.phase.value}){where} is not finite: {bad.reason.value}"
+        if replay.status not in (FINITE, FORWARD_FINITE):
+            return None, replay.status
+        if any(nonfinite(t) and bool(t.isnan().any()) for at, t in self.outputs if at[0] == FORWARD):
+            return False, "its result is nan"
+        both = "forward finite" if replay.status == FORWARD_FINITE else "forward and backward finite"
+        begun = "; what the script makes of its result was not tried" if self.is_assumed and replay.status == FINITE else ""
+        return True, f"{both}{self._largest(fault)}{begun}"
+
+    def _largest(self, fault: Culprit) -> str:
+        """The largest magnitude that the operation at fault gives now, as part of a sentence; empty where there is none of its name."""
+        self.rows.read()
+        same = (r for r in self.tape.records if r.name == plain_name(fault.op) and (r.module, r.phase) == (fault.module, fault.phase))
+        states = (o.state for record in same for o in record.outputs)
+        found = [self.rows.numbers(s.row).abs_max or 0.0 for s in states if s is not None and s.row >= 0]
+        return f", largest {plain_name(fault.op)} {max(found):.3g}" if found else ""
 
 
 Arguments = tuple[Any, ...]

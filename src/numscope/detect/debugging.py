@@ -15,11 +15,11 @@ from numscope.probe import optimizer as optimizer_probe
 from numscope.records.finding import Culprit, Finding
 from numscope.records.site import Phase
 from numscope.records.words import escape
+from numscope.replay.call import stop_in_call
 from numscope.replay.capture import RandomState
-from numscope.replay.culprit import find_culprit, find_record, pending_states
+from numscope.replay.culprit import find, pending_states
 from numscope.replay.prompt import Entry, prompt
 from numscope.replay.stack import user_frames
-from numscope.replay.stop import stop_in_call
 from numscope.report.stderr import has_terminal, say
 
 _KEYS = "up, down, list and p x work; c or q goes on."
@@ -59,7 +59,7 @@ def _in_call(evidence: Evidence, culprit: Culprit, debugger: str, outer: Sequenc
 
     for call in reversed(evidence.calls) if evidence.replays else ():
         backward = culprit.phase is Phase.BACKWARD or call.had_backward
-        if stop_in_call(call, evidence.names, evidence.buffers, culprit, backward=backward, show=show):
+        if stop_in_call(call, evidence.buffers, culprit, backward=backward, show=show):
             return True
     return False
 
@@ -68,8 +68,7 @@ def _outside(evidence: Evidence, culprit: Culprit, debugger: str, outer: Sequenc
     tape, rows = evidence.outside.tape, evidence.outside.ledger
     given = evidence.outside.states([t for call in evidence.calls for _, t in call.given])
     for states in (evidence.roots, evidence.backward, given, pending_states(tape, rows)):
-        found = find_culprit(tape, states, rows)
-        record = find_record(tape, states, rows)
+        found, record = find(tape, states, rows)
         if found is None or record is None or (found.op, found.file, found.line) != (culprit.op, culprit.file, culprit.line):
             continue
         if record.frame is None:

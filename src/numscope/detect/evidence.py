@@ -116,7 +116,7 @@ class Evidence:
             return call.replayed
         bad, suspects = self._gave_bad(call), {*self.saved.bad, *saved}
         call.rewritten = self.rewritten()
-        done = replay_call(call, self.names, self.buffers, backward=backward, ranks=ranks, gave_bad=bad, forks=forks, saved=suspects)
+        done = replay_call(call, self.buffers, backward=backward, ranks=ranks, gave_bad=bad, forks=forks, saved=suspects)
         done.call = call
         return Replay(None, CHANGED) if call.rewritten is not None and done.status in (FINITE, FORWARD_FINITE) else done
 

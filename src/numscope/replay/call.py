@@ -1,18 +1,19 @@
-"""Replays a call operation by operation: on one rank if it needs no other rank, otherwise on all of them."""
+"""Does a call again operation by operation: on one rank if it needs no other rank, otherwise on all of them."""
 
 from __future__ import annotations
 
 import contextlib
 import sys
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import replace
+from types import FrameType
 
 import torch
-from torch import Tensor, UntypedStorage, nn
 
 from numscope.distributed.agree import Ranks, has_group, spread
 from numscope.probe import optimizer as optimizer_probe
 from numscope.records.faults import ours
+from numscope.records.finding import Culprit
 from numscope.records.places import is_installed
 from numscope.records.site import Phase
 from numscope.replay.capture import BufferCopies, Call, RandomState, attributes_restored, put_back
@@ -31,7 +32,7 @@ from numscope.replay.stages import (
     run_stages,
     some,
     untrained,
-)
+)  # fmt: skip
 
 NOT_WANTED = "not replayed: the watch has replay=False"
 NO_FORK = (
@@ -40,16 +41,9 @@ NO_FORK = (
 
 
 def replay_call(
-    call: Call,
-    names: Mapping[nn.Module, str],
-    buffers: BufferCopies,
-    *,
-    backward: bool,
-    ranks: Ranks | None = None,
-    gave_bad: bool = False,
-    forks: bool = False,
+    call: Call, buffers: BufferCopies, *, backward: bool, ranks: Ranks | None = None, gave_bad: bool = False, forks: bool = False,
     saved: Collection[str] = (),
-) -> Replay:
+) -> Replay:  # fmt: skip
     """Replay one outermost call under the op probe, with its backward if requested, and find the culprit.
 
     The run is not changed: the call runs in a forked process. Where there can be none (a device, other threads, a call that all ranks do
@@ -57,8 +51,7 @@ def replay_call(
 
     Args:
         call: captured when it began.
-        names: the model's modules and their names.
-        buffers: holds copies of the model's buffers.
+        buffers: copies of the model's.
         backward: also replay the backward, from the gradients that the outputs had received.
         ranks: that replay the same call at the same time. Without them no collective runs, and the replay ends with COMMUNICATES.
         gave_bad: the call returned a nan or an infinity.
@@ -67,75 +60,91 @@ def replay_call(
 
     *Cost:* one step under a dispatch mode, about 50 µs per operation; a fork.
     """
-    if ranks is None:
-        done = in_child(
-            lambda: _replay(call, names, buffers, backward, None, gave_bad, saved, lone=has_group()), not_reproduced, goes_on=forks
-        )
-        if done is not None and (done.status != COMMUNICATES or spread()):
-            return done  # else it communicates with itself, for which a fork lacks the threads
-    if forks:
-        return Replay(None, NO_FORK)
-    return _replay(call, names, buffers, backward, ranks, gave_bad, saved, lone=ranks is None and spread())
+
+    def work(lone: bool) -> Replay:
+        stages = Stages(call, buffers.names, lone, ranks, saved=saved)
+        try:
+            done = _placed(do_again(stages, buffers, backward), call)
+            return done if ranks is not None else _compared(call, buffers, done, gave_bad)
+        finally:
+            stages.put_spared_back()
+
+    if ranks is None and (done := forked(work, goes_on=forks)) is not None:
+        return done
+    return Replay(None, NO_FORK) if forks else work(ranks is None and spread())
 
 
-def what_hinders(call: Call, names: Mapping[nn.Module, str], lone: bool) -> Replay | None:
-    """Why a call can't be done again, as the result of a replay; None if it can. ``lone``: other ranks do not do it too."""
+def forked(work: Callable[[bool], Replay], *, goes_on: bool = False) -> Replay | None:
+    """The result of work in a forked process, see ``in_child``; the work is told whether it is alone in a group of ranks.
+
+    Returns: None if it can't be done there, as by a model that communicates with itself, for which a fork lacks the threads.
+    """
+    done = in_child(lambda: work(has_group()), lambda why: Replay(None, f"not reproduced: {why}"), goes_on=goes_on)
+    return None if done is None or (done.status == COMMUNICATES and not spread()) else done
+
+
+def do_again(stages: Stages, buffers: BufferCopies, backward: bool) -> Replay:
+    """Run a call's stages from where it began; afterwards all is as it is now."""
+    call, names = stages.call, stages.names
+    against: Replay | None = None
     if any(tensor._version != version for tensor, version in call.versions):
-        return Replay(None, "not reproduced: an argument of the model was changed in place after the call began")
-    if lone and any(map(needs_accumulation, parameters_of(names))):
-        return Replay(None, COMMUNICATES)  # FSDP2's state must not be left incomplete
-    return None
-
-
-def parameters_of(names: Mapping[nn.Module, str]) -> Iterator[Tensor]:
-    """The parameters of modules, as often as they have them."""
-    return (p for module in names for p in module._parameters.values() if p is not None)
-
-
-def not_reproduced(why: str) -> Replay:
-    """The result of a replay whose process has failed."""
-    return Replay(None, f"not reproduced: {why}")
-
-
-def _replay(
-    call: Call,
-    names: Mapping[nn.Module, str],
-    buffers: BufferCopies,
-    backward: bool,
-    ranks: Ranks | None,
-    gave_bad: bool,
-    saved: Collection[str],
-    *,
-    lone: bool,
-) -> Replay:
-    against = what_hinders(call, names, lone)
-    if some(against is not None, ranks):
+        against = Replay(None, "not reproduced: an argument of the model was changed in place after the call began")
+    elif stages.lone and any(needs_accumulation(p) for module in names for p in module._parameters.values() if p is not None):
+        against = Replay(None, COMMUNICATES)  # FSDP2's state must not be left incomplete
+    if some(against is not None, stages.ranks):
         return against or Replay(None, ELSEWHERE)
-    spared: dict[int, tuple[UntypedStorage, UntypedStorage]] = {}
     try:
-        with as_it_began(call, names, buffers), eager():
-            done = _placed(run_stages(Stages(call, names, lone, ranks, spared, saved=saved), backward), call)
-        put_spared_back(spared)
-        return done if ranks is not None else _compared(call, names, buffers, done, gave_bad)
+        with as_it_began(call, buffers), eager(), stages.under:
+            return run_stages(stages, backward)
     finally:
-        put_spared_back(spared)
-        if ranks is not None:
-            for module in names:
-                if (reshard := getattr(module, "reshard", None)) is not None:
-                    reshard()  # FSDP2 keeps the gathered weights until backward, and the optimizer does not update them
+        stages.put_spared_back()
+        for module in names if stages.ranks is not None else ():
+            if (reshard := getattr(module, "reshard", None)) is not None:
+                reshard()  # FSDP2 keeps the gathered weights until backward, and the optimizer does not update them
+
+
+class _Left(BaseException):
+    """The user has left the prompt. Not an Exception, so that no model's ``except`` catches it."""
+
+
+def stop_in_call(call: Call, buffers: BufferCopies, culprit: Culprit, *, backward: bool, show: Callable[[FrameType], None]) -> bool:
+    """Do a call again in this process, and stop in front of the operation that a culprit comes from.
+
+    Args:
+        culprit: where another one is found, nothing is shown.
+        show: called with the frame of the user's code that runs the operation; then the call is given up, and all is as it was.
+
+    Returns: whether it has been shown.
+
+    *Cost:* two replays.
+    """
+
+    def stop(frame: FrameType) -> None:
+        show(frame)
+        raise _Left
+
+    first = Stages(call, buffers.names, spread(), None)
+    found = do_again(first, buffers, backward).culprit
+    if found is None or first.asked is None or (found.op, found.file, found.line) != (culprit.op, culprit.file, culprit.line):
+        return False
+    try:
+        do_again(Stages(call, buffers.names, spread(), None, stop=(first.asked.index, stop)), buffers, backward)
+    except _Left:
+        return True
+    return False
 
 
 @contextlib.contextmanager
-def as_it_began(call: Call, names: Mapping[nn.Module, str], buffers: BufferCopies) -> Iterator[None]:
+def as_it_began(call: Call, buffers: BufferCopies) -> Iterator[None]:
     """Everything is as it was when a call began; afterwards it is again as it is now."""
     before = RandomState.capture()
     try:
-        with attributes_restored({*names, *call.around}), buffers.restored(call.buffers), optimizer_probe.paused():
+        with attributes_restored({*buffers.names, *call.around}), buffers.restored(call.buffers), optimizer_probe.paused():
             for module, forward in call.forwards.items():
                 vars(module)["forward"] = forward
             for module, weights in call.weights.items():
                 put_back(module._parameters, weights)
-            for module, training in zip(names, call.training, strict=False):  # modules added since then come last
+            for module, training in zip(buffers.names, call.training, strict=False):  # modules added since then come last
                 module.training = training
             call.random.restore()
             yield
@@ -143,14 +152,7 @@ def as_it_began(call: Call, names: Mapping[nn.Module, str], buffers: BufferCopie
         before.restore()
 
 
-def put_spared_back(spared: Mapping[int, tuple[UntypedStorage, UntypedStorage]]) -> None:
-    """Give memory that a replay has written in place the content that it had."""
-    for storage, content in spared.values():
-        if storage.nbytes() == content.nbytes():  # else it was freed, as what FSDP2 gathers is
-            storage.copy_(content)
-
-
-def _compared(call: Call, names: Mapping[nn.Module, str], buffers: BufferCopies, done: Replay, gave_bad: bool) -> Replay:
+def _compared(call: Call, buffers: BufferCopies, done: Replay, gave_bad: bool) -> Replay:
     """Of a compiled call that eager has done without a fault: look for it in the graphs. What the call writes, the caller restores."""
     found = done
     if gave_bad and done.culprit is not None and done.culprit.phase is Phase.BACKWARD:
@@ -158,9 +160,9 @@ def _compared(call: Call, names: Mapping[nn.Module, str], buffers: BufferCopies,
     compiler = backend_of(call.module) if done.status in (FINITE, FORWARD_FINITE) else None
     if compiler is None:
         return found
-    with as_it_began(call, names, buffers), conditions(call), untrained(names):
+    with as_it_began(call, buffers), conditions(call), untrained(buffers.names):
         try:
-            culprit = differing(lambda: call.module(*call.args, **call.kwargs), compiler, names)
+            culprit = differing(lambda: call.module(*call.args, **call.kwargs), compiler, buffers.names)
         except ours() as error:
             return replace(done, status=f"{done.status}; in the graph not looked for: {type(error).__name__}: {error}")
     return replace(done, status=done.status + HINT) if culprit is None else Replay(culprit, REPRODUCED)

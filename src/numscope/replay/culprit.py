@@ -38,26 +38,28 @@ def find_culprit(
     Returns: the culprit; None when nothing that escaped was made bad on this tape.
     *Cost:* one walk over the records in plain Python; no tensor is touched.
     """
+    return find(tape, escaped, rows, saved)[0]
+
+
+def find(
+    tape: OpTape, escaped: Sequence[Tensor | State], rows: NumberStore, saved: Sequence[Tensor | State] = ()
+) -> tuple[Culprit | None, OpRecord | None]:
+    """``find_culprit``, and the record whose frames are the culprit's: for an operation of backward, that of its forward operation."""
+    if not escaped and not saved:
+        return None, None
     origins = Origins(tape, rows)
     found = _origins_of(origins, escaped)
     found += [origin for origin in _origins_of(origins, saved) if not origin.deliberate]
-    return _Writer(origins).culprit(min(found, key=first)) if found else None
+    if not found:
+        return None, None
+    writer, origin = _Writer(origins), min(found, key=first)
+    return writer.culprit(origin), writer.asker(writer.user_of(origin))
 
 
 def _origins_of(origins: Origins, tensors: Sequence[Tensor | State]) -> list[Origin]:
     states = [t if isinstance(t, State) else origins.tape.state_of(t) for t in tensors]
     suspects = [s for s in states if s is not None and (s.row == UNOBSERVED or origins.bad(s))]
     return [origin for s in suspects if (origin := origins.of(s)) is not None]
-
-
-def find_record(tape: OpTape, escaped: Sequence[Tensor | State], rows: NumberStore) -> OpRecord | None:
-    """The record whose frames are the culprit's that ``find_culprit`` names: for an operation of backward, its forward operation."""
-    origins = Origins(tape, rows)
-    found = _origins_of(origins, escaped)
-    if not found:
-        return None
-    writer = _Writer(origins)
-    return writer.asker(writer.user_of(min(found, key=first)))
 
 
 def pending_states(tape: OpTape, rows: NumberStore, most: int = 1) -> list[State]:
@@ -265,27 +267,10 @@ class _Writer:
 
 
 _HANDS_ON = frozenset(
-    {
-        "add",
-        "sub",
-        "rsub",
-        "mul",
-        "div",
-        "neg",
-        "abs",
-        "cat",
-        "stack",
-        "copy",
-        "clone",
-        "_to_copy",
-        "index_select",
-        "gather",
-        "index",
-        "roll",
-    }
-    | {"relu", "gelu", "silu", "leaky_relu", "native_dropout", "where", "masked_fill", "clamp", "clamp_min", "clamp_max", "nan_to_num"}
-    | {"maximum", "minimum", "max_pool2d_with_indices", "upsample_nearest2d", "constant_pad_nd"}
-)  # what is too large for a dtype stays so
+    {"add", "sub", "rsub", "mul", "div", "neg", "abs", "cat", "stack", "copy", "clone", "_to_copy", "index_select", "gather", "index",
+     "roll", "relu", "gelu", "silu", "leaky_relu", "native_dropout", "where", "masked_fill", "clamp", "clamp_min", "clamp_max",
+     "nan_to_num", "maximum", "minimum", "max_pool2d_with_indices", "upsample_nearest2d", "constant_pad_nd"}
+)  # fmt: skip  # what is too large for a dtype stays so
 _STEPS_BACK = 6
 _ADDS = frozenset({"add", "clamp", "clamp_min"})
 _KEEP_ZEROS = frozenset({"sqrt", "div", "maximum", "amax", "cat", "copy", "clone"})  # what is 0 in their results was 0 before

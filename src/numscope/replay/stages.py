@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from functools import partial
 from types import FrameType
@@ -23,7 +24,7 @@ from numscope.records.faults import ours
 from numscope.records.finding import Culprit
 from numscope.records.site import Phase
 from numscope.replay.capture import FORWARD, Call, Place
-from numscope.replay.culprit import at_own_line, find_culprit, find_record, pending_states
+from numscope.replay.culprit import at_own_line, find, find_culprit, pending_states
 from numscope.replay.op import COLLECTIVES, Communicates, OpProbe
 from numscope.replay.tape import OpRecord, OpTape
 from numscope.summary.ledger import Ledger
@@ -109,7 +110,6 @@ class Stages:
         names: Mapping[nn.Module, str],
         lone: bool,
         ranks: Ranks | None,
-        spared: dict[int, tuple[UntypedStorage, UntypedStorage]],
         stop: tuple[int, Callable[[FrameType], None]] | None = None,
         saved: Collection[str] = (),
     ) -> None:
@@ -118,14 +118,17 @@ class Stages:
         self.call, self.names, self.lone, self.ranks = call, names, lone, ranks
         uncalled = {name for module, name in names.items() if isinstance(module, nn.ModuleList | nn.ModuleDict)}
         self.tape, self.rows = OpTape(uncalled=uncalled, rewritten=call.rewritten), Ledger()
-        self.spared = spared
-        self.slots = slot_names(call, names)
+        self.spared: dict[int, tuple[UntypedStorage, UntypedStorage]] = {}  # memory that is written in place, and what it held
+        self.under: AbstractContextManager[object] = contextlib.nullcontext()  # a variation
+        self.slots: dict[int, str] = {}
         self.outputs: list[tuple[Place, Tensor]] = []
-        self.parameters = [(f"{module}.{slot}".lstrip("."), t) for module, slot, t in named_state(names) if t.requires_grad and t.is_leaf]
+        self.parameters: list[tuple[str, Tensor]] = []
         self.arguments = [(slot, t) for slot, t in call.given if t.requires_grad]
 
     def forward(self) -> Culprit | None:
-        call = self.call
+        call, state = self.call, named_state(self.names)  # buffers among it have stand-ins by now
+        self.slots = slot_names(call, state)
+        self.parameters = [(f"{module}.{slot}".lstrip("."), t) for module, slot, t in state if t.requires_grad and t.is_leaf]
         with conditions(call), untrained(self.names), self._probed(Phase.FORWARD):
             output = call.module(*call.args, **call.kwargs)
         self.outputs = [((FORWARD, slot), t) for slot, t in walk.tensors(output, "output")]
@@ -208,12 +211,14 @@ class Stages:
     def pending(self) -> Culprit | None:
         """The culprit of the last bad value before the model raised."""
         self.rows.read()
-        states = pending_states(self.tape, self.rows)
-        self.asked = find_record(self.tape, states, self.rows)
-        return self._at_own_line(find_culprit(self.tape, states, self.rows))
+        culprit, self.asked = find(self.tape, pending_states(self.tape, self.rows), self.rows)
+        return culprit and at_own_line(culprit, self.names)
 
-    def _at_own_line(self, culprit: Culprit | None) -> Culprit | None:
-        return None if culprit is None else at_own_line(culprit, self.names)
+    def put_spared_back(self) -> None:
+        """Give memory that was written in place the content that it had."""
+        for storage, content in self.spared.values():
+            if storage.nbytes() == content.nbytes():  # else it was freed, as what FSDP2 gathers is
+                storage.copy_(content)
 
     @contextlib.contextmanager
     def _probed(self, phase: Phase) -> Iterator[None]:
@@ -228,13 +233,12 @@ class Stages:
         bad = [state for t in results if nonfinite(t) and (state := self.tape.read_state_of(t, self.rows)) is not None]
         saved = [t for t in buffers if nonfinite(t)]
         self.rows.read()
-        culprit = find_culprit(self.tape, bad, self.rows, saved) if bad or saved else None
-        self.asked = find_record(self.tape, bad, self.rows) if culprit is not None else None
+        culprit, self.asked = find(self.tape, bad, self.rows, saved)
         if self.ranks is not None and (culprit is None or culprit.op.partition(".")[0] in COLLECTIVES):
             # What this rank sent to the others may be bad although nothing that it kept is.
             handed = [o.state for r in self.tape.records if r.op.partition(".")[0] in COLLECTIVES for o in r.inputs if o.state is not None]
             culprit = find_culprit(self.tape, handed, self.rows) or culprit
-        return self._at_own_line(culprit)
+        return culprit and at_own_line(culprit, self.names)
 
 
 def _gradients(
@@ -302,10 +306,10 @@ class ModuleStack:
         self._stack.clear()
 
 
-def slot_names(call: Call, names: Mapping[nn.Module, str]) -> dict[int, str]:
+def slot_names(call: Call, state: Iterable[tuple[str, str, Tensor]]) -> dict[int, str]:
     """Names for the op probe, by id, of the tensors that existed before the call."""
     slots = {id(t): slot for slot, t in call.given}
-    for module, slot, tensor in named_state(names):
+    for module, slot, tensor in state:
         slots[id(tensor)] = f"{module}.{slot}" if module else slot
         if isinstance(shard := getattr(tensor, "_local_tensor", None), Tensor):  # FSDP2 gathers from a view of this storage
             slots[shard.untyped_storage()._cdata] = slots[id(tensor)]

@@ -8,17 +8,16 @@ from typing import Any
 import torch
 from torch.optim import Optimizer
 
-from numscope.distributed.agree import has_group, spread
+from numscope.distributed.agree import spread
 from numscope.probe import optimizer as optimizer_probe
 from numscope.probe import walk
 from numscope.probe.calls import heard
 from numscope.records.faults import ours
 from numscope.records.finding import Culprit
 from numscope.records.site import Phase
-from numscope.replay.call import eager, not_reproduced
+from numscope.replay.call import eager, forked
 from numscope.replay.capture import RandomState
 from numscope.replay.culprit import find_culprit
-from numscope.replay.fork import in_child
 from numscope.replay.op import Communicates, OpProbe
 from numscope.replay.stages import COMMUNICATES, REPRODUCED, Replay, nonfinite
 from numscope.replay.tape import OpTape, Rewritten
@@ -39,18 +38,16 @@ def replay_optimizer(optimizer: Optimizer, names: Mapping[int, str]) -> Replay:
 
     *Cost:* a copy of weights and state during the replay; a fork where that is possible.
     """
-    done = in_child(lambda: _replay(optimizer, names, lone=has_group()), not_reproduced)
-    if done is not None and (done.status != COMMUNICATES or spread()):
-        return done
-    return _replay(optimizer, names, lone=spread())  # alone in its group, it may communicate
+    done = forked(lambda lone: _replay(optimizer, names, lone))
+    return _replay(optimizer, names, spread()) if done is None else done  # alone in its group, it may communicate
 
 
 def foresee_update(optimizer: Optimizer, names: Mapping[int, str]) -> Replay | None:
     """Take an optimizer's step in a forked process before it is taken here. None: there can be no such process."""
-    return in_child(lambda: _replay(optimizer, names, lone=has_group(), is_past=False), not_reproduced)
+    return forked(lambda lone: _replay(optimizer, names, lone, is_past=False))
 
 
-def _replay(optimizer: Optimizer, names: Mapping[int, str], *, lone: bool, is_past: bool = True) -> Replay:
+def _replay(optimizer: Optimizer, names: Mapping[int, str], lone: bool, *, is_past: bool = True) -> Replay:
     params = [p for group in optimizer.param_groups for p in group["params"]]
     kept = [(p, p.detach().clone(), None if p.grad is None else p.grad.detach().clone()) for p in params]
     state = {p: dict(s) if isinstance(s, dict) else s for p, s in optimizer.state.items()}
