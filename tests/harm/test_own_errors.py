@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 
 import numscope
-from numscope.detect import buffers, detection, evidence, journal, judge, optimizer_states, ordering, parameters
+from numscope.detect import buffers, detection, diagnosis, evidence, journal, judge, optimizer_states, parameters
 from numscope.probe import module as module_probe
 from numscope.probe import optimizers, step, walk
 from numscope.replay import call as replay
@@ -72,7 +72,7 @@ PLACES = [
     (walk, "leaves"), (walk, "tensors"), (walk, "visit"),
     (replay.Call, "capture"), (replay.Call, "keep"), (replay.RandomState, "capture"), (replay.BufferCopies, "capture"),
     (replay, "replay_call"),
-    (judge.Judge, "before_step"), (judge.Judge, "after_step"), (judge.Judge, "alone"), (judge.Judge, "_read"), (ordering, "diagnose"),
+    (judge.Judge, "before_step"), (judge.Judge, "after_step"), (judge.Judge, "alone"), (judge.Judge, "_read"), (diagnosis, "diagnose"),
     (judge, "escaped"), (judge, "contained"), (evidence.Evidence, "forget"),
     (module_probe.ModuleProbe, "_see"), (module_probe.ModuleProbe, "refresh"),
     (op.OpProbe, "_before"), (op.OpProbe, "_after"),

@@ -5,14 +5,15 @@ from __future__ import annotations
 from dataclasses import replace
 
 from numscope.config.options import WatchOptions
+from numscope.detect.diagnosis import received
 from numscope.detect.evidence import Evidence
 from numscope.detect.onlooker import Messenger
-from numscope.detect.ordering import first_of_ranks
 from numscope.distributed import agree
 from numscope.distributed.agree import Ranks
 from numscope.distributed.meeting import Met
 from numscope.records.errors import STOPS
 from numscope.records.finding import Finding, parse_finding, plain
+from numscope.records.site import Phase
 from numscope.report.stderr import has_terminal
 
 
@@ -86,7 +87,7 @@ class Company:
         return [*map(parse_finding, self._ranks.published())]
 
     def first_of(self, finding: Finding | None, evidence: Evidence | None = None) -> Finding | None:
-        """``ordering.first_of_ranks``; ``evidence``: of the model that the finding is of, if it is another one."""
+        """``first_of_ranks``; ``evidence``: of the model that the finding is of, if it is another one."""
         first, self.speaks = first_of_ranks(finding, evidence or self._evidence, self._ranks)
         return first
 
@@ -106,3 +107,39 @@ class Company:
             except STOPS:
                 self._ranks.wait_for_report(rank == min(told))
                 raise
+
+
+def first_of_ranks(finding: Finding | None, evidence: Evidence, ranks: Ranks) -> tuple[Finding | None, bool]:
+    """Of all ranks' findings the first one that is no victim's: it has a culprit, which no other rank handed over.
+
+    Ranks are at the same place of the same step, so that what comes more calls before it, or in an earlier phase of a call, or in an
+    earlier stage of a pipeline's forward, a later one of its backward, or in an earlier event of a phase, was first.
+
+    Args:
+        finding: this rank's.
+        evidence: of the model that it is of.
+
+    Returns: it, and whether this rank speaks for all.
+    """
+    if not ranks.are_here:
+        return finding, True
+    key = None
+    if finding is not None:
+        key = [finding.culprit is None, received(finding.culprit), *_since(finding, evidence, ranks), finding.rank]
+    first = ranks.least("findings", key, None if finding is None else plain(finding))
+    return None if first is None else parse_finding(first), evidence.rank == ranks.first
+
+
+def _since(finding: Finding, evidence: Evidence, ranks: Ranks) -> tuple[int, int, int, int]:
+    """The order of findings in time: how many calls ago, the phase, the stages that came before, and the call's events before it."""
+    journal = evidence.journal
+    there = [event for event in journal.events if event.call == finding.batch]
+    site = finding.site
+    seen = (
+        place
+        for place, event in enumerate(there)
+        if (event.entry.name, event.phase) == (site.module, site.phase) and any(slot == site.slot for slot, _, _ in event.items)
+    )
+    stage = 0 if ranks.stage is None else ranks.stage.index
+    before = -stage if finding.phase is Phase.BACKWARD else stage
+    return finding.batch - journal.call, list(Phase).index(finding.phase), before, next(seen, len(there))

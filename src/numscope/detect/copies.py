@@ -10,7 +10,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, nn
 
-from numscope.detect.evidence import Evidence, kind_of
+from numscope.detect.evidence import Evidence
 from numscope.probe import walk
 from numscope.probe.naming import class_name, has_identity, named_state, qualified_names
 from numscope.probe.optimizers import gradient_of, living_optimizers
@@ -22,7 +22,6 @@ from numscope.replay.culprit import find_culprit
 from numscope.replay.glance import Region
 from numscope.replay.op import COLLECTIVES
 from numscope.replay.origin import Origins
-from numscope.replay.stages import REPRODUCED
 from numscope.replay.tape import OpTape, State, StorageRecord
 from numscope.summary.unseen import unseen
 
@@ -85,23 +84,9 @@ def left_bad(evidence: Evidence, others: Iterable[Evidence]) -> Finding | None:
     culprit = find_culprit(tape, (), rows, [found[key][1] for key in kept])
     if culprit is None:
         return None
-    key = next(iter(kept))
-    place = kept[key]
-    numbers = origins.numbers(found[key][1])
-    return Finding(
-        step=evidence.step,
-        batch=evidence.journal.call,
-        phase=culprit.phase,
-        rank=evidence.rank,
-        site=Site(place.module, place.cls, culprit.phase, place.slot),
-        kind=kind_of(numbers),
-        contained=False,
-        culprit=culprit,
-        replay=REPRODUCED,
-        frames=(),
-        model=evidence.model,
-        numbers=numbers,
-    )
+    key, place = next(iter(kept.items()))
+    site = Site(place.module, place.cls, culprit.phase, place.slot)
+    return evidence.found(site, origins.numbers(found[key][1]), culprit)
 
 
 def _is_fault(origins: Origins, state: State) -> bool:

@@ -14,7 +14,6 @@ from numscope.config.options import WatchOptions
 from numscope.detect.derived_outputs import DerivedOutputs
 from numscope.detect.evidence import REPLAY_BYTES, Evidence
 from numscope.detect.judge import Judge, living
-from numscope.detect.made import Made
 from numscope.detect.optimizer_states import OptimizerStates
 from numscope.detect.parameters import Parameters
 from numscope.distributed.agree import Ranks
@@ -75,7 +74,6 @@ class Detection(StepReader):
         self.events: list[tuple[int, str]] = []
         self.evidence = Evidence.of(probe, options, steps)
         self._parameters = Parameters(probe, self.evidence.journal)
-        self._made = Made(self._parameters)
         self.ranks = Ranks(probe.root, wrapper, lambda: steps.number)
         self.judge = Judge(self.evidence, probe, options, delivery, self.ranks)
         self._judged = False  # this step has been
@@ -325,7 +323,7 @@ class Detection(StepReader):
         self.judge.foresee()
         if self.evidence.outside is outside.current():
             if self._steps.had_backward and optimizer_probe.accumulates() and not self._steps.optimizers.any:
-                self._made.see()
+                self.judge.dead.see([p for _, _, p in self._parameters.places])
             self.evidence.outside.look_again()
             self.evidence.outside.begin_between(before_step=True)
 
@@ -419,9 +417,8 @@ class Detection(StepReader):
             if not self._judged:
                 self._judged = True
                 gradients = self._see_gradients(None) if trained else ()
-                self.judge.end_of_step(gradients, self._made if trained else None, alone=closing or not trained)
+                self.judge.end_of_step(gradients, trained=trained, alone=closing or not trained)
                 if trained:
-                    self._made.round(wanted=self.evidence.journal.ledger.are_zero([one for one in gradients if one != UNOBSERVED]))
                     self.evidence.note()
             if was_first:
                 self.judge.between_steps()

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 from numscope.detect.cures import with_trials
-from numscope.detect.evidence import BadLeaf, Evidence, kind_of
-from numscope.detect.weight_evidence import with_weights
+from numscope.detect.evidence import BadLeaf, Evidence
+from numscope.detect.parameters import parameters_of
 from numscope.distributed.agree import Ranks
 from numscope.probe import optimizer as optimizer_probe
 from numscope.probe.entry import Entry
@@ -21,8 +22,9 @@ from numscope.replay.capture import Call
 from numscope.replay.culprit import find_culprit, pending_states
 from numscope.replay.op import COLLECTIVES
 from numscope.replay.outside import GRADIENT, MODEL_OUTPUT, MOST_IN_A_ROW
-from numscope.replay.reasons.case import LIFTS
-from numscope.replay.stages import COMMUNICATES, FINITE, REPRODUCED, Replay
+from numscope.replay.reasons.case import LIFTS, number
+from numscope.replay.reasons.explain import NEVER_WRITTEN
+from numscope.replay.stages import CHANGED, COMMUNICATES, FINITE, REPRODUCED, Replay
 from numscope.replay.tape import plain_name
 
 
@@ -50,6 +52,40 @@ def diagnose(evidence: Evidence, bad: Sequence[BadLeaf], reached: Sequence[BadLe
     return with_trials(_finding(evidence, bad, reached, replay), evidence, replay)
 
 
+def first_of_models(
+    evidence: Evidence, bad: Sequence[BadLeaf], reached: Sequence[BadLeaf], others: Sequence[tuple[Evidence, Sequence[BadLeaf]]]
+) -> tuple[Finding, Evidence]:
+    """The finding of the model that went bad first: of the teacher or the discriminator, rather than of its victim.
+
+    Where this model's forward is good, that is a model whose backward went bad earlier.
+
+    Args:
+        bad: what is, of this model.
+        reached: what of it escaped.
+        others: models whose calls belong to the same step, and what is bad of each.
+
+    Returns: it, and whose it is.
+    """
+    evidence.outside.ledger.read()
+    own = evidence.journal.event(min(bad)[0])
+    for other, read in others:
+        events = other.journal.events
+        out = [
+            (i, slot)
+            for i, slot in read
+            if (not events[i].entry.name and slot.startswith("output")) or own.phase is events[i].phase is Phase.BACKWARD
+        ]
+        if out and events[out[0][0]].order < own.order:
+            return diagnose(other, read, out), other
+    finding = diagnose(evidence, bad, reached)
+    if finding.culprit is not None and came_from_loss(finding.culprit):
+        for other, _ in others:  # whose own gradients are not read before it is judged itself
+            theirs = stopped_backward(other)
+            if theirs is not None and theirs.culprit is not None and not came_from_loss(theirs.culprit):
+                return theirs, other
+    return finding, evidence
+
+
 def diagnose_together(evidence: Evidence, bad: Sequence[BadLeaf], reached: Sequence[BadLeaf], ranks: Ranks) -> Finding | None:
     """``diagnose`` for a model that communicates: all ranks do the same calls again, in the same order, until one has a culprit.
 
@@ -64,12 +100,12 @@ def diagnose_together(evidence: Evidence, bad: Sequence[BadLeaf], reached: Seque
     waves = itertools.zip_longest(*(t["suspects"] for t in told))
     replay = Replay(None, "not reproduced: the call's arguments were not kept on every rank")
     handed: Replay | None = None
-    for number in dict.fromkeys(n for wave in waves for n in wave if n in held):
-        call = next(c for c in evidence.calls if c.index == number)
+    for index in dict.fromkeys(n for wave in waves for n in wave if n in held):
+        call = next(c for c in evidence.calls if c.index == index)
         replay = evidence.replay(call, backward=call.had_backward, ranks=ranks)
         if replay.culprit is not None and came_from_loss(replay.culprit):  # or a later call handed it to this one
             handed, replay = handed or replay, Replay(None, replay.status)
-        before = None if replay.culprit is None else _made_before(evidence, call, replay.culprit)
+        before = _made_before(evidence, call, replay.culprit)
         if before is not None and not _from_gradient(before):
             replay = Replay(before, REPRODUCED)
         if ranks.any("a replay's result", replay.culprit is not None)[0]:
@@ -80,10 +116,8 @@ def diagnose_together(evidence: Evidence, bad: Sequence[BadLeaf], reached: Seque
         replay = Replay(outside, REPRODUCED)
     if reached:
         return _finding(evidence, bad, reached, replay)
-    culprit = replay.culprit
-    return (
-        None if culprit is None or received(culprit) else _finding_of(evidence, culprit, "handed to other ranks")
-    )  # nothing stayed bad here, but it began here
+    culprit = replay.culprit  # nothing stayed bad here, but it may have begun here
+    return None if culprit is None or received(culprit) else _finding_of(evidence, culprit, "handed to other ranks")
 
 
 def diagnose_call(evidence: Evidence, call: Call, bad: Sequence[BadLeaf], leaves: Sequence[BadLeaf]) -> Finding:
@@ -99,7 +133,7 @@ def diagnose_call(evidence: Evidence, call: Call, bad: Sequence[BadLeaf], leaves
 def replayed(evidence: Evidence, call: Call, *, forks: bool = False) -> Replay:
     """A call's forward done again, and what gave it bad arguments; ``forks``: in a process of its own or not at all."""
     replay = evidence.replay(call, backward=False, forks=forks)
-    before = None if replay.culprit is None else _made_before(evidence, call, replay.culprit)
+    before = _made_before(evidence, call, replay.culprit)
     return replay if before is None or _from_gradient(before) else Replay(before, replay.status)
 
 
@@ -115,28 +149,15 @@ def received(culprit: Culprit | None) -> bool:
 
 def _finding(evidence: Evidence, bad: Sequence[BadLeaf], reached: Sequence[BadLeaf], replay: Replay) -> Finding:
     index, slot = _first(evidence, bad, reached, replay.culprit)
-    return with_weights(evidence.finding(index, slot, replay.status, culprit=replay.culprit), evidence)
+    return _with_weights(evidence.finding(index, slot, replay.status, culprit=replay.culprit), evidence)
 
 
 def _finding_of(evidence: Evidence, culprit: Culprit, slot: str) -> Finding:
     """Of an operation whose results no hook saw."""
     numbers = next((o.numbers for o in culprit.outputs if o.numbers is not None and o.numbers.num_nonfinite), None)
     cls = next((class_name(module) for module, name in evidence.names.items() if name == culprit.module), "")
-    finding = Finding(
-        step=evidence.step,
-        batch=evidence.journal.call,
-        phase=culprit.phase,
-        rank=evidence.rank,
-        site=Site(culprit.module, cls, culprit.phase, slot),
-        kind=kind_of(numbers),
-        contained=False,
-        culprit=culprit,
-        replay=REPRODUCED,
-        frames=evidence.journal.frames(len(evidence.journal) - 1, evidence.frames),
-        model=evidence.model,
-        numbers=numbers,
-    )
-    return with_weights(finding, evidence)
+    finding = evidence.found(Site(culprit.module, cls, culprit.phase, slot), numbers, culprit)
+    return _with_weights(replace(finding, frames=evidence.journal.frames(len(evidence.journal) - 1, evidence.frames)), evidence)
 
 
 def contained(evidence: Evidence, bad: Sequence[BadLeaf]) -> list[Finding]:
@@ -167,13 +188,13 @@ def _find(evidence: Evidence, bad: Sequence[BadLeaf], foresees: bool = False) ->
     status = evidence.not_kept
     finite = 0
     handed: Replay | None = None
-    for number in dict.fromkeys(_suspects(evidence, bad)):
-        call = next((c for c in evidence.calls if c.index == number), None)
+    for index in dict.fromkeys(_suspects(evidence, bad)):
+        call = next((c for c in evidence.calls if c.index == index), None)
         if call is not None:
             replay = evidence.replay(call, backward=call.had_backward, forks=foresees)
             if foresees and replay.culprit is not None:
                 call.replayed = replay
-            before = None if replay.culprit is None else _made_before(evidence, call, replay.culprit)
+            before = _made_before(evidence, call, replay.culprit)
             if before is not None and not _from_gradient(before):
                 return Replay(before, REPRODUCED)
             if replay.culprit is not None and (before is not None or came_from_loss(replay.culprit)):
@@ -197,29 +218,23 @@ def _find(evidence: Evidence, bad: Sequence[BadLeaf], foresees: bool = False) ->
     return Replay(outside, REPRODUCED)
 
 
-def _made_before(evidence: Evidence, call: Call, culprit: Culprit) -> Culprit | None:
+def _made_before(evidence: Evidence, call: Call, culprit: Culprit | None) -> Culprit | None:
     """The operation between two calls that made the second one's input bad; infinities that it wrote on purpose, as masks are, did not.
 
     Where a gradient of the first call made it bad, that call is to be replayed: ``_from_gradient``.
     """
-    given = (Reason.BAD_INPUT, Reason.BAD_PARAMETER)
-    met_in_backward = any("input[" in o.name and o.numbers is not None and o.numbers.num_nonfinite for o in culprit.inputs)
-    if not (culprit.phase is Phase.FORWARD or met_in_backward) or culprit.reason not in (
-        *given,
-        Reason.INF_MINUS_INF,
-        Reason.ZERO_TIMES_INF,
-    ):
+    if culprit is None or not (culprit.phase is Phase.FORWARD or _holds_bad(culprit, "input[")):
+        return None
+    is_given = culprit.reason in (Reason.BAD_INPUT, Reason.BAD_PARAMETER)
+    if not is_given and culprit.reason not in (Reason.INF_MINUS_INF, Reason.ZERO_TIMES_INF):
         return None
     own = named_state(evidence.names) if culprit.reason is Reason.BAD_PARAMETER else ()
     states = evidence.outside.states([t for _, t in call.given] + [t for _, _, t in own])
     found = find_culprit(evidence.outside.tape, states, evidence.outside.ledger)
-    if (
-        found is None
-        or (_handed_on(found) and not received(found) and not _from_gradient(found) and not _is_made_of_numbers(found))
-        or (found.reason is Reason.UNKNOWN and culprit.reason not in given)
-    ):
+    if found is None or (found.reason is Reason.UNKNOWN and not is_given):
         return None
-    return found
+    is_of_numbers = found.reason is Reason.BAD_INPUT and plain_name(found.op) in LIFTS  # Python's, NumPy's or a file's became a tensor
+    return found if not _handed_on(found) or received(found) or _from_gradient(found) or is_of_numbers else None
 
 
 def left_out_is_bad(evidence: Evidence) -> bool:
@@ -260,8 +275,8 @@ def pending(evidence: Evidence, bad: Sequence[BadLeaf], *, died: bool = False) -
         culprit = None if raised is None else replayed(evidence, raised).culprit  # what the model's own check refused no hook has seen
         return None if culprit is None else _finding_of(evidence, culprit, "output")
     replay = Replay(None, "not reproduced: the call's arguments were not kept")
-    for number in dict.fromkeys(events[i].call for i, _ in leaves):
-        replay = replayed(evidence, left[number])
+    for index in dict.fromkeys(events[i].call for i, _ in leaves):
+        replay = replayed(evidence, left[index])
         if replay.culprit is not None:
             break
     return _finding(evidence, leaves, leaves, replay)
@@ -286,6 +301,8 @@ def _tells(evidence: Evidence, call: Call, index: int, slot: str) -> bool:
     return event.entry.name == call.name and slot.startswith("output") and bool(numbers.num_nan or numbers.num_pos_inf)
 
 
+_FACTOR = 100  # by which no sound update multiplies a weight's largest magnitude
+_AT_LEAST = 10  # where it ends above this; biases may start from next to nothing
 _MOST_PENDING = 8  # bad tensors that are looked into where a script dies
 _FINITE_FORWARD = (
     "not reproduced: the call's forward was finite the second time; it may depend on more than its arguments (a counter, the time, a file)"
@@ -353,22 +370,18 @@ def came_from_loss(culprit: Culprit) -> bool:
     return culprit.reason == Reason.BAD_INPUT and culprit.phase is Phase.BACKWARD
 
 
-def _is_made_of_numbers(culprit: Culprit) -> bool:
-    """Whether a culprit is where Python's or NumPy's numbers, or a file's, became a tensor."""
-    return culprit.reason is Reason.BAD_INPUT and plain_name(culprit.op) in LIFTS
-
-
 def _from_model(culprit: Culprit) -> bool:
-    return _handed_on(culprit) and any(
-        MODEL_OUTPUT in o.name and o.numbers is not None and o.numbers.num_nonfinite > 0 for o in culprit.inputs
-    )
+    return _handed_on(culprit) and _holds_bad(culprit, MODEL_OUTPUT)
 
 
 def _from_gradient(culprit: Culprit) -> bool:
     """Whether a culprit between calls was given its bad values by ``torch.autograd.grad``."""
-    return _handed_on(culprit) and any(
-        f"({GRADIENT}" in o.name and o.numbers is not None and o.numbers.num_nonfinite > 0 for o in culprit.inputs
-    )
+    return _handed_on(culprit) and _holds_bad(culprit, f"({GRADIENT}")
+
+
+def _holds_bad(culprit: Culprit, name: str) -> bool:
+    """Whether an operand of such a name was bad."""
+    return any(name in o.name and o.numbers is not None and o.numbers.num_nonfinite > 0 for o in culprit.inputs)
 
 
 def _first(evidence: Evidence, bad: Sequence[BadLeaf], reached: Sequence[BadLeaf], culprit: Culprit | None) -> BadLeaf:
@@ -385,3 +398,34 @@ def _first(evidence: Evidence, bad: Sequence[BadLeaf], reached: Sequence[BadLeaf
         return culprit is not None and (not name or f"{culprit.module}.".startswith(f"{name}."))
 
     return next((leaf for leaf in found if telling(leaf)), found[0])
+
+
+def _with_weights(finding: Finding, evidence: Evidence) -> Finding:
+    """The finding with a note on the weight that grew most, and with advice that fits what the weights' rows show.
+
+    *Cost:* a walk over the parameters; no tensor is read. The rows must have been read.
+    """
+    weights = evidence.journal.weights
+    in_forward = {handle for e in evidence.journal.events for _, ledger, handle in e.items if ledger is weights.ledger}
+    most = 1.0
+    for module, slot, parameter in parameters_of(evidence.names):
+        name, handle = f"{module}.{slot}" if module else slot, weights.handle(parameter)
+        if handle < 0:
+            continue
+        row, before, culprit = weights.ledger.numbers(handle), weights.amax_before.get(handle), finding.culprit
+        if culprit is not None and culprit.reason == Reason.BAD_PARAMETER and culprit.detail.startswith(f"{name} held "):
+            if row.num_nonfinite and before is None:
+                finding = replace(finding, culprit=replace(culprit, advice=NEVER_WRITTEN))
+            elif not row.num_nonfinite and handle in in_forward:
+                finding = replace(finding, culprit=None, replay=CHANGED)
+        now = row.abs_max or 0.0
+        if before and now >= max(_AT_LEAST, _FACTOR * before) and now / before > most:
+            most = now / before
+            known = evidence.rate(parameter)
+            rate = "" if known is None else f" ({number(known)})"
+            grew = f"made the largest magnitude of {name} grow from {number(before)} to {number(now)}"
+            finding = replace(finding, note=f"the last update {grew}; is the learning rate{rate} too high?")
+            if culprit is not None and culprit.reason in (Reason.OVERFLOW, Reason.EXP_OVERFLOW):
+                advice = f"Lower the learning rate{rate} or clip gradients: the last update made {name} {number(most)} times as large."
+                finding = replace(finding, culprit=replace(culprit, advice=advice))
+    return finding

@@ -20,13 +20,13 @@ from numscope.probe.living import Beside
 from numscope.probe.module import ModuleProbe
 from numscope.probe.naming import class_name, named_state
 from numscope.probe.step import Step
-from numscope.records.finding import Finding, Kind, Numbers
-from numscope.records.site import Phase
+from numscope.records.finding import Culprit, Finding, Kind, Numbers
+from numscope.records.site import Phase, Site
 from numscope.replay import outside
 from numscope.replay.call import NOT_WANTED, replay_call
 from numscope.replay.capture import BufferCopies, Call
 from numscope.replay.outside import Outside
-from numscope.replay.stages import CHANGED, FINITE, FORWARD_FINITE, Replay
+from numscope.replay.stages import CHANGED, FINITE, FORWARD_FINITE, REPRODUCED, Replay
 from numscope.replay.tape import Rewritten, State
 
 REPLAY_BYTES = 256 << 20  # arguments and output gradients kept for a replay; beyond it a step's oldest calls are forgotten
@@ -76,24 +76,15 @@ class Evidence:
         tape = outside.current()
         return cls(*found, options.frames or NUM_FRAMES, options.replay, agree.rank(), steps, tape, born=(tape, tape.num_records))
 
-    def finding(self, index: int, slot: str, replay: str, **more: Any) -> Finding:
+    def finding(self, index: int, slot: str, replay: str, culprit: Culprit | None = None, **more: Any) -> Finding:
         """The finding of one tensor in the journal; ``more``: fields of ``Finding`` that it has otherwise."""
-        event, numbers = self.journal.event(index), self.journal.numbers(index, slot)
-        found = Finding(
-            step=self.step,
-            batch=event.call,
-            phase=event.phase,
-            rank=self.rank,
-            site=self.journal.site(index, slot),
-            kind=kind_of(numbers),
-            contained=False,
-            culprit=None,
-            replay=replay,
-            frames=self.journal.frames(index, self.frames),
-            model=self.model,
-            numbers=numbers,
-        )
-        return replace(found, **more)
+        site, numbers, frames = self.journal.site(index, slot), self.journal.numbers(index, slot), self.journal.frames(index, self.frames)
+        return replace(self.found(site, numbers, culprit, replay), batch=self.journal.event(index).call, frames=frames, **more)
+
+    def found(self, site: Site, numbers: Numbers | None, culprit: Culprit | None, replay: str = REPRODUCED) -> Finding:
+        """A finding of this step, without frames."""
+        step, batch, kind = self.step, self.journal.call, kind_of(numbers)
+        return Finding(step, batch, site.phase, self.rank, site, kind, False, culprit, replay, model=self.model, numbers=numbers)
 
     @property
     def first_record(self) -> int:

@@ -19,6 +19,7 @@ from numscope.detect.diagnosis import (
     contained,
     diagnose_together,
     escaped,
+    first_of_models,
     is_fault,
     left_out_is_bad,
     of_gradients,
@@ -29,9 +30,7 @@ from numscope.detect.diagnosis import (
 from numscope.detect.discards import beyond_scale, is_discarded
 from numscope.detect.evidence import BadLeaf, Evidence
 from numscope.detect.foresight import Foresight
-from numscope.detect.made import Made
 from numscope.detect.onlooker import Onlooker
-from numscope.detect.ordering import first_of_models
 from numscope.detect.skips import Skips
 from numscope.distributed import agree
 from numscope.distributed.agree import Ranks
@@ -79,7 +78,7 @@ class Judge:
         self.company = Company(evidence, options, ranks)
         self._skips = Skips()
         self._foresight = Foresight(evidence)
-        self._dead = DeadGradients(evidence)
+        self.dead = DeadGradients(evidence)
         self._contained_sites, self._left_out_sites = set[Site](), set[Site]()
         self.evaluations = evaluations.Evaluations(evidence)
         self._never_in: Finding | None = None  # the first bad forward of a step that GradScaler left out
@@ -88,7 +87,7 @@ class Judge:
 
     def go_by(self, plan: AlertPlan) -> None:
         """Settings of alerts, some of which are findings in the end."""
-        self._skips.most, self._dead.most = plan.finding_after("scale falls"), plan.finding_after("dead gradients")
+        self._skips.most, self.dead.most = plan.finding_after("scale falls"), plan.finding_after("dead gradients")
 
     def close(self) -> None:
         """Remove this model from the judgment of other models' steps, and of other ranks'."""
@@ -146,19 +145,19 @@ class Judge:
         evaluations.stepped()
         self._skips.stepped(optimizer)
 
-    def end_of_step(self, gradients: Sequence[int], made: Made | None, *, alone: bool) -> None:
+    def end_of_step(self, gradients: Sequence[int], *, trained: bool, alone: bool) -> None:
         """A step has ended without a torch optimizer.
 
         Args:
             gradients: handles of what is left of them.
-            made: what they were; None if there was no backward.
+            trained: there was a backward.
             alone: the other ranks may be elsewhere.
         """
         bad, reached = self._read()
-        if made is not None:
+        if trained:
             self._show(reached)
         self._decide(bad, reached, "" if alone else "the end of a step without an optimizer")
-        self._look_for_dead(gradients, made)
+        self._look_for_dead(gradients, by_hand=trained)
 
     def alone(self, gradients: Sequence[int] = ()) -> None:
         """Judge without the other ranks: after calls whose graphs are gone, or when an optimizer steps inside backward."""
@@ -360,7 +359,7 @@ class Judge:
         return bad, escaped(self._evidence, bad, self.bad_from_start)
 
     def _first_of_models(self, bad: Sequence[BadLeaf], reached: Sequence[BadLeaf]) -> tuple[Finding, Judge]:
-        """``ordering.first_of_models``, and the judge of the model that the finding is of."""
+        """``first_of_models``, and the judge of the model that the finding is of."""
         others = {id(j._evidence): j for j in living if j is not self and any(call.thread == get_ident() for call in j._evidence.calls)}
         with optimizer_probe.paused():
             finding, whose = first_of_models(self._evidence, bad, reached, [(j._evidence, j._read()[0]) for j in others.values()])
@@ -434,8 +433,8 @@ class Judge:
         self.contained.append(note)
         self._delivery.contained(note)
 
-    def _look_for_dead(self, handles: Sequence[int], made: Made | None = None) -> None:
-        finding = self._dead.look(handles, made)
+    def _look_for_dead(self, handles: Sequence[int], *, by_hand: bool = False) -> None:
+        finding = self.dead.look(handles, by_hand=by_hand)
         if finding is not None:
             self.findings.append(finding)
             self._delivery.finding(finding, speaks=agree.is_first(f"dead gradients {self._evidence.model} {finding.step}"))
