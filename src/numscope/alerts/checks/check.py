@@ -14,7 +14,6 @@ from torch import nn
 from numscope.alerts.checks.inputs import Inputs
 from numscope.detect.journal import Journal
 from numscope.distributed.agree import rank
-from numscope.probe.loop_calls import LoopListener
 from numscope.probe.module import ModuleProbe
 from numscope.probe.naming import named_state
 from numscope.probe.optimizers import Optimizers
@@ -114,7 +113,7 @@ class Subject:
         return self.steps.optimizers
 
 
-class Check(StepReader, LoopListener):
+class Check(StepReader):
     """One thing that can go wrong in silence. It overrides the occasions that it needs; on each it may ``say`` alerts.
 
     It is asked at thorough steps only (the first ``FIRST``, then one of ``EVERY``), unless it is ``cheap`` or follows a ``rhythm``, and no
@@ -189,7 +188,7 @@ class Check(StepReader, LoopListener):
         step = self.subject.step if step is None else step
         self.found.append(Alert(step, rule, layer, tensor, value, limit, text, advice, evidence, self.subject.rank, asks))
 
-    # ---- occasions, besides those of StepReader and LoopListener
+    # ---- occasions, besides those of StepReader
 
     def enter(self, module: nn.Module, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
         """An outermost call begins."""
