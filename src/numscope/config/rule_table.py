@@ -46,10 +46,12 @@ _SPECS = (
     RuleSpec("loss does not reach the model", "backward gives the model's parameters no gradient"),
     RuleSpec("clipped before unscaling", "gradients are clipped while they are scaled"),
     RuleSpec("clipped after the step", "gradients are clipped when the optimizer has stepped"),
+    RuleSpec("nothing is clipped", "gradients are to be clipped, and the iterator of parameters is used up"),
     RuleSpec("step without unscaling", "an optimizer steps with gradients that are still scaled"),
     RuleSpec("loss not scaled", "backward runs on a loss that the GradScaler in use has not scaled"),
     RuleSpec("scheduler order", "a scheduler steps before the optimizer, or more than once a step"),
     RuleSpec("scheduler never steps", "a scheduler was made and is never stepped"),
+    RuleSpec("schedule past its end", "a cosine schedule has stepped beyond its T_max, and its rate rises again"),
     RuleSpec("constant loss", "the loss is bit for bit the same for many steps"),
     RuleSpec("optimizer state lost", "an optimizer begins anew at each step"),
     # ranks, data and precision

@@ -6,9 +6,9 @@ Torch has no hooks for them, so the optimizer probe has their functions patched 
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from types import FunctionType, GeneratorType
+from types import FunctionType
 from typing import Any, Literal, Protocol, cast
 
 import torch
@@ -65,7 +65,7 @@ def hear_loop(tell: Tell) -> list[Callable[[], None]]:
         return result
 
     def clip(original: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
-        if args and isinstance(args[0], GeneratorType):  # model.parameters(), which a listener would use up; torch warns of an empty one
+        if args and isinstance(args[0], Iterator):  # model.parameters(), which a listener would use up; torch warns of an empty one
             args = (list(args[0]) or args[0], *args[1:])
         return run("clip", original, None, args, kwargs)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+import pytest
 import torch
 from torch import nn
 from torch.nn import functional as F
@@ -142,6 +143,42 @@ def test_clipping_after_the_step_is_named_with_its_line() -> None:
 
     alert = one(alerts_of(model, training), "clipped after the step")
     assert alert.evidence["line"] == line_of(test_clipping_after_the_step_is_named_with_its_line, "too late")
+
+
+@pytest.mark.filterwarnings("ignore:.parameters. is an empty generator")  # torch's; of a filter it says nothing
+@pytest.mark.parametrize("exhausted", ["filter", "generator"])
+def test_clipping_of_an_iterator_that_is_used_up_is_named_with_its_line(exhausted: str) -> None:
+    model = Net()
+    parameters = filter(lambda p: p.requires_grad, model.parameters()) if exhausted == "filter" else model.parameters()
+    optimizer = SGD(parameters, lr=0.1)
+
+    def training() -> None:
+        for x, y in batches(6):
+            optimizer.zero_grad()
+            F.cross_entropy(model(x), y).backward()
+            clip_grad_norm_(parameters, 1.0)  # used up
+            optimizer.step()
+
+    alert = one(alerts_of(model, training), "nothing is clipped")
+    line = line_of(test_clipping_of_an_iterator_that_is_used_up_is_named_with_its_line, "used up")
+    assert alert.evidence["line"] == line
+
+
+def test_iterator_that_holds_parameters_is_clipped_as_it_is_bare() -> None:
+    model = Net()
+    optimizer = SGD(model.parameters(), lr=0.1)
+    norms = []
+
+    def training() -> None:
+        for x, y in batches(6):
+            optimizer.zero_grad()
+            F.cross_entropy(model(x), y).backward()
+            norms.append(clip_grad_norm_(filter(lambda p: p.requires_grad, model.parameters()), 1e-3).item())
+            assert sum(float(p.grad.norm()) ** 2 for p in model.parameters() if p.grad is not None) ** 0.5 < 1.1e-3
+            optimizer.step()
+
+    assert alerts_of(model, training) == []
+    assert min(norms) > 1e-3
 
 
 def test_norm_that_is_measured_after_the_step_is_left_alone() -> None:

@@ -118,6 +118,17 @@ def test_scheduler_that_steps_with_each_micro_batch_is_asked_about() -> None:
     assert "with each backward, 4 times for one step of SGD" in alert.text
 
 
+@pytest.mark.parametrize(("horizon", "rules"), [(3, ["schedule past its end"]), (12, [])])
+def test_cosine_that_has_stepped_beyond_its_horizon_is_asked_about(horizon: int, rules: list[str]) -> None:
+    model = Net()
+    optimizer = SGD(model.parameters(), lr=0.1)
+    scheduler = CosineAnnealingLR(optimizer, horizon)
+    found = alerts_of(model, lambda: step_all(model, optimizer, [scheduler]))
+    assert [alert.rule for alert in found] == rules
+    for alert in found:
+        assert alert.asks and "has stepped 4 times" in alert.text and "of T_max 3" in alert.text
+
+
 def test_scheduler_that_never_steps_is_asked_about_at_the_end() -> None:
     model = Net()
     optimizer = SGD(model.parameters(), lr=0.1)

@@ -22,6 +22,14 @@ def test_layer_that_no_optimizer_has_is_asked_about() -> None:
     assert alert.advice.endswith('switch it off: watch(alerts={"parameter without optimizer": False}).')
 
 
+def test_gradient_left_from_before_on_a_layer_that_is_not_called_any_more_is_no_question() -> None:
+    model = Net()
+    model.retired = nn.Linear(4, 4)  # its last step was another model's
+    model.retired(torch.ones(1, 4)).sum().backward()
+    kept = [p for name, p in model.named_parameters() if not name.startswith("retired")]
+    assert alerts_of(model, lambda: train(model, SGD(kept, lr=0.1), 110)) == []
+
+
 def test_layers_kept_in_a_plain_list_and_given_by_hand_are_not_asked_about() -> None:
     model = Net()
     assert alerts_of(model, lambda: train(model, SGD([*model.parameters()], lr=0.1))) == []

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from torch import Tensor
@@ -20,6 +20,7 @@ CLIPPED = "clipped before unscaling"
 UNSCALED_STEP = "step without unscaling"
 UNSCALED_LOSS = "loss not scaled"
 CLIPPED_LATE = "clipped after the step"
+CLIPPED_NOTHING = "nothing is clipped"
 
 
 class ScalerUse(Check):
@@ -29,7 +30,7 @@ class ScalerUse(Check):
     """
 
     name = CLIPPED
-    also = (UNSCALED_STEP, UNSCALED_LOSS, CLIPPED_LATE)
+    also = (UNSCALED_STEP, UNSCALED_LOSS, CLIPPED_LATE, CLIPPED_NOTHING)
     fused = True
 
     def __init__(self, subject: Subject) -> None:
@@ -40,6 +41,7 @@ class ScalerUse(Check):
         self._unscaled: Beside[Optimizer, bool] = Beside()
         self._had_backward = True  # since the last step; before the first one nobody knows
         self._late = 0
+        self._nothing = 0
         self._line: ScriptLine = UNKNOWN
 
     def called(self, call: LoopCall) -> None:
@@ -87,7 +89,14 @@ class ScalerUse(Check):
         self._scaled.clear()
 
     def _clips(self, call: LoopCall) -> None:
-        owners = self._owners(call.given(0, "parameters"))
+        parameters = call.given(0, "parameters")
+        if isinstance(parameters, Iterator) and self._had_backward:  # an empty one: others come as lists
+            self._nothing += 1
+            if self._nothing > 1:  # a loop's first round may be special
+                line = current_line()
+                text = f"Gradients are to be clipped{line.at()}, but the iterator of parameters is empty or used up: nothing is clipped."
+                self.say(text, "Pass model.parameters() itself, made anew for each call, or a list.", rule=CLIPPED_NOTHING, line=line)
+        owners = self._owners(parameters)
         if not owners:
             return
         if self._is_scaled and self._had_backward and not any(optimizer in self._unscaled for optimizer in owners):

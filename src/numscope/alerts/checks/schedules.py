@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from torch import Tensor
 from torch.optim import Optimizer
-from torch.optim.lr_scheduler import LRScheduler, ReduceLROnPlateau
+from torch.optim.lr_scheduler import CosineAnnealingLR, LRScheduler, ReduceLROnPlateau
 
 from numscope.alerts.checks.check import UNKNOWN, Check, ScriptLine, Subject, current_line, peak_rate
 from numscope.probe.living import Beside
@@ -14,6 +14,7 @@ from numscope.probe.loop_calls import LoopCall
 from numscope.records.heap import instances_of
 
 NEVER = "scheduler never steps"
+PAST_END = "schedule past its end"
 LEAST_ROUNDS = 2  # in which a scheduler steps several times, before it is said
 LEAST_SHARE = 0.1  # of the highest rate, by which a rate that is left out must differ from the next one
 LEAST_STEPS = 10  # of an optimizer whose scheduler never steps
@@ -46,7 +47,7 @@ class Schedules(Check):
     """
 
     name = "scheduler order"
-    also = (NEVER,)
+    also = (NEVER, PAST_END)
     rhythm = True
 
     def __init__(self, subject: Subject) -> None:
@@ -55,7 +56,14 @@ class Schedules(Check):
         self._rounds: Beside[Optimizer, int] = Beside()  # steps of an optimizer
 
     def called(self, call: LoopCall) -> None:
-        if call.kind != "scheduler" or self.name in self.spoken or isinstance(call.target, ReduceLROnPlateau):
+        if call.kind != "scheduler" or isinstance(call.target, ReduceLROnPlateau):
+            return
+        if isinstance(call.target, CosineAnnealingLR) and call.target.last_epoch > call.target.T_max and PAST_END not in self.spoken:
+            line, steps = current_line(), call.target.last_epoch
+            text = f"CosineAnnealingLR has stepped {steps} times{line.at()}, of T_max {call.target.T_max}: the learning rate rises again."
+            advice = "Give T_max in the unit in which the scheduler steps (steps, not epochs), or take CosineAnnealingWarmRestarts."
+            self.say(text, advice, rule=PAST_END, line=line, asks=True)
+        if self.name in self.spoken:
             return
         optimizer = getattr(call.target, "optimizer", None)
         if not isinstance(optimizer, Optimizer) or call.given(0, "epoch") is not None or not self.subject.optimizers.owns(optimizer):

@@ -40,6 +40,7 @@ class _Weight:
     zeros: int = 0  # looks in all at which its gradient was exactly zero
     was_given: bool = False  # a gradient, at any look: a loop's steps may take turns, and a later window is one step
     was_nonzero: bool = False  # the same
+    mark: tuple[int, int] | None = None  # of its gradient at the last look: which tensor, and how often it was written
     moved: bool = False  # while it was frozen, in an optimizer's step
     before: float = math.inf  # how far a step of SGD would have moved it as the window began
     # Since the window began:
@@ -47,6 +48,7 @@ class _Weight:
     nonzero: int = 0  # looks at which its gradient was not zero
     steps: int = 0  # of its optimizer
     called: bool = False  # its module
+    changed: bool = False  # its gradient, between two looks
     optimizer: str = ""
     rates: set[float | None] = field(default_factory=set)
 
@@ -54,7 +56,7 @@ class _Weight:
         """A window begins."""
         self.before, self.largest = self.largest * self.rate, 0.0
         self.nonzero = self.steps = 0
-        self.called, self.optimizer, self.rates = False, "", set()
+        self.called, self.changed, self.optimizer, self.rates = False, False, "", set()
 
     def could_move(self, num: int) -> bool:
         """Whether a gradient had come before the last look, with which a window ends: an expert may get its first tokens there."""
@@ -101,13 +103,13 @@ class WeightUpdates(Check):
         order = [event.entry.name for event in self.subject.journal.events if event.phase is Phase.FORWARD]
         self._order, called = list(dict.fromkeys(order)), set(order)
         for name, parameter in parameters.items():
+            weight = self._weights[name]
+            weight.called = weight.called or name.rpartition(".")[0] in called
             known = next((number for number in ids_known(parameter) if number in rates), None)
             if known is not None:
-                weight = self._weights[name]
                 weight.optimizer = type(optimizer).__name__
                 weight.steps += 1
                 weight.rates.add(_number(rates[known]))
-                weight.called = weight.called or name.rpartition(".")[0] in called
         self._see_gradients(parameters)
         if self._now is None and self._is_wanted:
             self._now = _Sums(parameters)
@@ -154,6 +156,10 @@ class WeightUpdates(Check):
 
     def _see_gradients(self, parameters: Mapping[str, nn.Parameter]) -> None:
         found = {n: g for n, p in parameters.items() if p.requires_grad and (g := gradient_of(p)) is not None}
+        for name, gradient in found.items():
+            weight, mark = self._weights[name], (id(gradient), gradient._version)
+            weight.changed = weight.changed or (weight.mark is not None and weight.mark != mark)
+            weight.mark = mark
         self._ledger = self._ledger or Ledger(capacity=max(len(found), 1))
         self._ledger.look_again()
         for name, handle in zip(found, self._ledger.observe_many(list(found.values())), strict=True):
@@ -211,7 +217,8 @@ class WeightUpdates(Check):
         moves = any(weight.sum is not None and name not in stays for name, weight in self._weights.items())
         least = LEAST_STEPS if num < EVERY else 1
         arrives = {n: p for n, p in stays.items() if p.requires_grad and self._weights[n].nonzero}
-        self._without_optimizer({n: p for n, p in arrives.items() if not self._weights[n].optimizer}, moves)
+        new = {n: p for n, p in arrives.items() if self._weights[n].called or self._weights[n].changed}  # not one from before
+        self._without_optimizer({n: p for n, p in new.items() if not self._weights[n].optimizer}, moves)
         self._stuck({n: p for n, p in arrives.items() if self._weights[n].steps >= least and self._weights[n].could_move(num)})
         waits = {
             n: p
