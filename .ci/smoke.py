@@ -68,7 +68,7 @@ def check_command(folder: str) -> None:
     page = Path(folder, "page.html").read_text(encoding="utf-8")
     assert "Content-Security-Policy" in page and "echarts" in page
     numscope_command("report", "--summary", "logs", cwd=folder)
-    assert "aten.log" in Path(folder, "logs", "summary.md").read_text(encoding="utf-8")
+    assert "aten.log" in Path(folder, "logs", "summary.json").read_text(encoding="utf-8")
 
 
 def main() -> None:

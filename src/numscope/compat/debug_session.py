@@ -23,7 +23,7 @@ from numscope.inspect.inspector import Inspector
 from numscope.inspect.ranks import joined
 from numscope.inspect.recorder import Recorder
 from numscope.inspect.sites import Inspection, PlannedSite
-from numscope.inspect.tally import Seen, Tally
+from numscope.inspect.tally import Seen, Tally, casting
 from numscope.probe import optimizer as optimizer_probe
 from numscope.probe.naming import peel
 from numscope.records.checks import check_one_of, check_whole
@@ -116,7 +116,10 @@ class GivenTensors:
         resolved = resolve(self._recorder.plan, [layer], strict=False)
         self.unmatched.append(resolved.unmatched)
         inspection = Inspection(resolved.collects, [], self._recorder.plugins)
-        found = self._layers[name] = (inspection, Tally([site.layout for site in inspection.sites]))
+        found = self._layers[name] = (
+            inspection,
+            Tally([site.layout for site in inspection.sites], casting([site.kind for site in inspection.sites])),
+        )
         return found
 
     def _observations(self, inspection: Inspection, site: PlannedSite, seen: Seen, step: int, group: Any) -> list[Observation]:

@@ -79,7 +79,7 @@ class Evidence:
     def finding(self, index: int, slot: str, replay: str, culprit: Culprit | None = None, **more: Any) -> Finding:
         """The finding of one tensor in the journal; ``more``: fields of ``Finding`` that it has otherwise."""
         site, numbers, frames = self.journal.site(index, slot), self.journal.numbers(index, slot), self.journal.frames(index, self.frames)
-        return replace(self.found(site, numbers, culprit, replay), batch=self.journal.event(index).call, frames=frames, **more)
+        return replace(self.found(site, numbers, culprit, replay), **{"batch": self.journal.event(index).call, "frames": frames, **more})
 
     def found(self, site: Site, numbers: Numbers | None, culprit: Culprit | None, replay: str = REPRODUCED) -> Finding:
         """A finding of this step, without frames."""

@@ -42,6 +42,17 @@ class Seen:
     mine: bool = True
 
 
+def casting(kinds: Sequence[str]) -> Callable[[int, Tensor, Tensor, Layout], object]:
+    """The ``further`` of a tally that no model stands behind: casts on paper, of sites with these kinds of tensor."""
+
+    def further(site: int, tensor: Tensor, cells: Tensor, layout: Layout) -> None:
+        from numscope.precision.gemm.counting import cast_on_paper
+
+        cast_on_paper(tensor, kinds[site], cells, layout)
+
+    return further
+
+
 class Tally:
     """Observes tensors of any device into sites, gives each site's merged row after ``read``.
 

@@ -21,7 +21,7 @@ from numscope.distributed.channel import members
 from numscope.inspect.ranks import joined
 from numscope.inspect.recorder import Recorder
 from numscope.inspect.sites import Inspection, PlannedSite
-from numscope.inspect.tally import Seen, Tally
+from numscope.inspect.tally import Seen, Tally, casting
 from numscope.plugins import discovery as plugins
 from numscope.plugins.discovery import Plugins
 from numscope.records.errors import NonFiniteError, UsageError
@@ -33,7 +33,6 @@ from numscope.records.words import nearest
 from numscope.report.delivery import Delivery
 from numscope.scope.alerting import Alerting
 from numscope.sinks.tensorboard import TensorBoardSink
-from numscope.summary.extras import Layout
 from numscope.summary.ledger import numbers_of
 from numscope.summary.state import Summary
 
@@ -51,10 +50,12 @@ class _Sites(Tally):
     """A tally to which sites come as layers show them."""
 
     def __init__(self) -> None:
-        super().__init__(())
+        self._kinds: list[str] = []
+        super().__init__((), casting(self._kinds))
 
-    def add(self, layout: Layout) -> int:
-        self._layouts = (*self._layouts, layout)
+    def add(self, site: PlannedSite) -> int:
+        self._layouts = (*self._layouts, site.layout)
+        self._kinds.append(site.kind)
         return len(self._layouts) - 1
 
 
@@ -129,7 +130,7 @@ class Collector:
         inspection = Inspection([(wanted.collect, [layer])], [], wanted.plugins)
         (site,) = inspection.sites
         self._news.append(layer)
-        return _Shown(wanted, inspection, site, self._sites.add(site.layout))
+        return _Shown(wanted, inspection, site, self._sites.add(site))
 
     def step(self, meeting: Any = None) -> None:
         """A training step is over: merge, write, judge. Raises: NonFiniteError, where a configuration asks for it.
