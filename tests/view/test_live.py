@@ -147,7 +147,7 @@ def test_statistics_that_cannot_be_read_at_all_are_told_until_they_can(tmp_path:
     run = only(tmp_path)
     told, content = looked(run)
     assert (told["state"], content) == ("unreadable", None)
-    assert "could not be read" in told["message"]
+    assert "has no part that can be read" in told["message"]
     part.unlink()
     write(tmp_path, two_layers(2))
     assert len(looked(run, shown)[1]["sites"]) == 18

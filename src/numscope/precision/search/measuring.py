@@ -228,8 +228,8 @@ class LossRecorder(optimizer_probe.StepListener):
         return scaled
 
     def close(self) -> None:
+        self._undo()  # before the probe's own patch of the same function
         optimizer_probe.unlisten(self)
-        self._undo()
         if self._sum is not None:  # no torch optimizer has stepped since the last backward
             self._end()
 
