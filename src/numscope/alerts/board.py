@@ -65,9 +65,8 @@ class Board:
         self.losses: deque[float] = deque(maxlen=LOSSES)  # of the last steps; nan where there was none, or none of one element
         self.first_loss = math.nan  # the median magnitude of the first eight that are not zero
         self.is_scaled = False  # a GradScaler multiplies losses, by a scale that doubles now and then
-        self.rises: deque[tuple[int, float]] = deque(
-            maxlen=LOSSES
-        )  # of losses above their band: the last step, the height above the median
+        # Of losses above their band: the last step, the height above the median.
+        self.rises: deque[tuple[int, float]] = deque(maxlen=LOSSES)
         self._first_losses: list[float] = []
         self.places: list[SitePlace] = []  # in the order in which they were seen first
         self.named: dict[str, tuple[int, int]] = {}  # by rule, the site that it named last, and the step
