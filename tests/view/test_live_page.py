@@ -142,7 +142,7 @@ def test_a_page_follows_a_training_from_before_its_start_to_its_finding(tab: Tab
             training.process.kill()
             training.process.wait(30)
         tab.wait("document.getElementById('live').innerText.startsWith('■ the run has ended')")
-        assert "torch.sqrt(score)" in tab.text("#culprit .culprit-line")
+        tab.wait("document.querySelector('#culprit .culprit-line')?.innerText.includes('torch.sqrt(score)')")
         tab.wait("document.getElementById('site').innerText.includes('Numbers, step 40')")
         assert tab.js("document.title") == "✖ 1 logs – numscope"
         assert tab.js("window.never") == "reloaded"

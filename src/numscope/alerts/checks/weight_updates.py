@@ -100,11 +100,9 @@ class WeightUpdates(Check):
         parameters = self.subject.parameters()
         self._follow(parameters)
         rates = {id(p): group.get("lr") for group in optimizer.param_groups for p in group["params"]}
-        order = [event.entry.name for event in self.subject.journal.events if event.phase is Phase.FORWARD]
-        self._order, called = list(dict.fromkeys(order)), set(order)
+        self._see_calls()
         for name, parameter in parameters.items():
             weight = self._weights[name]
-            weight.called = weight.called or name.rpartition(".")[0] in called
             known = next((number for number in ids_known(parameter) if number in rates), None)
             if known is not None:
                 weight.optimizer = type(optimizer).__name__
@@ -130,6 +128,7 @@ class WeightUpdates(Check):
         parameters = subject.parameters()
         self._follow(parameters)
         if not subject.optimizers.any:
+            self._see_calls()
             self._see_gradients(parameters)
         sums = (self._now or _Sums(parameters)) if self._is_wanted else None
         self._now, self._unread = None, (subject.num, sums)
@@ -153,6 +152,12 @@ class WeightUpdates(Check):
             known = self._weights.get(name)
             if known is None or known.ref() is not parameter:
                 self._weights[name] = _Weight(weakref.ref(parameter))
+
+    def _see_calls(self) -> None:
+        order = [event.entry.name for event in self.subject.journal.events if event.phase is Phase.FORWARD]
+        self._order, called = list(dict.fromkeys(order)), set(order)
+        for name, weight in self._weights.items():
+            weight.called = weight.called or name.rpartition(".")[0] in called
 
     def _see_gradients(self, parameters: Mapping[str, nn.Parameter]) -> None:
         found = {n: g for n, p in parameters.items() if p.requires_grad and (g := gradient_of(p)) is not None}
