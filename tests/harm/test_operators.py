@@ -46,10 +46,12 @@ CASES = [(torch.float32, True, True), (torch.float32, False, False), (torch.comp
 def operators() -> Iterator[list[Any]]:
     pytest.importorskip("expecttest", reason="torch's own tests ask for it")
     from torch.testing._internal import common_methods_invocations as of_torch
+    from torch.testing._internal import common_utils
     from torch.testing._internal.opinfo import core
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(core, "extract_test_fn", lambda: None)  # else each sample looks through all frames, and modules, for torch's test
+        for module in (core, common_utils):  # else each sample looks through all frames, and modules, for torch's test
+            patch.setattr(module, "extract_test_fn", lambda: None)
         found = [one for database in DATABASES.split() for one in getattr(of_torch, database)]
         yield [one for one in found if {torch.float32, torch.complex64} & one.dtypes and "sparse" not in one.name]
 
