@@ -1,4 +1,4 @@
-"""Calls of a training loop's own: gradients are clipped, a scheduler steps, GradScaler scales a loss and unscales gradients.
+"""Calls of a training loop's own: clipping, a scheduler's step, GradScaler's scaling and unscaling, ``load_state_dict`` of a module.
 
 Torch has no hooks for them, so the optimizer probe has their functions patched while any listener is there.
 """
@@ -12,22 +12,24 @@ from types import FunctionType
 from typing import Any, Literal, Protocol, cast
 
 import torch
+from torch import nn
 from torch.nn.utils import clip_grad_norm_, clip_grad_value_
 from torch.optim.lr_scheduler import LRScheduler
 
 from numscope.probe.patching import patch, patch_inside
 
-Kind = Literal["clip", "scheduler", "scale", "unscale"]
+Kind = Literal["clip", "scheduler", "scale", "unscale", "load"]
 
 
 @dataclass(frozen=True, slots=True)
 class LoopCall:
-    """A call of a function of the loop, before it runs, but for ``scale``.
+    """A call of a function of the loop, before it runs, but for ``scale`` and ``load``.
 
     Args:
-        kind: ``clip``: of gradients, by norm or value; ``scheduler``: its step; ``scale``: of a loss; ``unscale``: of gradients.
-        target: the scheduler, or the scaler; None for ``clip``.
-        args: what it was called with, by position; of ``scale`` what it returns.
+        kind: ``clip``: of gradients, by norm or value; ``scheduler``: its step; ``scale``: of a loss; ``unscale``: of gradients;
+            ``load``: ``load_state_dict`` of a module.
+        target: the scheduler, the scaler or the module; None for ``clip``.
+        args: what it was called with, by position; of ``scale`` what it returns; of ``load`` what is loaded, and what it returns.
         kwargs: and by name.
     """
 
@@ -87,6 +89,12 @@ def hear_loop(tell: Tell) -> list[Callable[[], None]]:
     def unscale(original: Callable[..., Any], scaler: Any, *args: Any, **kwargs: Any) -> Any:
         return run("unscale", original, scaler, args, kwargs) if scaler.is_enabled() else original(scaler, *args, **kwargs)
 
+    def load(original: Callable[..., Any], module: Any, *args: Any, **kwargs: Any) -> Any:
+        result = original(module, *args, **kwargs)
+        given = args[0] if args else kwargs.get("state_dict")
+        tell("load", module, (given, result), {"assign": args[2] if len(args) > 2 else kwargs.get("assign")})
+        return result
+
     kinds: list[type] = [LRScheduler]
     for known in kinds:  # grows meanwhile
         children: list[type] = type.__subclasses__(known)
@@ -95,6 +103,7 @@ def hear_loop(tell: Tell) -> list[Callable[[], None]]:
     return [
         *(patch_inside(cast(FunctionType, function), clip) for function in (clip_grad_norm_, clip_grad_value_)),
         *(patch(kind, "step", step_scheduler) for kind in schedulers),
+        patch(nn.Module, "load_state_dict", load),
         patch(torch.amp.GradScaler, "scale", scale),
         patch(torch.amp.GradScaler, "unscale_", unscale),
     ]

@@ -16,6 +16,7 @@ from torch import nn
 from torch.nn.modules import module as torch_module
 from torch.optim import Optimizer
 
+from numscope.alerts.checks.loading import Loads
 from numscope.config.options import WatchOptions
 from numscope.distributed import agree
 from numscope.probe import dynamo, keras
@@ -83,6 +84,7 @@ class AutoWatch(optimizer_probe.StepListener):
         self._known: Beside[Optimizer, tuple[int, int]] = Beside()
         self._strange: Beside[Optimizer, int] = Beside()  # and how often
         self._tensors: TensorWatch | None = None
+        self._loads = Loads()  # before any model is watched
         self.scopes: Living[ModelWatch] = Living()
         self.num_calls = 0  # of any module, as far as torch tells of them
         self.coverage = Coverage()
@@ -103,6 +105,7 @@ class AutoWatch(optimizer_probe.StepListener):
         if self.options.on_nonfinite is not None and not self.options.trace:
             self._tensors = TensorWatch(self._watch_tensors, open_scopes.live)
             optimizer_probe.listen(self._tensors)
+            optimizer_probe.listen(self._loads)
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -182,6 +185,7 @@ class AutoWatch(optimizer_probe.StepListener):
         optimizer_probe.unlisten(self)
         if self._tensors is not None:
             self._tensors.close()
+        optimizer_probe.unlisten(self._loads)
 
     def compiled(self, module: nn.Module, shell: nn.Module | None) -> None:
         """Look at a module whose ``compile`` method was called as its first call begins: dynamo would trace a global hook, not run it."""

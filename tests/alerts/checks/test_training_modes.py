@@ -186,3 +186,56 @@ def test_weights_that_become_half_during_training_are_named() -> None:
     alert = one(alerts_of(model, halve), "weights changed dtype")
     assert alert.evidence["parameters"] == ["first.weight", "first.bias", "last.weight", "last.bias"]
     assert "changed from float32 to bfloat16" in alert.text
+
+
+@pytest.mark.parametrize("how", ["around the loop", "around each step", "around each forward", "left in between", "without a cache"])
+def test_autocast_that_is_never_left_is_named(how: str) -> None:
+    model = Net(dropout=0.0)
+    optimizer = SGD(model.parameters(), lr=0.1)
+
+    def autocast(on: bool = True) -> torch.autocast:
+        return torch.autocast("cpu", torch.bfloat16, enabled=on, cache_enabled=how != "without a cache")
+
+    def step(x: Tensor, y: Tensor) -> None:
+        optimizer.zero_grad()
+        with autocast() if how == "around each forward" else autocast(torch.is_autocast_enabled("cpu")):
+            loss = F.cross_entropy(model(x), y)
+        loss.backward()
+        optimizer.step()
+
+    def training() -> None:
+        data = list(batches(4))
+        if how in ("around the loop", "without a cache"):
+            with autocast():
+                for x, y in data:
+                    step(x, y)
+        elif how == "left in between":
+            for half in (data[:1], data[1:2], data[2:3]):
+                with autocast():
+                    for x, y in half:
+                        step(x, y)
+        else:
+            for x, y in data:
+                with autocast(how == "around each step"):
+                    step(x, y)
+
+    alerts = alerts_of(model, training)
+    if how == "around the loop":
+        assert one(alerts, "autocast is never left").step == 1
+    else:
+        assert alerts == []
+
+
+@pytest.mark.parametrize("frozen", [True, False])
+@pytest.mark.parametrize("momentum", [0.1, 0.99])
+def test_batch_norms_that_move_or_forget_are_asked_about(frozen: bool, momentum: float) -> None:
+    model = nn.Sequential(nn.Linear(4, 5), nn.BatchNorm1d(5, momentum=momentum), nn.Linear(5, 3))
+    model[1].requires_grad_(not frozen)
+    alerts = alerts_of(model, lambda: train(model, SGD(model.parameters(), lr=1e-2)))
+    assert {alert.rule for alert in alerts} == {
+        *(["frozen batch norm moves"] if frozen else []),
+        *(["batch norm forgets"] if momentum > 0.5 else []),
+    }
+    assert all(alert.asks and alert.step == 1 for alert in alerts)
+    model[1].eval()
+    assert alerts_of(model, lambda: train(model, SGD(model.parameters(), lr=1e-2))) == []

@@ -17,6 +17,8 @@ from numscope.alerts.checks.bypass import Bypass
 from numscope.alerts.checks.check import EVERY, FIRST, STRETCH, Check, Subject
 from numscope.alerts.checks.clearing import Clearing, Reaching
 from numscope.alerts.checks.dead_units import DeadUnits
+from numscope.alerts.checks.loading import Loading
+from numscope.alerts.checks.loss_graph import LossGraph
 from numscope.alerts.checks.losses import ConstantLoss
 from numscope.alerts.checks.lost_updates import UpdatesLost
 from numscope.alerts.checks.rank_data import SameDataOnRanks
@@ -25,7 +27,7 @@ from numscope.alerts.checks.scaling import ScalerUse
 from numscope.alerts.checks.schedules import Schedules
 from numscope.alerts.checks.states import LostState
 from numscope.alerts.checks.tied import Tied
-from numscope.alerts.checks.training_modes import Autocast, EvalMode, WeightDtype
+from numscope.alerts.checks.training_modes import Autocast, BatchNorms, EvalMode, WeightDtype
 from numscope.alerts.checks.weight_updates import WeightUpdates
 from numscope.probe.calls import guard, in_backward
 from numscope.probe.loop_calls import LoopCall
@@ -39,9 +41,12 @@ CHECKS: tuple[type[Check], ...] = (
     Tied,
     EvalMode,
     Autocast,
+    BatchNorms,
     WeightDtype,
     Clearing,
     Reaching,
+    LossGraph,
+    Loading,
     ScalerUse,
     Schedules,
     ConstantLoss,

@@ -18,6 +18,7 @@ from numscope.summary.ledger import Ledger
 
 LEAST_STEPS = 2  # in a row that begin with the gradients of the step before
 MOST_TRACKED = 2  # gradients of an optimizer, its smallest ones
+FROZEN = "None of the model's parameters requires a gradient"
 MOST_LOOKS = 32  # at gradients that a step's backwards add to
 
 
@@ -151,13 +152,18 @@ class Reaching(Check):
         self._line = current_line()
         made_here = any(root.is_leaf and root.requires_grad for root in roots)
         self._reason = "The loss is a new tensor without a graph" if made_here else "The loss's graph holds none of the model's parameters"
+        if not any(p.requires_grad for p in self.subject.model.parameters()):
+            self._reason = FROZEN
 
     def before_step(self, optimizer: Optimizer) -> None:
         line, kind = self._line, type(optimizer).__name__
         if not line.file or any(gradient_of(p) is not None for p in self.subject.model.parameters()):
             return
         if not self._reaches:
-            text = f"{self._reason}{line.at(': backward at ')} gives no gradients, and {kind} updates nothing."
+            text = f"{self._reason}{line.at(': backward at ')} gives it no gradients, and {kind} does not update it."
+            if self._reason == FROZEN:
+                self.say(text, "Set requires_grad on what is to be trained (PEFT: from_pretrained(..., is_trainable=True)).", line=line)
+                return
             advice = "Look for .item(), .detach(), torch.tensor(loss), requires_grad_() or no_grad() between the model and the loss."
             self.say(text, advice, line=line)
         else:

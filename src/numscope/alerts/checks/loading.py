@@ -1,0 +1,115 @@
+"""A module loads tensors, and they reach it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from torch import Tensor, nn
+
+from numscope.alerts.checks.check import Check, ScriptLine, Subject, current_line
+from numscope.probe import optimizer as optimizer_probe
+from numscope.probe.loop_calls import LoopCall
+
+OWN = "own tensors loaded"
+
+
+class _Verdict(NamedTuple):
+    rule: str
+    text: str
+    advice: str
+    line: ScriptLine
+    asks: bool
+
+
+_verdicts: dict[tuple[str, str], _Verdict | None] = {}  # by text and line, of this process: the first check that is asked says it
+
+
+class Loads(optimizer_probe.StepListener):
+    """Judges each ``load_state_dict``, of modules that nobody watches too: a checkpoint is mostly loaded before the first step.
+
+    *Cost:* about 1 µs a tensor that is loaded.
+    """
+
+    def called(self, call: LoopCall) -> None:
+        if call.kind != "load":
+            return
+        given, result = call.args
+        module = call.target
+        if not isinstance(given, Mapping) or not given:
+            return
+        here = {name: tensor for tensors in (module.named_parameters(), module.named_buffers()) for name, tensor in tensors}
+        missing, unexpected = ({*getattr(result, names, ())} for names in ("missing_keys", "unexpected_keys"))
+        name = f"{type(module).__name__}.load_state_dict"
+        if missing and unexpected:
+            self._judge_names(name, here, given, [key for key in here if key in missing], unexpected)
+        elif not call.kwargs.get("assign") and (loaded := [key for key in given if key in here and here[key].numel()]):
+            if all(isinstance(given[key], Tensor) and _is_same(given[key], here[key]) for key in loaded):
+                text = f"{name}{{}} is given the module's own tensors: nothing changes."
+                advice = (
+                    "state_dict() does not copy: keep {k: v.clone() for k, v in model.state_dict().items()}, or give the other module's."
+                )
+                _note(OWN, text, advice, asks=True)
+
+    def _judge_names(
+        self, name: str, here: Mapping[str, Tensor], given: Mapping[str, Any], missing: Sequence[str], unexpected: set[str]
+    ) -> None:
+        others: dict[str, str] = {end: key for key in unexpected for end in _ends(key)}
+        pairs = [(key, other) for key in missing for other in [next((others[end] for end in _ends(key) if end in others), "")]
+                 if other and getattr(given[other], "shape", None) == here[key].shape]  # fmt: skip
+        is_empty = len(missing) == len(here)
+        if (not is_empty and 2 * len(pairs) < len(missing)) or not missing:
+            return
+        text = f"{name}{{}} has loaded {len(here) - len(missing)} of {len(here)} tensors"
+        if pairs:
+            text += f": {len(pairs)} of the others are there under other names, such as {pairs[0][1]} for {pairs[0][0]}."
+            advice = "Rename the keys before loading; strict=True refuses keys that do not match."
+        else:
+            inner = next((key for key, value in given.items() if isinstance(value, Mapping)), "")
+            text += f": no key matches, such as {min(map(str, unexpected))} where {missing[0]} is wanted."
+            advice = f"Load what is in {inner!r}." if inner else "strict=True refuses keys that do not match."
+        _note(Loading.name, text, advice, asks=not is_empty)
+
+
+class Loading(Check):
+    """Says what ``Loads`` has found.
+
+    *Cost:* a look at an empty dictionary at each call.
+    """
+
+    name = "nothing is loaded"
+    also = (OWN,)
+    cheap = True
+
+    def __init__(self, subject: Subject) -> None:
+        super().__init__(subject)
+        self._loads = Loads()
+        optimizer_probe.listen(self._loads)
+
+    def enter(self, module: nn.Module, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
+        for key in [key for key, verdict in _verdicts.items() if verdict is not None]:
+            verdict, _verdicts[key] = _verdicts[key], None
+            assert verdict is not None
+            text = verdict.text.format(verdict.line.at(" at "))
+            self.say(text, verdict.advice, rule=verdict.rule, line=verdict.line, asks=verdict.asks, again=True)
+
+    def last(self) -> None:
+        self.enter(self.subject.model, (), {})
+
+    def close(self) -> None:
+        optimizer_probe.unlisten(self._loads)
+
+
+def _note(rule: str, text: str, advice: str, asks: bool) -> None:
+    line = current_line()
+    _verdicts.setdefault((text, line.short), _Verdict(rule, text, advice, line, asks))
+
+
+def _ends(key: str) -> Iterable[str]:
+    """``a.b.weight``, ``b.weight``: the ends of a name, of two parts at least."""
+    parts = str(key).split(".")
+    return [".".join(parts[first:]) for first in range(max(len(parts) - 1, 1))]
+
+
+def _is_same(one: Tensor, other: Tensor) -> bool:
+    return one is other or (one.device.type != "meta" and one.device == other.device and one.data_ptr() == other.data_ptr() != 0)

@@ -1,0 +1,157 @@
+"""Inputs of losses, all pairs, a softmax over the batch, layers that the model does not know."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+from torch.optim import SGD
+
+from numscope.records.alert import Alert
+from tests.alerts.checks.silent import alerts_of, one
+
+Loss = Callable[[Tensor, Tensor], Tensor]
+
+
+def trained(model: nn.Module, loss_of: Loss, out: int = 4, dtype: torch.dtype = torch.int64) -> list[Alert]:
+    optimizer = SGD(model.parameters(), lr=1e-3)
+
+    def training() -> None:
+        generator = torch.Generator().manual_seed(0)
+        for _ in range(3):
+            x = torch.randn(6, 5, generator=generator)
+            y = torch.randint(out, (6,), generator=generator) if dtype == torch.int64 else torch.rand(6, generator=generator)
+            optimizer.zero_grad()
+            loss_of(model(x), y).backward()
+            optimizer.step()
+
+    return alerts_of(model, training)
+
+
+def one_hot(y: Tensor) -> Tensor:
+    return F.one_hot(y, 4).float()
+
+
+@pytest.mark.parametrize(
+    ("loss_of", "function", "maker"),
+    [
+        (lambda out, y: F.cross_entropy(out.softmax(-1), y), "cross_entropy", "a softmax"),
+        (lambda out, y: F.cross_entropy(out.softmax(-1)[None].view(6, 4), y, label_smoothing=0.1), "cross_entropy", "a softmax"),
+        (lambda out, y: F.cross_entropy(out.sigmoid().bfloat16().float(), y), "cross_entropy", "a sigmoid"),
+        (lambda out, y: F.cross_entropy(out.softmax(-1)[y > 0], y[y > 0]), "cross_entropy", "a softmax"),
+        (lambda out, y: F.nll_loss(out.softmax(-1), y), "nll_loss", "a softmax"),
+        (lambda out, y: F.nll_loss(out, y), "nll_loss", "a linear layer"),
+        (lambda out, y: F.binary_cross_entropy_with_logits(out.sigmoid(), one_hot(y)), "binary_cross_entropy_with_logits", "a sigmoid"),
+        (lambda out, y: F.kl_div(out.softmax(-1), one_hot(y), reduction="batchmean"), "kl_div", "a softmax"),
+    ],
+)
+def test_loss_of_another_kind_of_input_is_named(loss_of: Loss, function: str, maker: str) -> None:
+    alert = one(trained(nn.Sequential(nn.Linear(5, 4)), loss_of), "wrong input of a loss")
+    assert function in alert.text and f"the output of {maker}: backward at test_loss_graph.py:" in alert.text
+    assert (alert.step, alert.asks) == (0, False)
+
+
+@pytest.mark.parametrize(
+    "loss_of",
+    [
+        F.cross_entropy,
+        lambda out, y: F.nll_loss(out.log_softmax(-1), y),
+        lambda out, y: F.nll_loss(out.softmax(-1).log(), y),
+        lambda out, y: F.cross_entropy(out.tanh(), y),
+        lambda out, y: F.binary_cross_entropy(out.sigmoid(), one_hot(y)),
+        lambda out, y: F.binary_cross_entropy_with_logits(out, one_hot(y)),
+        lambda out, y: F.kl_div(out.log_softmax(-1), one_hot(y), reduction="batchmean"),
+        lambda out, y: F.kl_div(out.log_softmax(-1), out.detach().softmax(-1), reduction="batchmean"),
+        lambda out, y: (one_hot(y) - out.softmax(-1)).square().mean(),
+        lambda out, y: (out.softmax(-1) * one_hot(y)).sum(),
+    ],
+)
+def test_right_inputs_are_left_alone(loss_of: Loss) -> None:
+    assert trained(nn.Sequential(nn.Linear(5, 4)), loss_of) == []
+
+
+@pytest.mark.parametrize(
+    "loss_of",
+    [
+        lambda out, y: (out - y).square().mean(),
+        lambda out, y: (y - out).abs().mean(),
+        lambda out, y: -(y * out.sigmoid().log()).mean(),
+        lambda out, y: (out.squeeze(1) - y[:, None]).square().mean(),
+        pytest.param(F.mse_loss, marks=pytest.mark.filterwarnings("ignore:Using a target size")),
+        pytest.param(F.huber_loss, marks=pytest.mark.filterwarnings("ignore:Using a target size")),
+    ],
+)
+def test_predictions_that_meet_all_targets_are_asked_about(loss_of: Loss) -> None:
+    alert = one(trained(nn.Sequential(nn.Linear(5, 1)), loss_of, dtype=torch.float32), "loss over all pairs")
+    assert "(6, 6)" in alert.text and alert.asks
+
+
+@pytest.mark.parametrize(
+    "loss_of",
+    [
+        lambda out, y: (out.squeeze(1) - y).square().mean(),
+        lambda out, y: F.mse_loss(out, y[:, None]),
+        lambda out, y: (out - out.T).relu().mean(),  # of pairs on purpose
+        lambda out, y: (out[:, 0].unsqueeze(1) - y).abs().mean(),  # the same
+    ],
+)
+def test_pairs_on_purpose_are_left_alone(loss_of: Loss) -> None:
+    assert trained(nn.Sequential(nn.Linear(5, 1)), loss_of, dtype=torch.float32) == []
+
+
+@pytest.mark.parametrize(("dim", "rules"), [(0, ["softmax over the batch"]), (-1, [])])
+def test_softmax_over_the_batch_is_asked_about(dim: int, rules: list[str]) -> None:
+    class Gated(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.gate, self.last = nn.Linear(5, 3), nn.Linear(3, 4)
+
+        def forward(self, x: Tensor) -> Tensor:
+            return self.last(self.gate(x).softmax(dim))
+
+    assert [alert.rule for alert in trained(Gated(), F.cross_entropy)] == rules
+
+
+class Hiding(nn.Module):
+    def __init__(self, keep: Callable[[list[nn.Module]], object]) -> None:
+        super().__init__()
+        self.hidden = keep([nn.Linear(5, 5), nn.Linear(5, 5)])
+        self.last = nn.Linear(5, 4)
+
+    def forward(self, x: Tensor) -> Tensor:
+        layers = self.hidden.values() if isinstance(self.hidden, dict) else self.hidden
+        for layer in layers:  # type: ignore[union-attr]
+            x = layer(x).relu()
+        return self.last(x)
+
+
+@pytest.mark.parametrize("keep", [list, tuple, lambda layers: dict(enumerate(layers))])
+def test_layers_in_a_list_are_named(keep: Callable[[list[nn.Module]], object]) -> None:
+    alert = one(trained(Hiding(keep), F.cross_entropy), "layers outside the model")
+    assert "4 tensors in hidden" in alert.text and alert.evidence["attribute"] == "hidden"
+
+
+def test_registered_frozen_and_optimized_layers_are_left_alone() -> None:
+    assert trained(Hiding(nn.ModuleList), F.cross_entropy) == []
+    frozen = Hiding(list)
+    for layer in frozen.hidden:  # type: ignore[attr-defined]
+        layer.requires_grad_(False)
+    assert trained(frozen, F.cross_entropy) == []
+    others = Hiding(list)
+    held = SGD([p for layer in others.hidden for p in layer.parameters()])  # type: ignore[attr-defined]
+    assert trained(others, F.cross_entropy) == []
+    del held
+
+
+def test_loss_of_another_model_is_that_models() -> None:
+    teacher, student = nn.Sequential(nn.Linear(5, 4)), nn.Sequential(nn.Linear(5, 4))
+
+    def loss_of(out: Tensor, y: Tensor) -> Tensor:
+        loss = F.kl_div(student(torch.ones(6, 5)).softmax(-1), one_hot(y))
+        loss.backward()
+        return F.cross_entropy(out, y)
+
+    assert [alert.rule for alert in trained(teacher, loss_of)] == []
