@@ -168,6 +168,28 @@ def test_the_smallest_module_that_cures_an_overflow_is_named_and_advised(back: f
         assert trained(model, torch.float16) is None
 
 
+class Level(nn.Module):
+    """As large as it is told."""
+
+    def __init__(self, level: float) -> None:
+        super().__init__()
+        self.inner, self.level = nn.Identity(), level
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.inner(x.tanh().clamp_min(0.9) * self.level)
+
+
+@pytest.mark.parametrize(("level", "is_near"), [(3e4, True), (3e3, False)])
+def test_what_is_about_to_overflow_next_is_named_beside_the_remedy(level: float, is_near: bool) -> None:
+    torch.manual_seed(0)
+    blocks = [Level(level), nn.LayerNorm(4), Block(1e-3), nn.LayerNorm(4)]
+    with quiet():
+        culprit = culprit_of(trained(nn.Sequential(nn.Linear(4, 4), *blocks).half(), torch.float16))
+    advice, _, near = culprit.advice.partition(" model[1] has reached ")
+    assert advice == "Use numscope.high_precision(model[3]), which was tried."
+    assert near.endswith("of float16's range: take it too, or lower the learning rate.") == is_near, culprit.advice
+
+
 def test_a_loss_scale_that_overflows_the_backward_is_lowered_until_it_does_not() -> None:
     torch.manual_seed(0)
     model = nn.Sequential(nn.Linear(4, 4), nn.Linear(4, 4)).half()

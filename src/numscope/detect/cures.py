@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import math
+import re
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -41,6 +42,7 @@ _PRECISION = "numscope.high_precision("
 _EPS = (1e-6, 1e-4, 1e-2)
 _SCALES = (8, 256, 65536)  # by which a loss scale is lowered
 _MOST_MODULES = 6
+_NEAR = 1 / 16  # of float16's range
 
 Outcome = tuple[bool | None, str]  # whether the call was finite, None if it could not be done; one sentence without a full stop
 
@@ -87,8 +89,32 @@ def with_trials(finding: Finding, evidence: Evidence, replay: Replay) -> Finding
     advice = culprit.advice
     fails = any(not one.worked and one.remedy in advice for one in tried)
     if tried[0].worked and (fails or _PRECISION in advice):  # what a rule computes in float32 may be too little, or more than it takes
-        advice = f"Use {tried[0].remedy}, which was tried."
+        advice = f"Use {tried[0].remedy}, which was tried.{_next(evidence, tried[0].remedy)}"
     return replace(finding, culprit=replace(culprit, advice=advice, tried=tried))
+
+
+def _next(evidence: Evidence, remedy: str) -> str:
+    """What will soon leave float16's range too: the largest result of this step outside of the module that a remedy covers."""
+    kept = remedy.removeprefix(_PRECISION).rstrip(")").partition(", output")[0]
+    if kept == remedy or kept == "model":
+        return ""
+    most, where, depth = 0.0, "", len(re.findall(r"[.[]", kept))
+    for event in evidence.journal.events if evidence.journal.on_host else ():
+        path = attribute(event.entry.name)
+        if event.phase is Phase.FORWARD and not _holds(kept, path) and not _holds(path, kept):
+            for slot, ledger, handle in event.items:
+                found = ledger.numbers(int(handle)) if ledger is not None and slot.startswith("output") else None
+                if found is not None and found.dtype == "float16" and not found.num_nonfinite and (found.abs_max or 0.0) > most:
+                    most, where = found.abs_max or 0.0, attribute(".".join(event.entry.name.split(".")[:depth]))
+    share = most / largest("float16")
+    if share < _NEAR:
+        return ""
+    return f" {where} has reached {most:.3g} in the same step, {share:.0%} of float16's range: take it too, or lower the learning rate."
+
+
+def _holds(outer: str, inner: str) -> bool:
+    """Of modules as Python writes them."""
+    return f"{inner}.".startswith((f"{outer}.", f"{outer}["))
 
 
 def _tried(evidence: Evidence, call: Call, culprit: Culprit) -> tuple[Trial, ...]:
