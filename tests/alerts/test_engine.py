@@ -200,3 +200,19 @@ def test_a_script_that_has_numpy_raise_is_no_fault_of_the_engine() -> None:
                     model[0].weight.zero_()
         assert board_of(scope).num_steps == 80
     assert not scope.fault
+
+
+@pytest.mark.parametrize("new", [True, False])
+def test_a_loss_that_another_optimizer_trains_is_another_loss(new: bool) -> None:
+    """A second stage begins at a loss of its own."""
+    torch.manual_seed(0)
+    model = nn.Linear(8, 1)
+    with numscope.watch(model, on_nonfinite="warn") as scope:
+        optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
+        for step in range(140):
+            if step == 100 and new:
+                optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
+            optimizer.zero_grad()
+            ((model(torch.randn(64, 8)) ** 2).mean() + 20 * (step >= 100)).backward()
+            optimizer.step()
+    assert [alert.step for alert in scope.alerts if alert.rule == "loss spike"] == ([] if new else [100])

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 import torch
 import torch.distributed as dist
+from torch import nn
 from torch.nn.parallel import DistributedDataParallel as DDP
 
 import numscope
@@ -15,6 +16,7 @@ from numscope.alerts.engine import Engine as OwnEngine
 from numscope.config.alert_plan import AlertPlan
 from numscope.detect.journal import Journal
 from numscope.distributed.bell import Host
+from numscope.probe.optimizers import Optimizers
 from numscope.records.alert import Alert
 from tests.distributed.ranks import RankPool
 from tests.distributed.test_ddp import Net, batches, digest
@@ -22,7 +24,7 @@ from tests.distributed.test_ddp import Net, batches, digest
 
 class Engine(OwnEngine):
     def __init__(self, post: Any, rank: int, posts: dict[int, dict[int, str]]) -> None:
-        super().__init__(AlertPlan(), post)
+        super().__init__(AlertPlan(), post, Optimizers(nn.Identity()))
         self.rank, self.posts = rank, posts
 
     def of_step(self, number: int, journal: Journal) -> Iterable[Alert]:

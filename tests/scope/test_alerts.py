@@ -28,8 +28,8 @@ class Engine(OwnEngine):
     """Speaks at some steps of one layer, in place of a watch's own."""
 
     def __init__(self, scope: Scope, *steps: int, fails_at: int = -1) -> None:
-        super().__init__(AlertPlan(), desk_of(scope).post)
         assert scope._watch._detection is not None
+        super().__init__(AlertPlan(), desk_of(scope).post, scope._watch._detection.evidence.steps.optimizers)
         scope._watch._detection.judge.onlooker = self
         self.steps = steps
         self.fails_at = fails_at

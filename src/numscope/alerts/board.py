@@ -86,6 +86,13 @@ class Board:
         self._num_ticks = 0
         self._pairs: tuple[list[SitePlace], npt.NDArray[np.int64]] = [], np.zeros((0, 2), np.int64)
 
+    def forget_losses(self) -> None:
+        """What is trained now is another task."""
+        self.losses.clear()
+        self.rises.clear()
+        self._first_losses.clear()
+        self.first_loss = math.nan
+
     def indexes(self, places: Sequence[SitePlace]) -> npt.NDArray[np.int64]:
         """Where sites are on the board; new ones get a place."""
         for place in places:

@@ -23,6 +23,7 @@ from numscope.alerts.rules.overflow import overflow_ahead
 from numscope.config.alert_plan import AlertPlan
 from numscope.detect.journal import Event, Journal, Look
 from numscope.probe import optimizer as optimizer_probe
+from numscope.probe.optimizers import Optimizers
 from numscope.records.alert import Alert
 from numscope.records.faults import ours
 from numscope.records.observation import FIELDS
@@ -182,8 +183,10 @@ class Engine:
     *Cost:* on the host, about 0.3 µs a site and step and 0.1 ms; nothing on a device.
     """
 
-    def __init__(self, plan: AlertPlan, post: Callable[[Iterable[Alert]], None]) -> None:
+    def __init__(self, plan: AlertPlan, post: Callable[[Iterable[Alert]], None], optimizers: Optimizers) -> None:
         self.board = Board()
+        self._optimizers = optimizers
+        self._num_optimizers = 0  # that were known at the last step
         self._post: Callable[[Iterable[Alert]], None] | None = post
         self._rows = StepRows(self.board)
         self._scales = Scales()
@@ -213,6 +216,9 @@ class Engine:
     def of_step(self, number: int, journal: Journal) -> Iterable[Alert]:
         """Alerts of a step, whose rows have been read."""
         with untrapped(), np.errstate(all="ignore"):  # a script may have NumPy, or the processor, raise
+            num, self._num_optimizers = self._num_optimizers, self._optimizers.num_met
+            if 0 < num < self._num_optimizers:
+                self.board.forget_losses()
             self.board.is_scaled = self.board.is_scaled or optimizer_probe.in_scaler()
             self._rows.add(number, journal)
             self._scales.has_stepped = True

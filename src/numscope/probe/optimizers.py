@@ -40,6 +40,11 @@ class Optimizers:
         return bool(self._found)
 
     @property
+    def num_met(self) -> int:
+        """How many are known, alive or not."""
+        return len(self._found)
+
+    @property
     def living(self) -> list[Optimizer]:
         """Those that are known and alive."""
         return [optimizer for ref in self._found if (optimizer := ref()) is not None]

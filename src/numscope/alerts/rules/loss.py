@@ -19,6 +19,7 @@ AT_ONCE = 4.0  # times as far, where one is enough
 ROBUST = 1.4826  # times the median absolute deviation: a normal distribution's standard deviation
 LEAST_SHARE = 0.05  # of the median: narrower bands are widened to this, as near a loss of zero
 LEAST_OF_FIRST = 0.02  # of the first steps' loss, the same
+GONE = 0.125  # of it, where the loss has all but gone, to below ``LEAST_OF_FIRST``: it may come back to where it began (rare rewards)
 MOST_NAMED = 3
 SCALED = 2.0  # of the median: a GradScaler's scale doubles, and the loss with it
 LEAST = WINDOW // 2  # losses, from which on rises are counted
@@ -37,7 +38,8 @@ def loss_spike(board: Board, settings: dict[str, Any]) -> Iterator[Alert]:
     if len(past) < LEAST or not board.first_loss > 0 or 2 * np.count_nonzero(past) <= len(past):  # zeros, as before a reward: no band
         return
     middle = float(median(past))
-    width = max(ROBUST * float(median(np.abs(past - middle))), LEAST_SHARE * abs(middle), LEAST_OF_FIRST * board.first_loss)
+    least = (GONE if abs(middle) < LEAST_OF_FIRST * board.first_loss else LEAST_OF_FIRST) * board.first_loss
+    width = max(ROBUST * float(median(np.abs(past - middle))), LEAST_SHARE * abs(middle), least)
     if board.is_scaled:
         width = max(width, SCALED * abs(middle) / settings["band"])
     value, limit = float(losses[-1]), middle + settings["band"] * width
