@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import contextlib
+import math
 import platform
 import signal
 import subprocess
 import sys
+import weakref
+from pathlib import Path
 
 import pytest
 import torch
@@ -175,3 +178,94 @@ def test_tracing_between_the_models_calls_is_as_bare(traced: object, calls: int)
         return [[node.kind() for node in script.graph.nodes()], script(x).tolist()]
 
     assert run(False) == run(True)
+
+
+def test_what_a_step_was_given_goes_when_its_graph_does() -> None:
+    """A loader with one staging buffer waits until the batch in it dies."""
+    model = nn.Sequential(nn.Linear(3, 4), nn.Tanh(), nn.Linear(4, 1))
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    with numscope.watch(model) as scope:
+        for keeps_loss in (True, False, True):
+            x = torch.randn(5, 3)
+            given = weakref.ref(x)
+            optimizer.zero_grad()
+            loss = model(x).square().mean()
+            loss.backward()
+            if not keeps_loss:
+                del loss
+            optimizer.step()
+            del x
+            assert (given() is not None) == keeps_loss
+            loss = None
+            assert given() is None
+        assert not scope.closed
+
+
+SHARED = """
+import sys
+import weakref
+from pathlib import Path
+from multiprocessing import shared_memory
+import numpy as np
+import torch
+from torch import nn
+
+model = nn.Sequential(nn.Linear(8, 4), nn.Tanh())
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+
+def step(number, fault=1.0):
+    memory = shared_memory.SharedMemory(create=True, size=1 << 21)
+    batch = np.ndarray((6, 8), np.float32, memory.buf)
+    batch[:] = fault
+    x = torch.from_numpy(batch)
+    if number % 2:
+        with torch.no_grad():
+            (x - x) / (x - x)
+            model({"x": x}["x"] / 0)
+    optimizer.zero_grad()
+    loss = model(x).square().mean()
+    if not loss.isnan():
+        loss.backward()
+        optimizer.step()
+    del x, batch
+    memory.close()
+    memory.unlink()
+
+for number in range(4):
+    step(number)
+    step(number, float("nan"))
+print("fine")
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="memory that is unmapped")
+def test_memory_that_the_script_takes_away_is_not_read(tmp_path: Path) -> None:
+    (tmp_path / "train.py").write_text(SHARED)
+    run = subprocess.run([sys.executable, "-m", "numscope", "run", "train.py"], cwd=tmp_path, capture_output=True, text=True, timeout=240)
+    assert (run.returncode, run.stdout) == (0, "fine\n"), run.stderr
+
+
+@pytest.mark.parametrize("when", [0, 2])
+@pytest.mark.parametrize("bad", [-math.inf, math.inf])
+def test_weights_that_the_script_sets_to_infinity_are_as_it_wants_them(bad: float, when: int) -> None:
+    """Forbidden transitions of a random field, a class that can't come."""
+
+    class Net(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.first, self.bias = nn.Linear(4, 3), nn.Parameter(torch.zeros(3))
+
+        def forward(self, x: Tensor) -> Tensor:
+            return torch.where(torch.arange(3) < 2, self.first(x) + self.bias, 0.0)
+
+    model = Net()
+    optimizer = torch.optim.Adam(model.parameters(), lr=0.1)
+    with numscope.watch(model) as scope:
+        for step in range(5):
+            if step == when:
+                with torch.no_grad():
+                    model.bias[2] = bad
+            optimizer.zero_grad()
+            model(torch.randn(5, 4)).square().mean().backward()
+            optimizer.step()
+    assert scope.findings == []

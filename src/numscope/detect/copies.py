@@ -18,6 +18,7 @@ from numscope.records.faults import ours, suppress
 from numscope.records.finding import Finding
 from numscope.records.heap import instances_of
 from numscope.records.site import Site
+from numscope.replay.capture import is_foreign
 from numscope.replay.culprit import find_culprit
 from numscope.replay.glance import Region
 from numscope.replay.op import COLLECTIVES
@@ -57,20 +58,19 @@ def left_bad(evidence: Evidence, others: Iterable[Evidence]) -> Finding | None:
         return None
     tape, rows, first = outside.tape, outside.ledger, evidence.first_record
     origins = Origins(tape, rows)
-    found = {
-        key: (storage, state)
+    suspects = [
+        (key, storage, region, state)
         for key, storage in tape.storages.items()
         for region, (state, _, _) in storage.states.items()
-        if state.writers
-        and max(state.writers) >= first
-        and origins.bad(state)
-        and _is_fault(origins, state)
-        and _is_bad_still(storage, region)
-    }
-    if not found:
+        if state.writers and max(state.writers) >= first and origins.bad(state) and _is_fault(origins, state)
+    ]
+    if not suspects:
         return None
     models = (evidence, *others)
     held = {key: site for one in models for key, site in _places(one.names)}
+    found = {key: (storage, state) for key, storage, region, state in suspects if _is_bad_still(storage, region, key in held)}
+    if not found:
+        return None
     parameters = (p for one in models for module in one.names for p in module._parameters.values() if p is not None)
     gradients = [_key(gradient) for p in parameters if (gradient := gradient_of(p)) is not None]
     kept = {key: site for key, site in held.items() if key in found}
@@ -97,10 +97,13 @@ def _is_fault(origins: Origins, state: State) -> bool:
     return origins.tape[origin.index].op.partition(".")[0] not in COLLECTIVES
 
 
-def _is_bad_still(storage: StorageRecord, region: Region) -> bool:
-    """Whether this memory is bad as it is now: other code than operations may have filled it since, as torch.load does."""
+def _is_bad_still(storage: StorageRecord, region: Region, is_held: bool) -> bool:
+    """Whether this memory is bad as it is now: other code than operations may have filled it since, as torch.load does.
+
+    Memory that is not torch's, and that no model has, is not read: the script may have taken it away.
+    """
     memory, (offset, dtype, dims) = storage.reference(), region
-    if memory is None:
+    if memory is None or (is_foreign(memory) and not is_held):
         return False
     last = offset + sum((length - 1) * stride for stride, length in dims)
     if (last + 1) * dtype.itemsize > memory.nbytes():  # freed meanwhile

@@ -92,7 +92,7 @@ class Detection(StepReader):
         if options.debugger is not None:
             outside.keeps_frames = True
         with unheard():
-            self.judge.bad_from_start = self._parameters.bad_now()
+            self.judge.bad_known = self._parameters.bad_now()
         loop.listen()
 
     @guarded(*STOPS)
@@ -164,10 +164,12 @@ class Detection(StepReader):
         self._let_go()
 
     def _let_go(self) -> None:
-        """Keep the model alive no longer, unless a graph of its calls lives, or there is something to judge."""
-        if not self._steps.keeps or self._steps.awaits_optimizer or any(ref() for call in self.evidence.calls for ref in call.graph):
+        """Keep a past step's calls, and the model, no longer, unless a graph of the calls lives, or there is something to judge."""
+        if any(ref() for call in self.evidence.calls for ref in call.graph):
             return
-        if self.evidence.journal.on_host and not self.evidence.journal.any_bad():
+        if self._stale:
+            self.evidence.calls.clear()
+        if self._steps.keeps and not self._steps.awaits_optimizer and self.evidence.journal.on_host and not self.evidence.journal.any_bad():
             self._steps.rest()
 
     # ---- called by the module probe
@@ -440,6 +442,7 @@ class Detection(StepReader):
         self._judged = self._accumulated = False
         self._gradients = []
         self._stale = True
+        self._let_go()
 
     def _see_gradients(self, only: set[int] | None) -> list[int]:
         self._gradients = self._parameters.see_gradients(only) if self._options.gradients else []

@@ -16,6 +16,7 @@ from numscope.detect.company import Company
 from numscope.detect.copies import left_bad
 from numscope.detect.dead_gradients import DeadGradients
 from numscope.detect.diagnosis import (
+    are_chosen,
     contained,
     diagnose_together,
     escaped,
@@ -68,7 +69,7 @@ class Judge:
         self.findings: list[Finding] = []
         self.contained: list[Finding] = []
         self.victim = False  # a weight is bad already: what follows from it is no news
-        self.bad_from_start: frozenset[str] = frozenset()
+        self.bad_known: frozenset[str] = frozenset()  # weights that were so when the watch began, or that the script has set
         self._evidence = evidence
         self._probe = probe
         self._options = options
@@ -331,7 +332,7 @@ class Judge:
         bad = set(weights.bad())
         read = zip(places, handles, strict=True) if bad else ()
         written = [(entry.parameter(slot), handle) for (entry, slot, _), handle in read if handle in bad]
-        news = [one for one in written if one[0] not in self.bad_from_start]
+        news = [one for one in written if one[0] not in self.bad_known]
         alarm = bool(news or states) and not self.victim
         speaks, foreseen = alarm or (self.company.kept is not None and not self.victim), self._foresight.taken(optimizer)
         met, self.victim = self.company.meet("the updated weights", speaks, self.victim, bool(bad or states))
@@ -356,7 +357,11 @@ class Judge:
         journal.read()
         evidence.saved.note(evidence.calls, lambda *given: self.victim or is_fault(evidence, *given))
         bad = journal.bad()
-        return bad, escaped(self._evidence, bad, self.bad_from_start)
+        reached = escaped(self._evidence, bad, self.bad_known)
+        if reached and are_chosen(journal, reached):
+            self.bad_known |= {journal.event(index).entry.parameter(slot) for index, slot in reached}
+            reached = []
+        return bad, reached
 
     def _first_of_models(self, bad: Sequence[BadLeaf], reached: Sequence[BadLeaf]) -> tuple[Finding, Judge]:
         """``first_of_models``, and the judge of the model that the finding is of."""

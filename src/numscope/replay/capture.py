@@ -19,8 +19,9 @@ from threading import get_ident
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor, UntypedStorage, nn
 from torch.nn.parameter import is_lazy
+from torch.utils._pytree import tree_map_only
 
 from numscope.probe import walk
 from numscope.probe.calls import say_unread
@@ -33,6 +34,7 @@ from numscope.summary.unwrap import is_wrapped
 _MT19937 = 4 * 624 + 4  # bytes of the generator's state: its words and its place in them
 NUM_LOOKS, LOOKED_AT_BYTES = 2, 1 << 25  # the first calls, at which larger buffers in host memory are copied and compared too
 SMALL_BUFFER_BYTES = 1 << 16  # copied when a call begins; larger ones are copied once they have been seen to change
+MAX_FOREIGN_BYTES = 256 << 20  # of a call, of arguments that are copied
 
 
 class BufferCopies:
@@ -98,6 +100,26 @@ class BufferCopies:
         finally:
             for module, buffers in originals:
                 put_back(module._buffers, buffers)
+
+
+def _copies_of_foreign(tensors: Iterable[Tensor]) -> dict[int, Tensor]:
+    """Copies, by id, of tensors in memory that is not torch's: NumPy's, or a mapped file's, which a script may close at any time.
+
+    *Cost:* 1 µs a tensor, and the copies, which are small beside the model's own reading of them.
+    """
+    foreign, room = {}, MAX_FOREIGN_BYTES
+    for t in tensors:
+        if type(t) is Tensor and t.device.type == "cpu" and t.layout is torch.strided and not is_wrapped(t) and not t.is_quantized:
+            if is_foreign(t.untyped_storage()):
+                room -= t.numel() * t.element_size()
+                if room >= 0:
+                    foreign[id(t)] = t.detach().clone().requires_grad_(t.requires_grad)
+    return foreign
+
+
+def is_foreign(memory: UntypedStorage) -> bool:
+    """Whether it is not torch's own, nor shared by torch between processes."""
+    return memory.device.type == "cpu" and not memory.resizable() and not memory.is_shared()
 
 
 def _stamp(buffer: Tensor) -> tuple[int, int]:
@@ -276,6 +298,7 @@ class Call:
     args: tuple[Any, ...]
     kwargs: dict[str, Any]
     given: list[tuple[str, Tensor]]  # the tensors among its arguments and ``weights``, by slot
+    copies: dict[int, Tensor]  # by id, of those of ``given`` that stand in ``args`` and ``kwargs`` as copies
     versions: list[tuple[Tensor, int]]
     random: RandomState
     autocast: AutocastState
@@ -311,13 +334,16 @@ class Call:
             for name, t in own.items()
             if t is not None and type(t) is not nn.Parameter
         ]
+        copies = _copies_of_foreign([t for _, t in given])
+        own = tree_map_only(Tensor, lambda t: copies.get(id(t), t), (args, dict(kwargs))) if copies else (args, dict(kwargs))
         return cls(
             module=module,
             name=name,
             index=index,
-            args=args,
-            kwargs=dict(kwargs),
+            args=own[0],
+            kwargs=own[1],
             given=given,
+            copies=copies,
             versions=[(t, t._version) for _, t in given if not t.is_inference()],
             random=RandomState.capture(exact=False),
             autocast=AutocastState.capture(),
@@ -329,6 +355,11 @@ class Call:
             weights=weights,
             forwards={m: m.__dict__["forward"] for m in modules if "forward" in m.__dict__},
         )
+
+    @property
+    def known(self) -> list[tuple[str, Tensor]]:
+        """``given`` as a replay gets it."""
+        return [(slot, self.copies.get(id(t), t)) for slot, t in self.given]
 
     def keep(self, place: Place, gradient: Tensor, limit: int) -> None:
         """Keep a gradient that an output received, unless the total would exceed ``limit`` bytes."""

@@ -123,7 +123,7 @@ class Stages:
         self.slots: dict[int, str] = {}
         self.outputs: list[tuple[Place, Tensor]] = []
         self.parameters: list[tuple[str, Tensor]] = []
-        self.arguments = [(slot, t) for slot, t in call.given if t.requires_grad]
+        self.arguments = [(slot, t) for slot, t in call.known if t.requires_grad]
 
     def forward(self) -> Culprit | None:
         call, state = self.call, named_state(self.names)  # buffers among it have stand-ins by now
@@ -308,7 +308,7 @@ class ModuleStack:
 
 def slot_names(call: Call, state: Iterable[tuple[str, str, Tensor]]) -> dict[int, str]:
     """Names for the op probe, by id, of the tensors that existed before the call."""
-    slots = {id(t): slot for slot, t in call.given}
+    slots = {id(t): slot for slot, t in call.known}
     for module, slot, tensor in state:
         slots[id(tensor)] = f"{module}.{slot}" if module else slot
         if isinstance(shard := getattr(tensor, "_local_tensor", None), Tensor):  # FSDP2 gathers from a view of this storage

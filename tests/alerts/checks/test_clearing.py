@@ -231,3 +231,37 @@ def test_gradients_in_memory_of_the_script_s_own_beside_another_model_s_backward
             of_actor.step()
 
     assert alerts_of(actor, train_both) == []
+
+
+@pytest.mark.parametrize("how", ["each micro-batch", "each step", "an attack first", "a GAN"])
+def test_gradients_cleared_for_each_micro_batch_are_asked_about(how: str) -> None:
+    model = Net(dropout=0.0)
+    optimizer = SGD(model.parameters(), lr=0.1)
+
+    def accumulate() -> None:
+        data = list(batches(9))
+        for step in range(3):
+            optimizer.zero_grad()
+            for micro, (x, y) in enumerate(data[3 * step : 3 * step + 3]):
+                if how == "an attack first":
+                    for _ in range(2):
+                        x.requires_grad_()
+                        F.cross_entropy(model(x), y).backward()
+                        optimizer.zero_grad()
+                if how == "a GAN":
+                    F.cross_entropy(model(x), y).neg().backward()
+                    optimizer.zero_grad()
+                if micro and how == "each micro-batch":
+                    optimizer.zero_grad()
+                F.cross_entropy(model(x), y).backward()
+                if how in ("an attack first", "a GAN"):
+                    optimizer.step()
+                    optimizer.zero_grad()
+            optimizer.step()
+
+    alerts = [alert for alert in alerts_of(model, accumulate) if "cleared" in alert.rule]
+    if how == "each micro-batch":
+        alert = one(alerts, "gradients cleared between micro-batches")
+        assert alert.asks and "Of 3 backwards at test_clearing.py:" in alert.text and "the gradients of 2 are cleared" in alert.text
+    else:
+        assert [alert.rule for alert in alerts if alert.rule.endswith("micro-batches")] == []

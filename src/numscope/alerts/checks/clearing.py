@@ -12,12 +12,13 @@ from torch.optim import Optimizer
 from numscope.alerts.checks.check import UNKNOWN, Check, ScriptLine, Subject, current_line
 from numscope.probe.living import Beside
 from numscope.probe.nodes import trains
-from numscope.probe.optimizer import accumulates
+from numscope.probe.optimizer import accumulates, in_step
 from numscope.probe.optimizers import gradient_of
 from numscope.summary.ledger import Ledger
 
 LEAST_STEPS = 2  # in a row that begin with the gradients of the step before
 MOST_TRACKED = 2  # gradients of an optimizer, its smallest ones
+BETWEEN = "gradients cleared between micro-batches"
 FROZEN = "None of the model's parameters requires a gradient"
 MOST_LOOKS = 32  # at gradients that a step's backwards add to
 
@@ -133,10 +134,13 @@ class Reaching(Check):
     """
 
     name = "loss does not reach the model"
-    also = ("gradients cleared before the step",)
+    also = ("gradients cleared before the step", BETWEEN)
 
     def __init__(self, subject: Subject) -> None:
         super().__init__(subject)
+        self._lost: list[ScriptLine] = []  # of this step's backwards whose gradients were gone before the next one
+        self._gave: ScriptLine | None = None  # the last backward, if gradients are there after it
+        self._in_row = 0  # thorough steps with some
         self._calls = 0  # with gradients, in this step
         self._reaches = False
         self._reason = ""
@@ -146,6 +150,10 @@ class Reaching(Check):
         self._calls += 1
 
     def before_backward(self, roots: Sequence[Tensor]) -> None:
+        if accumulates() and not in_step():  # a closure's backwards are the optimizer's affair
+            if self._gave is not None and not self._has_gradients():
+                self._lost.append(self._gave)
+            self._gave = current_line()
         if self._reaches or not self._calls:
             return
         self._reaches = trains(roots, self.subject.model)
@@ -155,9 +163,23 @@ class Reaching(Check):
         if not any(p.requires_grad for p in self.subject.model.parameters()):
             self._reason = FROZEN
 
+    def after_backward(self) -> None:
+        if not self._has_gradients():
+            self._gave = None
+
+    def _has_gradients(self) -> bool:
+        return any(gradient_of(p) is not None for p in self.subject.model.parameters())
+
     def before_step(self, optimizer: Optimizer) -> None:
         line, kind = self._line, type(optimizer).__name__
-        if not line.file or any(gradient_of(p) is not None for p in self.subject.model.parameters()):
+        lost, gave, self._lost, self._gave = self._lost, self._gave, [], None
+        self._in_row = self._in_row + 1 if lost and gave is not None and gave.file and {*lost} == {gave} else 0
+        if self._in_row > 1 and gave is not None:  # other losses, of another model or of an attack, are begun from another line
+            text = (
+                f"Of {len(lost) + 1} backwards{gave.at()} before {kind}'s step, the gradients of {len(lost)} are cleared by the next one."
+            )
+            self.say(text, "Call optimizer.zero_grad() once a step, not for each micro-batch.", rule=BETWEEN, line=gave, asks=True)
+        if not line.file or self._has_gradients():
             return
         if not self._reaches:
             text = f"{self._reason}{line.at(': backward at ')} gives it no gradients, and {kind} does not update it."
