@@ -39,6 +39,7 @@ _SPECS = (
     RuleSpec("untied weights", "weights that were tied no longer are"),
     RuleSpec("eval mode", "a model trains in evaluation mode"),
     RuleSpec("train mode in evaluation", "a model is called without gradients, and in training mode"),
+    RuleSpec("dropout in evaluation", "a functional dropout is not told whether the model trains, and is active in evaluation mode"),
     RuleSpec("autocast without effect", "autocast is on, and no output has its dtype"),
     RuleSpec("autocast is never left", "autocast stays on over an optimizer's step and the next call, which gets old casts of weights"),
     RuleSpec("frozen batch norm moves", "a batch norm with frozen weights writes statistics"),

@@ -239,3 +239,46 @@ def test_batch_norms_that_move_or_forget_are_asked_about(frozen: bool, momentum:
     assert all(alert.asks and alert.step == 1 for alert in alerts)
     model[1].eval()
     assert alerts_of(model, lambda: train(model, SGD(model.parameters(), lr=1e-2))) == []
+
+
+class Dropping(nn.Module):
+    """Drops out by a function."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.last = nn.Linear(4, 3)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.last(F.dropout(x, 0.2))  # careless
+
+
+class Telling(Dropping):
+    def forward(self, x: Tensor) -> Tensor:
+        return self.last(F.dropout(x, 0.2, training=self.training))
+
+
+class Sampling(Dropping):
+    def forward(self, x: Tensor) -> Tensor:
+        return self.last(x + torch.randn_like(x))
+
+
+@pytest.mark.parametrize("kind", [Dropping, Telling, Sampling])
+def test_dropout_that_is_active_in_evaluation_is_named_with_its_line(kind: type[Dropping]) -> None:
+    inner = kind()
+    model = nn.Sequential(nn.Linear(4, 4), inner)
+
+    def training() -> None:
+        train(model, SGD(model.parameters(), lr=1e-2), 3)
+        model.eval()
+        before = torch.get_rng_state()
+        with torch.no_grad():
+            model(torch.ones(2, 4))
+        assert torch.equal(before, torch.get_rng_state()) == (kind is Telling)
+
+    alerts = alerts_of(model, training)
+    if kind is Dropping:
+        alert = one(alerts, "dropout in evaluation")
+        assert (alert.layer, alert.asks) == ("1", False)
+        assert alert.evidence["line"] == line_of(Dropping.forward, "careless")
+    else:
+        assert alerts == []

@@ -27,7 +27,7 @@ from numscope.alerts.checks.scaling import ScalerUse
 from numscope.alerts.checks.schedules import Schedules
 from numscope.alerts.checks.states import LostState
 from numscope.alerts.checks.tied import Tied
-from numscope.alerts.checks.training_modes import Autocast, BatchNorms, EvalMode, WeightDtype
+from numscope.alerts.checks.training_modes import Autocast, BatchNorms, DropoutInEvaluation, EvalMode, WeightDtype
 from numscope.alerts.checks.weight_updates import WeightUpdates
 from numscope.probe.calls import guard, in_backward
 from numscope.probe.loop_calls import LoopCall
@@ -40,6 +40,7 @@ CHECKS: tuple[type[Check], ...] = (
     WeightUpdates,
     Tied,
     EvalMode,
+    DropoutInEvaluation,
     Autocast,
     BatchNorms,
     WeightDtype,

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import ast
+import inspect
+import textwrap
 from collections.abc import Mapping
 from typing import Any
 
@@ -12,11 +15,13 @@ from torch.nn.modules.dropout import _DropoutNd
 from torch.optim import Optimizer
 
 from numscope.alerts.checks.check import UNKNOWN, Check, ScriptLine, Subject, current_line, names_of
+from numscope.records.faults import ours
 from numscope.records.words import count
 
 TRAIN_MODE = "train mode in evaluation"
 STAYS_ON = "autocast is never left"
 FORGETS = "batch norm forgets"
+MOST_EVALUATIONS = 8  # whose random numbers are looked at
 LEAST_CALLS = 4  # in a row without gradients: an evaluation; fewer may make targets for the next step
 LOW = ("float16", "bfloat16")
 _CAST = (nn.Linear, nn.modules.conv._ConvNd, nn.Bilinear, nn.RNNBase)  # what autocast runs in the low dtype
@@ -91,6 +96,65 @@ class EvalMode(Check):
     def end(self, closing: bool) -> None:
         self._calls = 0
         self._in_train = False
+
+
+class DropoutInEvaluation(Check):
+    """A model in evaluation mode, called without gradients, draws random numbers, and a forward of its calls dropout without ``training``.
+
+    *Cost:* at its first ``MOST_EVALUATIONS`` evaluations two copies of a generator's state, some µs; where it has moved, modules' source.
+    """
+
+    name = "dropout in evaluation"
+    cheap = True
+
+    def __init__(self, subject: Subject) -> None:
+        super().__init__(subject)
+        self._state: Tensor | None = None  # of the generator, as an evaluation began
+        self._evaluations = 0
+
+    def enter(self, module: nn.Module, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
+        self._state = None
+        if not (module.training or torch.is_grad_enabled() or self.subject.probe.traced) and module is self.subject.model:
+            self._evaluations += 1
+            self._state = self._now()
+
+    def leave(self, module: nn.Module, output: Any) -> None:
+        state, self._state = self._state, None
+        if state is not None and not torch.equal(state, self._now()):
+            for name, kind in {type(m): (name, type(m)) for m, name in self.subject.probe.names.items()}.values():
+                if found := _careless_dropout(kind):
+                    text = f"{kind.__name__} drops out in evaluation mode at {found.short} too: {found.code}"
+                    advice = "Give it training=self.training, or use nn.Dropout."
+                    self.say(text, advice, line=found, layer=name)
+                    break
+        if self._evaluations >= MOST_EVALUATIONS:
+            self.spoken.add(self.name)
+
+    def _now(self) -> Tensor:
+        device = next((p.device for p in self.subject.model.parameters()), torch.device("cpu"))
+        return torch.cuda.get_rng_state(device) if device.type == "cuda" else torch.get_rng_state()
+
+
+def _careless_dropout(kind: type[nn.Module]) -> ScriptLine | None:
+    """The line of a class's ``forward`` that calls a function named ``dropout`` without saying whether it trains."""
+    try:
+        lines, start = inspect.getsourcelines(kind.forward)
+        tree = ast.parse(textwrap.dedent("".join(lines)))
+    except ours(OSError, TypeError, SyntaxError):  # a class of a prompt, of C, of a template
+        return None
+    for call in ast.walk(tree):
+        if (
+            isinstance(call, ast.Call)
+            and isinstance(call.func, ast.Attribute)
+            and call.func.attr.endswith("dropout")
+            and len(call.args) < 3
+        ):
+            owner = ast.unparse(call.func.value)
+            is_function = owner in ("F", "functional") or owner.endswith("nn.functional")
+            if is_function and not any(given.arg in ("training", None) for given in call.keywords):
+                file = inspect.getsourcefile(kind) or ""
+                return ScriptLine(file, start + call.lineno - 1, lines[call.lineno - 1].strip())
+    return None
 
 
 def _modes_matter(model: nn.Module) -> str:
