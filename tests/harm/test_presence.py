@@ -17,7 +17,9 @@ from torch import Tensor, nn
 from torch.utils.data._utils import signal_handling
 
 import numscope
+from numscope.config.options import WatchOptions
 from numscope.replay import fork
+from numscope.scope.autowatch import AutoWatch
 
 
 @pytest.mark.parametrize("how", ["layer", "encoder", "compiled layer"])
@@ -246,7 +248,7 @@ def test_memory_that_the_script_takes_away_is_not_read(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("when", [0, 2])
-@pytest.mark.parametrize("bad", [-math.inf, math.inf])
+@pytest.mark.parametrize("bad", [-math.inf, math.nan])
 def test_weights_that_the_script_sets_to_infinity_are_as_it_wants_them(bad: float, when: int) -> None:
     """Forbidden transitions of a random field, a class that can't come."""
 
@@ -269,3 +271,49 @@ def test_weights_that_the_script_sets_to_infinity_are_as_it_wants_them(bad: floa
             model(torch.randn(5, 4)).square().mean().backward()
             optimizer.step()
     assert scope.findings == []
+
+
+class Tagged(Tensor):
+    """Made by its class, with a constructor of its own."""
+
+    tag: int
+
+    def __new__(cls, source: object, tag: int = 0) -> Tagged:
+        made = super().__new__(cls, source)
+        made.tag = tag
+        return made
+
+
+@pytest.mark.parametrize("at", ["before the model", "between steps", "in the model"])
+def test_subclasses_of_tensors_are_made_as_they_are_bare(at: str) -> None:
+    """Within a dispatch mode of anybody's torch refuses to."""
+
+    class Making(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.last = nn.Linear(3, 2)
+
+        def forward(self, x: Tensor) -> Tensor:
+            return self.last(make(x).as_subclass(Tensor) if at == "in the model" else x)
+
+    def make(x: Tensor) -> Tensor:
+        found = Tagged(x, 3)
+        assert (type(found), found.tag, found.data_ptr() == x.data_ptr()) == (Tagged, 3, True)
+        assert type(Tagged([1.0, 2.0])) is Tagged and type(Tagged(torch.ones(2)) + 1) is Tagged
+        assert torch.equal(torch.compile(lambda x: Tagged(x) * 2, backend="eager")(x), x * 2)
+        with pytest.raises(TypeError, match="invalid data type"):
+            Tagged("no")
+        return found
+
+    with AutoWatch(WatchOptions()):
+        if at == "before the model":
+            make(torch.ones(3))
+        model = Making()
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+        for _ in range(2):
+            if at == "between steps":
+                make(torch.ones(3))
+            optimizer.zero_grad()
+            model(torch.ones(3)).sum().backward()
+            optimizer.step()
+    assert "__new__" not in vars(Tensor)

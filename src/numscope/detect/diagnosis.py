@@ -9,7 +9,6 @@ from typing import Any
 
 from numscope.detect.cures import with_trials
 from numscope.detect.evidence import BadLeaf, Evidence
-from numscope.detect.journal import Journal
 from numscope.detect.parameters import parameters_of
 from numscope.distributed.agree import Ranks
 from numscope.probe import optimizer as optimizer_probe
@@ -47,15 +46,15 @@ def escaped(evidence: Evidence, bad: Sequence[BadLeaf], known_weights: frozenset
     return found
 
 
-def are_chosen(journal: Journal, reached: Sequence[BadLeaf]) -> bool:
-    """Whether all that is bad are weights that the script has made infinite as it wants them, such as the score of a class that can't come.
+def are_chosen(evidence: Evidence, reached: Sequence[BadLeaf]) -> bool:
+    """Whether all that is bad are weights, which the script wants so: the score of a class that can't come, a row that nobody reads.
 
-    What recorded code or an optimizer has done to them is judged as that step ends; here loss and gradients are finite beside them.
+    What recorded code or an optimizer has done to them is judged as that step ends; loss, gradients and buffers are finite beside them.
     """
-    if not journal.on_host or any(journal.event(index).phase is not Phase.FORWARD for index, _ in reached):
-        return False
-    found = [journal.numbers(index, slot) for index, slot in reached]
-    return all(numbers is not None and not numbers.num_nan for numbers in found)
+    journal = evidence.journal
+    weights = {f"{module}.{slot}".lstrip(".") for module, slot, _ in parameters_of(evidence.names)}
+    events = [(journal.event(index), slot) for index, slot in reached]
+    return journal.on_host and all(event.phase is Phase.FORWARD and event.entry.parameter(slot) in weights for event, slot in events)
 
 
 def diagnose(evidence: Evidence, bad: Sequence[BadLeaf], reached: Sequence[BadLeaf]) -> Finding:

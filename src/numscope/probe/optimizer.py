@@ -27,7 +27,7 @@ from numscope.probe.hook import put, stay_fused
 from numscope.probe.keras import hear_steps
 from numscope.probe.living import Living
 from numscope.probe.loop_calls import Kind, LoopCall, hear_loop
-from numscope.probe.patching import patch, patch_warnings, settle_inference
+from numscope.probe.patching import patch, patch_warnings, settle_inference, settle_subclasses
 from numscope.probe.rehearsal import hear_rehearsals
 
 Method = TypeVar("Method", bound=Callable[..., None])
@@ -260,6 +260,7 @@ def _install() -> None:
     _undo.extend(hear_loop(_tell_of_call))
     _undo.append(stay_fused())
     _undo.append(settle_inference())
+    _undo.append(settle_subclasses())
     _undo.append(patch_warnings())
     _undo.append(optimizers.made.forget)
     optimizers.made.forget()

@@ -12,6 +12,7 @@ from typing import Any
 import torch
 from torch import nn
 from torch.jit import _builtins as torch_script
+from torch.utils._python_dispatch import _disable_current_modes, _get_current_dispatch_mode_stack
 
 from numscope.probe.hook import has_others_hooks
 
@@ -65,6 +66,28 @@ def _leave_inference(original: Callable[..., Any], *args: Any) -> Any:
         for key in ("Python", "PythonTLSSnapshot"):
             torch._C._dispatch_tls_set_dispatch_key_included(key, False)
     return left
+
+
+def settle_subclasses() -> Callable[[], None]:
+    """Have ``Subclass(tensor)`` done as without our modes: of what a dispatch mode has seen torch makes no subclass. Returns: what ends it."""
+    make = torch._C.TensorBase.__new__
+
+    def new(cls: Any, *args: Any, **kwargs: Any) -> Any:
+        if cls is torch.Tensor or not _num_modes() or not all(map(_is_ours, _get_current_dispatch_mode_stack())):
+            return make(cls, *args, **kwargs)
+        with _disable_current_modes():
+            return make(cls, *args, **kwargs)
+
+    def undo() -> None:
+        if torch.Tensor.__dict__.get("__new__") is new:
+            del torch.Tensor.__new__
+
+    torch.Tensor.__new__ = functools.wraps(make)(new)  # type: ignore[method-assign]
+    return undo
+
+
+def _is_ours(mode: object) -> bool:
+    return type(mode).__module__.startswith(f"{__name__.partition('.')[0]}.")
 
 
 _is_key_on, _num_modes = torch._C._dispatch_tls_is_dispatch_key_included, torch._C._len_torch_dispatch_stack
