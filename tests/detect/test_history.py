@@ -107,6 +107,49 @@ def test_the_loss_has_the_settings_that_each_group_had_at_the_step(tmp_path: Pat
     assert numscope.load(tmp_path, "SELECT * FROM raw WHERE layer <> 'loss'").optimizer_lr.isna().all()
 
 
+LOSSES = "SELECT step, layer, calls, \"max\" AS loss FROM raw WHERE tensor = 'loss' ORDER BY step, layer"
+
+
+def test_a_loss_is_divided_by_the_scale_of_its_scaler(tmp_path: Path) -> None:
+    model, losses = Net(), []
+    optimizer, scaler = torch.optim.SGD(model.parameters(), lr=0.01), torch.amp.GradScaler("cpu", growth_interval=2)
+    with numscope.watch(model, log_dir=str(tmp_path), on_nonfinite="note"):
+        for step in range(6):
+            loss = model(torch.ones(3, 4)).square().mean() * (float("inf") if step == 3 else 1.0)
+            scaler.scale(loss).backward()
+            scaler.step(optimizer)
+            scaler.update()
+            optimizer.zero_grad()
+            losses.append(loss.item())
+    assert list(numscope.load(tmp_path, LOSSES).loss.fillna(float("inf"))) == pytest.approx(losses)
+
+
+@pytest.mark.parametrize("separate", [True, False])
+def test_two_models_that_train_against_each_other_have_a_loss_each(tmp_path: Path, separate: bool) -> None:
+    maker, judge = Net(), nn.Linear(2, 1)
+    made, judged = (torch.optim.SGD(model.parameters(), lr=0.01) for model in (maker, judge))
+    losses = []
+    with numscope.watch(maker, log_dir=str(tmp_path)), numscope.watch(judge, log_dir=str(tmp_path)):
+        for _ in range(4):
+            fake = maker(torch.ones(3, 4))
+            judged.zero_grad()
+            real, false = judge(torch.ones(3, 2)).square().mean(), (judge(fake.detach()) - 1).square().mean()
+            if separate:
+                real.backward()
+                false.backward()
+            else:
+                ((real + false) / 2).backward()
+            judged.step()
+            made.zero_grad()
+            loss = judge(fake).square().mean()
+            loss.backward()
+            made.step()
+            losses += [(real.item() + false.item()) / 2, loss.item()]
+    frame = numscope.load(tmp_path, LOSSES)
+    assert list(frame.loss) == pytest.approx(losses) and list(frame.layer) == ["Linear.loss", "loss"] * 4
+    assert list(frame.step) == [0, 0, 1, 1, 2, 2, 3, 3]  # the last loss, whose gradients no optimizer of the judge takes, makes no step
+
+
 def test_settings_are_told_of_numbers_and_of_few_groups() -> None:
     weights = [nn.Parameter(torch.ones(1)) for _ in range(MOST_GROUPS + 1)]
     many = torch.optim.SGD([{"params": [p], "lr": i, "name": "x", "a b": 1.0, "own": (1, "x")} for i, p in enumerate(weights)])

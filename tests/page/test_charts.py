@@ -150,6 +150,21 @@ def test_smoothing_leaves_the_raw_line_and_what_is_bad(tab: Tab, pages: dict[str
     assert "largest magnitude, raw" in series(tab, "#site .plot")  # one choice for all charts
 
 
+def test_models_that_train_together_have_a_line_each(tab: Tab, tmp_path: Path) -> None:
+    seen = {}
+    for step in range(4):
+        seen[Place(step, "loss", "loss", "loss")] = torch.tensor(-0.5)
+        seen[Place(step, "Critic.loss", "loss", "loss")] = torch.tensor(6.0 + step)
+    write(tmp_path / "run", seen)
+    (tmp_path / "page.html").write_text(render([payload_of(read_recorded(tmp_path / "run"))], "page"), encoding="utf-8")
+    tab.open(tmp_path / "page.html")
+    found = series(tab, "#timeline .plot.loss")
+    assert {name: [x for _, x in found[name]["points"]] for name in ("loss", "Critic.loss")} == {
+        "loss": [-0.5] * 4,
+        "Critic.loss": [6, 7, 8, 9],
+    }
+
+
 def test_an_axis_is_linear_or_logarithmic(tab: Tab, pages: dict[str, Path]) -> None:
     plots = "[...document.querySelectorAll('#timeline .plot.loss, #site .plot')].filter((at) => at.checkVisibility())"
     kinds = f"{plots}.map((at) => echarts.getInstanceByDom(at).getOption().yAxis[0].type)"

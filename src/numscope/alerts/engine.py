@@ -103,7 +103,8 @@ class StepRows:
             return math.nan
         block, at = self._loss
         row = _table(block)[at]
-        return float(row[_MIN]) if row[_NUMEL] == 1 and math.isfinite(row[_MIN]) else math.nan
+        scale = optimizer_probe.scale() or 1.0
+        return float(row[_MIN]) / scale if row[_NUMEL] == 1 and math.isfinite(row[_MIN]) else math.nan
 
 
 def _table(block: Block) -> Floats:

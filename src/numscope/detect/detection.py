@@ -252,6 +252,7 @@ class Detection(StepReader):
         elif evidence.journal.on_host and not evidence.journal.any_bad():
             self.judge.between_steps()  # of SAM the first half, which moves the weights
             evidence.journal.reset()
+            evidence.num_dropped = 0
             evidence.roots.clear()
             while len(evidence.calls) > 1 and sum(c.nbytes for c in evidence.calls) > REPLAY_BYTES:
                 del evidence.calls[0]
@@ -420,7 +421,7 @@ class Detection(StepReader):
                 self._judged = True
                 gradients = self._see_gradients(None) if trained else ()
                 self.judge.end_of_step(gradients, trained=trained, alone=closing or not trained)
-                if trained:
+                if trained and not (closing and self._steps.optimizers.any):  # else it is no step: no optimizer has stepped
                     self.evidence.note()
             if was_first:
                 self.judge.between_steps()

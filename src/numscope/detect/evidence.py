@@ -147,7 +147,7 @@ class Evidence:
     def note(self, finding: bool = False) -> None:
         """The step's rows, which have been read, are history."""
         if self.history is not None:
-            self.history.note(self.step, self.journal, self.steps.optimizers.living)
+            self.history.note(self.step, self.journal, self.steps.optimizers.living, self.num_dropped)
             if finding:
                 self.history.found()
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import importlib.util
 import logging
+import math
 import os
 import time
 from collections import Counter
@@ -19,18 +20,20 @@ from typing import Any, NamedTuple
 from torch.optim import Optimizer
 
 from numscope.detect.journal import Event, Journal
+from numscope.probe import optimizer as optimizer_probe
 from numscope.probe.optimizers import settings_of
 from numscope.records.faults import ours, suppress
 from numscope.records.observation import FIELDS, Observation
 from numscope.records.site import tensor_of
 from numscope.summary.ledger import Kept, Ledger
-from numscope.summary.state import fields_of, merge_rows
+from numscope.summary.state import Summary, fields_of, merge_rows
 
 NEAR, FAR = 16, 64  # steps kept: each of the last ones, and at most so many of those before
 NBYTES = 32 << 20  # of memory
 NUM_WRITES = 8  # after so many findings only the end is written
 NUM_FIRST = 10  # steps before the first are written for those who look on
 LIVE_S = 30.0
+_NUMEL, _MAX = (FIELDS.index(name) for name in ("numel", "max"))
 _NUM_LIVE = 2000  # layers' calls that are written then
 _MISSING = "pyarrow is not installed. Install it: pip install 'numscope[runs]'."
 
@@ -53,6 +56,8 @@ class _Step(NamedTuple):
     events: list[tuple[Any, ...]]
     rows: dict[Ledger, Kept]
     settings: Mapping[str, list[float]]  # the optimizers', see ``settings_of``
+    scale: float  # by which a GradScaler multiplied the losses
+    num_dropped: int  # events whose gradients ``zero_grad`` has dropped: losses among them are another model's
 
     @property
     def nbytes(self) -> int:
@@ -92,17 +97,20 @@ class RunHistory:
             if importlib.util.find_spec("pyarrow") is None:
                 self._say(_MISSING)
 
-    def note(self, step: int, journal: Journal, optimizers: Iterable[Optimizer] = ()) -> None:
+    def note(self, step: int, journal: Journal, optimizers: Iterable[Optimizer] = (), num_dropped: int = 0) -> None:
         """Keep a step as it has been read so far; what was kept of the same step before is replaced, but for the settings of its
         optimizers: a schedule may have gone on since.
         """
         settings: Mapping[str, list[float]] = {}
+        scale = 1.0
         if self._near and self._near[-1].number == step:
-            settings = self._near.pop().settings
+            before = self._near.pop()
+            settings, scale = before.settings, before.scale
         elif self._near:
             self._show()
         rows = {ledger: ledger.keep() for ledger in (journal.ledger, journal.weights.ledger)}
-        self._near.append(_Step(step, journal.copied(), rows, settings or settings_of(optimizers)))
+        scale = optimizer_probe.scale() or scale
+        self._near.append(_Step(step, journal.copied(), rows, settings or settings_of(optimizers), scale, num_dropped))
         if len(self._near) > NEAR:
             self._pass_on()
         while sum(one.nbytes for one in (*self._near, *self._far)) > NBYTES and len(self._near) > 1:
@@ -170,17 +178,23 @@ class RunHistory:
         shared.has_failed = True  # said once
 
     def _observations(self, step: _Step) -> Iterator[Observation]:
-        """One for each tensor of each layer, its calls merged."""
+        """One for each tensor of each layer, its calls merged; losses are averaged."""
         found: dict[tuple[str, str], tuple[str, str, list[float], int]] = {}
-        for event in map(Event._make, step.events):
+        losses: dict[tuple[str, str], list[Sequence[float]]] = {}
+        for index, event in enumerate(map(Event._make, step.events)):
             layer, cls = (event.entry.name or self._model, event.entry.cls) if event.entry.cls else ("loss", "loss")
+            if cls == "loss" and index < step.num_dropped:
+                continue
             layer = self._prefix + layer
             for slot, ledger, handle in event.items:
                 if ledger is None or ledger not in step.rows:  # an optimizer's state, which has rows only where it is bad
                     continue
                 key = layer, tensor_of(event.phase, slot)
                 dtype, row = step.rows[ledger].row(int(handle))
-                if key in found:
+                if cls == "loss" and row[_NUMEL] == 1:
+                    losses.setdefault(key, []).append(row)
+                    found[key] = cls, dtype, _mean(losses[key], step.scale), len(losses[key])
+                elif key in found:
                     _, _, before, calls = found[key]
                     found[key] = cls, dtype, merge_rows(before, row), calls + 1
                 else:
@@ -189,3 +203,12 @@ class RunHistory:
             fields = dict(zip(FIELDS, fields_of(row), strict=True))
             extras = step.settings if cls == "loss" else {}
             yield Observation(step.number, layer, cls, tensor, dtype, order, self._rank, 1, calls, fields, extras)
+
+
+def _mean(losses: Sequence[Sequence[float]], scale: float) -> list[float]:
+    """The row of the mean of losses of one element each, divided by a scale; the first one that is not finite stands for all."""
+    bad = [row for row in losses if not math.isfinite(row[_MAX])]
+    if bad or (len(losses) == 1 and scale == 1):
+        return list((bad or losses)[0])
+    mean = sum(row[_MAX] for row in losses) / len(losses) / scale
+    return Summary(1, num_zero=int(not mean), min=mean, max=mean, abs_min=abs(mean) or None, abs_max=abs(mean)).to_row()

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
 
 MAX_RATES = 6  # that a page shows; of 64 groups at most
+MAX_LOSSES = 4
 MAX_SITES = 5000
 EXACT_CELLS = 1_000_000  # in all matrices together; up to so many are kept exactly
 ROUNDED_CELLS = 1_800_000  # otherwise so many, rounded: about 4 MB in a page
@@ -99,8 +100,8 @@ class Matrices:
     kinds: tuple[ShownStatistic, ...]
     values: dict[tuple[str, str], Any]
     is_rounded: bool  # whether values are right to four digits only
-    # the largest and the smallest of each column, nan where it was not finite or is not known; None if the run has none
-    loss: tuple[Any, Any] | None = None
+    # by model, the largest and the smallest of each column, nan where it was not finite or is not known
+    losses: Mapping[str, tuple[Any, Any]] = field(default_factory=dict)
     rates: Mapping[str, Any] = field(default_factory=dict)  # the largest learning rate of each column, by the groups that have it
 
 
@@ -126,7 +127,7 @@ def read_matrices(connection: DuckDBPyConnection, findings: Sequence[int]) -> Ma
     values = _read_cells(connection, wanted, (len(sites), len(axis)))
     if is_rounded:
         values = {key: rounded(matrix) for key, matrix in values.items()}
-    return Matrices(axis, sites, num_sites, kinds, values, is_rounded, _read_loss(connection, axis), _read_rates(connection, axis))
+    return Matrices(axis, sites, num_sites, kinds, values, is_rounded, _read_losses(connection, axis), _read_rates(connection, axis))
 
 
 def _read_sites(connection: DuckDBPyConnection) -> tuple[tuple[SiteRow, ...], int, tuple[ShownStatistic, ...]]:
@@ -184,16 +185,15 @@ def placed(shape: tuple[int, ...], place: Any, numbers: Any) -> Any:
     return made
 
 
-def _read_loss(connection: DuckDBPyConnection, axis: Axis) -> tuple[Any, Any] | None:
-    found = connection.execute(
-        f'SELECT col, max("max") AS "max", min("min") AS "min" FROM {VIEW} JOIN page_steps USING (step) '
-        "WHERE tensor = ? AND numel = 1 GROUP BY col",
-        [LOSS],
-    ).fetchnumpy()
-    if not len(found["col"]):
-        return None
-    largest, smallest = (placed((len(axis),), (found["col"],), found[extreme]) for extreme in EXTREMES)
-    return largest, smallest
+def _read_losses(connection: DuckDBPyConnection, axis: Axis) -> dict[str, tuple[Any, Any]]:
+    found = by_name(
+        connection,
+        f'SELECT layer, list(col) AS col, list("max") AS "max", list("min") AS "min" FROM (SELECT layer, col, max("max") AS "max", '
+        f'min("min") AS "min", min(ord) AS ord FROM {VIEW} JOIN page_steps USING (step) WHERE tensor = ? AND numel = 1 GROUP BY ALL) '
+        f"GROUP BY layer ORDER BY min(ord), layer LIMIT {MAX_LOSSES}",
+        LOSS,
+    )
+    return {one["layer"]: tuple(placed((len(axis),), (one["col"],), one[extreme]) for extreme in EXTREMES) for one in found}
 
 
 def _read_rates(connection: DuckDBPyConnection, axis: Axis) -> dict[str, Any]:

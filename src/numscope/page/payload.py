@@ -14,7 +14,7 @@ from numscope.page.axis import Axis, make_axis
 from numscope.page.columns import pack
 from numscope.page.health import FINE, Health, format_of_dtype, judge, row_in, row_of
 from numscope.page.histograms import Histograms
-from numscope.page.matrices import SiteRow
+from numscope.page.matrices import EXTREMES, SiteRow
 from numscope.page.rank_cells import RankAmax
 from numscope.page.recorded import MAX_FRAMES, MAX_STACK, AlertOfRanks, Recorded, read_statistics
 from numscope.page.settings import differing
@@ -58,7 +58,7 @@ def payload_of(recorded: Recorded) -> Payload:
             "kinds": [{**plain(kind), "both": (kind.name, "min") in matrices.values and kind.both} for kind in matrices.kinds],
             "columns": {f"{name} {extreme}": pack(matrix) for (name, extreme), matrix in matrices.values.items()},
             "histograms": _fields(statistics.histograms),
-            "loss": None if matrices.loss is None else dict(zip(("max", "min"), map(pack, matrices.loss), strict=True)),
+            "losses": {name: dict(zip(EXTREMES, map(pack, extremes), strict=True)) for name, extremes in matrices.losses.items()},
             "rates": {groups: pack(rates) for groups, rates in matrices.rates.items()},
             "ranks": _fields(statistics.ranks),
             "restarts": [{"step": step, "text": f"restart: attempt {one} of the run begins"} for one, step in statistics.starts[1:]],
@@ -66,7 +66,7 @@ def payload_of(recorded: Recorded) -> Payload:
     shown = min(max(recorded.num_steps, 0), MAX_DETECTION_COLUMNS)
     spread = (i * recorded.num_steps // shown for i in range(shown))  # every step, or as many of them as there are columns
     axis = make_axis(sorted({*spread, *recorded.marked_steps}), MAX_DETECTION_COLUMNS + len(recorded.marked_steps))
-    nothing = {"numSites": 0, "rounded": False, "columns": {}, "rates": {}} | dict.fromkeys(("histograms", "loss", "ranks"))
+    nothing = {"numSites": 0, "rounded": False, "columns": {}, "losses": {}, "rates": {}, "histograms": None, "ranks": None}
     return {**_facts(recorded, {}, problems), **_axis(axis), **nothing, **{name: [] for name in ("sites", "kinds", "restarts")}}
 
 
@@ -99,6 +99,7 @@ def _facts(recorded: Recorded, rows: dict[tuple[str, str], int], problems: Seque
         "name": os.path.basename(recorded.path) or recorded.path,
         "model": recorded.model,
         "watched": recorded.watched,
+        "numEnded": recorded.num_ended,
         "killed": recorded.killed,
         "problems": problems,
         "findings": [
@@ -132,11 +133,18 @@ def _alert(one: AlertOfRanks, model: str, rows: dict[tuple[str, str], int]) -> P
     told: Payload = plain(one.alert)
     evidence = told.pop("evidence")
     facts = {
-        str(name)[:80]: (value if isinstance(value, str) else json.dumps(_short(value)))[:MAX_FACT]
+        str(name)[:80]: _in_words(_short(value))[:MAX_FACT]
         for name, value in list(evidence.items())[:MAX_FACTS]
         if value not in (None, "", [], {})
     }
     return {**told, "evidence": facts, "ranks": plain(one.ranks), "row": _row_of_alert(one.alert, model, rows)}
+
+
+def _in_words(value: Any) -> str:
+    """A fact as people read it: the parts of a list or dict one after the other."""
+    if isinstance(value, dict):
+        value = [f"{name}: {_in_words(one)}" for name, one in value.items()]
+    return ", ".join(map(_in_words, value)) if isinstance(value, list) else value if isinstance(value, str) else json.dumps(value)
 
 
 def _row_of_alert(alert: Alert, model: str, rows: Mapping[tuple[str, str], int]) -> int:

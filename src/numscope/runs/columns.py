@@ -46,7 +46,7 @@ STORED = {
 }
 OF_STEPS = {
     "step": STORED["step"],
-    "loss": ("the loss's", "mean of the tensors that backward was called on; nan or inf where one of them is"),
+    "loss": ("the loss's", "mean of the losses of all models, without GradScaler's scale; nan or inf where one of them is"),
     "learning_rate": ("", "largest of the optimizers'; null where the run did not record it"),
 }
 

@@ -19,9 +19,10 @@ export class Run {
     return this._once(`${name} ${extreme}`, this.columns[`${name} ${extreme}`]);
   }
 
+  // The losses by their models' names.
   async lossCells() {
-    if (!this.loss) return null;
-    return { max: await this._once("loss max", this.loss.max), min: await this._once("loss min", this.loss.min) };
+    const at = (name, extreme) => this._once(`loss ${name} ${extreme}`, this.losses[name][extreme]);
+    return Promise.all(Object.keys(this.losses).map(async (name) => [name, { max: await at(name, "max"), min: await at(name, "min") }]));
   }
 
   // The learning rates, by the numbers of the optimizers' groups that have them.

@@ -22,23 +22,24 @@ export class Timeline {
 
   _build() {
     const { run } = this;
+    const hasLoss = Object.keys(run.losses).length > 0;
     const marks = [run.findings.length ? `✖ finding${run.findings.some((one) => one.contained) ? " (gray: contained)" : ""}` : "", run.alerts.length ? "⚑ alert" : "", run.events.length ? "◆ event" : "", run.restarts.length ? "⟳ restart" : ""].filter(Boolean).join(", ");
-    fill(this.told, `${marks ? `${marks}. ` : ""}Click to go to a step; drag over steps to zoom, double click for all of them.${run.loss ? "" : " The run did not record its loss."}`);
-    fill(this.pane, el("h2", {}, "Timeline"), this.told, this.tools, this.lane, run.loss ? this.plots[0] : null, Object.keys(run.rates).length ? this.plots[1] : null, this.legend);
+    fill(this.told, `${marks ? `${marks}. ` : ""}Click to go to a step; drag over steps to zoom, double click for all of them.${hasLoss ? "" : ` The run did not record its loss${run.configured ? ": a run without a configuration does (numscope run --log-dir DIR, without --config)" : ""}.`}`);
+    fill(this.pane, el("h2", {}, "Timeline"), this.told, this.tools, this.lane, hasLoss ? this.plots[0] : null, Object.keys(run.rates).length ? this.plots[1] : null, this.legend);
   }
 
   async start() {
     const { run } = this;
-    const loss = await run.lossCells();
     this.lines = [[], []];
-    if (loss) {
-      const row = run.rowOf("loss", "loss");
+    const other = new Map(run.beside && (await run.beside.run.lossCells()));
+    for (const [model, loss] of await run.lossCells()) {
+      const row = run.rowOf(model, "loss");
       const bad = row < 0 ? null : (await run.cells("num_nonfinite", "max"))?.subarray(row * run.width, (row + 1) * run.width);
-      const other = run.beside && (await run.beside.run.lossCells());
-      const name = (what, i) => (other ? `${run.beside.names[i]}: ${what}` : what);
-      this.lines[0].push({ name: name("loss", 0), cells: loss.max, bad, width: 1.5 });
-      if (run.width < run.numSteps) this.lines[0].push({ name: name("smallest loss", 0), cells: loss.min, width: 0.7, like: 0 });
-      if (other) this.lines[0].push({ name: name("loss", 1), cells: run.beside.run.onColumnsOf(run, other.max), width: 1.5 });
+      const name = (what, i) => `${other.size ? `${run.beside.names[i]}: ` : ""}${what}`;
+      const like = this.lines[0].length;
+      this.lines[0].push({ name: name(visible(model, 40), 0), cells: loss.max, bad, width: 1.5 });
+      if (run.width < run.numSteps) this.lines[0].push({ name: name(`smallest ${visible(model, 40)}`, 0), cells: loss.min, width: 0.7, like });
+      if (other.has(model)) this.lines[0].push({ name: name(visible(model, 40), 1), cells: run.beside.run.onColumnsOf(run, other.get(model).max), width: 1.5 });
     }
     const rates = [run, ...(run.beside ? [run.beside.run] : [])];
     for (const [i, one] of rates.entries()) {
@@ -93,7 +94,7 @@ export class Timeline {
     const bounds = boundsFor(lines.flatMap(({ cells }) => [...cells.subarray(from, to + 1)]), isLog);
     const series = lines.flatMap(({ name, cells, bad, width, like }, i) => lineSeries(run, name, cells, { ...lineColor(like ?? i), width, bad, isLog, smooth: place === 0 }));
     series[0].markLine = cursor(run);
-    if (lines[0].bad) series.push(crosses(lines[0].bad, bounds[1]));
+    for (const { bad } of lines) if (bad) series.push(crosses(bad, bounds[1]));
     made.setOption({
       animation: false,
       grid: grid(),
