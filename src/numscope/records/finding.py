@@ -225,9 +225,37 @@ def _cells(operand: Operand, mark: str) -> tuple[object, ...]:
     n = operand.numbers
     if n is None:
         return f"{mark}{operand.name}", operand.value
-    low, high = ("–" if x is None else f"{x:.3g}" for x in (n.abs_min, n.abs_max))
+    low, high = (f"{x:.3g}" for x in magnitudes(n)) if n.numel else "––"
     counts = (element("span", f"{x:,}", style=BAD if x else "") for x in (n.num_nan, n.num_pos_inf + n.num_neg_inf))
     return f"{mark}{operand.name}", n.dtype, "x".join(map(str, n.shape)) or "scalar", low, high, *counts
+
+
+def magnitudes(health: Any) -> tuple[float, float]:
+    """The smallest and the largest magnitude, equal to ``tensor.abs().min()`` and ``.max()``.
+
+    Unlike a summary's extrema, they include zeros and infinities, and one nan makes both nan.
+
+    Args:
+        health: the ``Numbers`` or the ``Summary`` of a tensor with at least one element.
+
+    Returns:
+        ``(abs min, abs max)``.
+
+    Raises:
+        ValueError: the tensor is empty; it has no magnitudes.
+    """
+    if health.numel == 0:
+        raise ValueError("magnitudes: got an empty tensor, expected at least one element.")
+    if health.num_nan:
+        return math.nan, math.nan
+    num_inf = health.num_pos_inf + health.num_neg_inf
+    if health.num_zero:
+        low = 0.0
+    else:
+        low = math.inf if health.abs_min is None else health.abs_min
+    if num_inf:
+        return low, math.inf
+    return low, 0.0 if health.abs_max is None else health.abs_max
 
 
 def plain(value: Any) -> Any:

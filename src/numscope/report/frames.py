@@ -5,10 +5,8 @@ Only this file formats these lines, also those of ``compat/underflow_overflow.py
 
 from __future__ import annotations
 
-import math
-from typing import Any
-
 from numscope.records.finding import Finding, Frame, Kind, Line
+from numscope.records.finding import magnitudes as magnitudes
 from numscope.records.places import place
 from numscope.records.site import Phase
 from numscope.records.words import escape
@@ -16,34 +14,6 @@ from numscope.records.words import escape
 NUM_FRAMES = 4  # frames that a finding's report shows
 PREFIX = " " * 17  # the width of two numbers and a blank
 HEADER = f"{'abs min':8} {'abs max':8} metadata"
-
-
-def magnitudes(health: Any) -> tuple[float, float]:
-    """The smallest and the largest magnitude, equal to ``tensor.abs().min()`` and ``.max()``.
-
-    Unlike a summary's extrema, they include zeros and infinities, and one nan makes both nan.
-
-    Args:
-        health: the ``Numbers`` or the ``Summary`` of a tensor with at least one element.
-
-    Returns:
-        ``(abs min, abs max)``.
-
-    Raises:
-        ValueError: the tensor is empty; it has no magnitudes.
-    """
-    if health.numel == 0:
-        raise ValueError("magnitudes: got an empty tensor, expected at least one element.")
-    if health.num_nan:
-        return math.nan, math.nan
-    num_inf = health.num_pos_inf + health.num_neg_inf
-    if health.num_zero:
-        low = 0.0
-    else:
-        low = math.inf if health.abs_min is None else health.abs_min
-    if num_inf:
-        return low, math.inf
-    return low, 0.0 if health.abs_max is None else health.abs_max
 
 
 def magnitude_line(low: object, high: object, slot: str) -> str:

@@ -153,7 +153,11 @@ def _operand_cells(operand: Operand, mark: str, default: str) -> list[Text]:
     assert n is not None
     bad = n.num_nonfinite > 0
     cells = [_dtype(n), "x".join(map(str, n.shape)) or "scalar"]
-    cells += [_magnitude(0.0 if n.num_zero else n.abs_min), _magnitude(n.abs_max), _count(n.num_nan), _count(n.num_pos_inf + n.num_neg_inf)]
+    cells += [
+        *map(_magnitude, frames_text.magnitudes(n) if n.numel else (None, None)),
+        _count(n.num_nan),
+        _count(n.num_pos_inf + n.num_neg_inf),
+    ]
     styled = [Text(escape(cell), style=BAD if bad and i >= 4 else "") for i, cell in enumerate(cells)]
     return [Text(mark + escape(operand.name or default)), *styled]
 

@@ -126,22 +126,27 @@ function breakable(name) {
   return name.split(/(?<=\.)/).flatMap((part) => [part, el("wbr")]);
 }
 
+// The smallest magnitude: zero where an element is.
+function smallest(numbers) {
+  return numbers.num_zero ? 0 : number(numbers.abs_min ?? (numbers.num_pos_inf + numbers.num_neg_inf ? "inf" : null));
+}
+
 function rangeOf(numbers) {
   const num = numbers.num_nan + numbers.num_pos_inf + numbers.num_neg_inf;
-  const range = numbers.abs_max === null ? "no finite number" : `|x| ${digits(number(numbers.abs_min))} to ${digits(number(numbers.abs_max))}`;
+  const range = numbers.abs_max === null ? "no finite number" : `|x| ${digits(smallest(numbers))} to ${digits(number(numbers.abs_max))}`;
   return num ? `${range}, ${count(num, "element")} not finite` : range;
 }
 
 function cells(numbers) {
   const inf = numbers.num_pos_inf + numbers.num_neg_inf;
   const num = (value, isBad) => el("td", { class: isBad ? "num bad" : "num" }, value);
-  return [el("td", {}, numbers.dtype), el("td", {}, numbers.shape.length ? numbers.shape.join(" × ") : "scalar"), num(digits(number(numbers.abs_min))), num(digits(number(numbers.abs_max))),
+  return [el("td", {}, numbers.dtype), el("td", {}, numbers.shape.length ? numbers.shape.join(" × ") : "scalar"), ...[smallest(numbers), inf ? Infinity : number(numbers.abs_max)].map((x) => num(numbers.num_nan ? "nan" : digits(x))),
     num(digits(numbers.num_nan), numbers.num_nan > 0), num(digits(inf), inf > 0)];
 }
 
 function operands(culprit) {
   const row = (operand, isOutput) => el("tr", {}, el("td", {}, isOutput ? "➜ " : "", visible(operand.name || (isOutput ? "output" : "input"), 60)),
     operand.numbers ? cells(operand.numbers) : el("td", { colspan: "6" }, el("code", {}, visible(operand.value, 200))));
-  return el("table", { class: "numbers" }, el("thead", {}, el("tr", {}, ["operand", "dtype", "shape", "min |x| > 0", "max |x|", "nan", "inf"].map((name) => el("th", {}, name)))),
+  return el("table", { class: "numbers" }, el("thead", {}, el("tr", {}, ["operand", "dtype", "shape", "min |x|", "max |x|", "nan", "inf"].map((name) => el("th", {}, name)))),
     el("tbody", {}, culprit.inputs.map((one) => row(one, false)), culprit.outputs.map((one) => row(one, true))));
 }
