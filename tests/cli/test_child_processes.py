@@ -93,8 +93,8 @@ def test_children_that_share_a_model_are_watched_and_compute_the_same(run: Run, 
     assert done.returncode == 0, done.stderr
     assert done.stdout == run(script, watched=False).stdout
     assert done.stdout.count("0 [[") == 2
-    own = "Net, 1 step, n tensors: no finding; " if method == "spawn" else ""
-    assert last_line(done) == f"numscope: watched {own}Net in 2 child processes, up to 3 steps each, n tensors: no finding"
+    own = "Net, 1 step, n tensor observations: no finding; " if method == "spawn" else ""
+    assert last_line(done) == f"numscope: watched {own}Net in 2 child processes, up to 3 steps each, n tensor observations: no finding"
     assert done.stderr.count("\n") == 1
 
 
@@ -114,7 +114,7 @@ def test_child_that_numscope_stops_ends_as_if_its_target_had_raised_and_the_run_
     said, _, link = done.stderr.rstrip().rpartition("\n")
     assert link == f"numscope: to look at it: {(tmp_path / 'logs' / 'child2' / 'report.html').as_uri()}"
     done.stderr = said
-    assert last_line(done) == "numscope: watched Net in 3 child processes, up to 3 steps each, n tensors: 1 finding"
+    assert last_line(done) == "numscope: watched Net in 3 child processes, up to 3 steps each, n tensor observations: 1 finding"
     counts = {path.name: len(json.loads(path.read_text())["findings"]) for path in tmp_path.glob("found*.json")}
     assert counts == {"found-child1.json": 0, "found-child2.json": 1, "found-child3.json": 0}  # each is rank 0 of its own training
     assert sorted(path.name for path in (tmp_path / "logs").iterdir()) == ["child1", "child2", "child3"]
@@ -149,7 +149,7 @@ def test_ranks_that_the_script_spawns_end_together_with_one_report(run: Run, tmp
     where = f"{tmp_path / 's.py'}:{line_of(tmp_path / 's.py', 'mp.spawn(')}"
     assert f"\nnumscope: stopped at {where} in <module>: mp.spawn(" in done.stderr
     assert "Traceback" not in done.stderr
-    assert "child process" in last_line(done) and last_line(done).endswith("3 steps each, n tensors: 1 finding")
+    assert "child process" in last_line(done) and last_line(done).endswith("3 steps each, n tensor observations: 1 finding")
     assert len(json.loads((tmp_path / "found.json").read_text())["findings"]) == 1
 
 
@@ -167,7 +167,7 @@ def test_script_that_handles_a_rank_s_end_goes_on(run: Run, tmp_path: Path) -> N
 def test_abort_after_ends_spawned_ranks_in_good_order(run: Run, tmp_path: Path) -> None:
     done = run(f"mp.start_processes(rank, (5, {str(tmp_path)!r}), 2, start_method='fork'); print('end')", "--abort-after", "1")
     assert (done.returncode, done.stdout) == (0, "end\n"), done.stderr
-    assert last_line(done) == "numscope: watched Net in 2 child processes, 1 step each, n tensors: no finding"
+    assert last_line(done) == "numscope: watched Net in 2 child processes, 1 step each, n tensor observations: no finding"
 
 
 @pytest.mark.parametrize("handled", [True, False])
@@ -202,7 +202,7 @@ def test_process_made_by_os_fork_runs_bare_and_it_is_said_when_it_calls_a_model(
     """
     done = run(script)
     assert (done.returncode, done.stdout) == (0, "0\n0\n"), done.stderr
-    assert done.stderr == f"numscope: watched Net, 1 step, 12 tensors: no finding. Not watched: {CALLED}\n"
+    assert done.stderr == f"numscope: watched Net, 1 step, 12 tensor observations: no finding. Not watched: {CALLED}\n"
 
 
 def test_python_processes_by_subprocess_are_said_not_to_be_watched(run: Run) -> None:

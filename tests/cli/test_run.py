@@ -212,8 +212,8 @@ def train(tmp_path: Path) -> Path:
 
 def last_line(done: subprocess.CompletedProcess[str]) -> str:
     """Without the number of tensors, which is any but 0."""
-    said = [line for line in done.stderr.splitlines() if not line.startswith("numscope: next: ")]
-    return re.sub(r"[1-9][\d,]* tensors", "n tensors", said[-1])
+    said = [line for line in done.stderr.splitlines() if not line.startswith(("numscope: next: ", "  numscope "))]
+    return re.sub(r"[1-9][\d,]* tensor observations", "n tensor observations", said[-1])
 
 
 def line_of(path: Path, text: str) -> int:
@@ -228,7 +228,7 @@ def test_first_escape_stops_the_run_with_status_3(train: Path, tmp_path: Path) -
     where = f"{train}:{line_of(train, '.log()')}"
     assert where in done.stderr.replace("\n", "")
     assert done.stderr.splitlines()[-3].startswith(f"numscope: stopped at {train}:")
-    assert last_line(done) == "numscope: watched Net, 3 steps, n tensors: 1 finding"
+    assert last_line(done) == "numscope: watched Net, 3 steps, n tensor observations: 1 finding"
     assert json.loads((tmp_path / "found.json").read_text())
 
 
@@ -264,7 +264,7 @@ def test_script_that_dies_of_what_was_not_judged_yet_keeps_its_end_and_gets_the_
     watched = cli("run", "train.py", cwd=tmp_path)
     assert (watched.returncode, watched.stdout) == (bare.returncode, bare.stdout)
     assert bare.returncode == status
-    assert last_line(watched) in ("numscope: watched Net, 3 steps, n tensors: 1 finding", bare.stderr.strip())
+    assert last_line(watched) in ("numscope: watched Net, 3 steps, n tensor observations: 1 finding", bare.stderr.strip())
     assert bare.stderr in watched.stderr.replace(next(line for line in watched.stderr.splitlines() if "watched Net" in line) + "\n", "")
     assert watched.stderr.count("Culprit") == 1
     assert f"{train}:{line_of(train, '.log()')}" in watched.stderr
@@ -329,22 +329,22 @@ def test_files_that_were_asked_for_are_there_though_nothing_was_watched(tmp_path
         ),
         (
             "nn.Linear(4, 4)(torch.ones(2, 4))",
-            "watched Linear, 0 steps, n tensors: no finding. Not watched: backward of Linear: none was called on its outputs",
+            "watched Linear, 0 steps, n tensor observations: no finding. Not watched: backward of Linear: none was called on its outputs",
         ),
-        ("with torch.no_grad():\n    nn.Linear(4, 4)(torch.ones(2, 4))", "watched Linear, 0 steps, n tensors: no finding"),
+        ("with torch.no_grad():\n    nn.Linear(4, 4)(torch.ones(2, 4))", "watched Linear, 0 steps, n tensor observations: no finding"),
         (
             "import numscope; scope = numscope.watch(net := nn.Linear(4, 4)); net(torch.ones(2, 4)).sum().backward()",
-            "watched Linear, 0 steps, n tensors: no finding",  # left open: the step is never over
+            "watched Linear, 0 steps, n tensor observations: no finding",  # left open: the step is never over
         ),
         (
             "import numscope.probe.compiled as c; c.GRADIENTS = False  # as with torch 2.10\n"
             "torch.compile(nn.Linear(4, 4), backend='eager')(torch.ones(2, 4)).sum().backward()",
-            "watched Linear, 1 step, n tensors: no finding. "
+            "watched Linear, 1 step, n tensor observations: no finding. "
             "Not watched: gradients within compiled graphs of Linear, but for those of its weights: torch shows them from 2.11 on",
         ),
         (
             "from numscope.scope.model_watch import ModelWatch; ModelWatch.leave = lambda *_: 1 / 0; nn.Linear(4, 4)(torch.ones(2, 4))",
-            "watched Linear, 0 steps, n tensors: no finding. "
+            "watched Linear, 0 steps, n tensor observations: no finding. "
             "Not watched: Linear: numscope failed and left it alone: ZeroDivisionError: division by zero",
         ),
     ],

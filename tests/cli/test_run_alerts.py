@@ -69,7 +69,7 @@ def test_noted_alerts_are_said_counted_and_kept(folder: Path) -> None:
     done = cli(*WORDS, "train.py", cwd=folder)
     assert (done.returncode, done.stdout) == (0, "0\n1\n2\n3\n4\n"), done.stderr
     assert done.stderr.splitlines()[0] == LINE
-    assert last_line(done) == "numscope: watched Sequential, 5 steps, n tensors: no finding, 1 alert"
+    assert last_line(done) == "numscope: watched Sequential, 5 steps, n tensor observations: no finding, 1 alert"
     (alert,) = json.loads((folder / "logs" / "findings-rank0.json").read_text(encoding="utf-8"))["alerts"]
     assert (alert["rule"], alert["step"]) == ("high", 3)
 
@@ -79,10 +79,10 @@ def test_alert_stops_the_run_with_its_own_status(folder: Path) -> None:
     assert done.returncode == 4, done.stderr
     assert done.stdout == "0\n1\n2\n3\n"  # the rule reads the numbers of a step that is over, so that the next one is stopped
     assert "Traceback" not in done.stderr
-    said, stopped, _, _ = done.stderr.splitlines()
+    said, stopped, *_ = done.stderr.splitlines()
     assert said == LINE
     assert stopped.startswith(f"numscope: high at step 3, rank 0: stopped at {folder / 'train.py'}:12 in train: optimizer.step()")
-    assert last_line(done) == "numscope: watched Sequential, 4 steps, n tensors: no finding, 1 alert"
+    assert last_line(done) == "numscope: watched Sequential, 4 steps, n tensor observations: no finding, 1 alert"
 
 
 def test_option_counts_before_the_configuration(folder: Path) -> None:
@@ -121,7 +121,7 @@ def test_child_processes_have_alerts_too(folder: Path, mode: str) -> None:
     assert done.returncode == (0 if mode == "note" else 4), done.stderr
     assert LINE in done.stderr.splitlines()
     steps = 5 if mode == "note" else 4
-    assert last_line(done) == f"numscope: watched Sequential in 1 child process, {steps} steps, n tensors: no finding, 1 alert"
+    assert last_line(done) == f"numscope: watched Sequential in 1 child process, {steps} steps, n tensor observations: no finding, 1 alert"
     (file,) = folder.glob("logs/child*/findings-rank0.json")
     assert len(json.loads(file.read_text(encoding="utf-8"))["alerts"]) == 1
 
@@ -131,5 +131,5 @@ def test_configuration_of_alerts_alone_writes_no_statistics(folder: Path) -> Non
     done = cli("run", "--config", "stats.yaml", "train.py", cwd=folder)
     assert done.returncode == 0, done.stderr
     assert done.stderr.count("\n") == 1
-    assert last_line(done) == "numscope: watched Sequential, 5 steps, n tensors: no finding"
+    assert last_line(done) == "numscope: watched Sequential, 5 steps, n tensor observations: no finding"
     assert not (folder / "numscope_logs").exists()

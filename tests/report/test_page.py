@@ -34,6 +34,7 @@ def train(log_dir):
         optimizer.step()
 """
 LINK = "numscope: to look at it: {}"
+COMMAND = "numscope: to look at it:\n  {}"  # alone on its line, so that it can be pasted
 
 
 def script(folder: Path, *lines: str, **env: str) -> subprocess.CompletedProcess[str]:
@@ -42,7 +43,7 @@ def script(folder: Path, *lines: str, **env: str) -> subprocess.CompletedProcess
 
 
 def links(text: str) -> list[str]:
-    return [line for line in text.splitlines() if line.startswith(LINK.format(""))]
+    return re.findall(r"^numscope: to look at it:(?: .+|\n  .+)", text, re.MULTILINE)
 
 
 def test_own_watch_that_raises_ends_with_its_page(tmp_path: Path) -> None:
@@ -90,19 +91,19 @@ def test_page_that_can_not_be_made_leaves_the_status_and_its_command(tmp_path: P
     lines = ("try:", "    train('logs')", "except numscope.NonFiniteError:", f"    sys.executable = {executable}", "    sys.exit(5)")
     done = script(tmp_path, *lines)
     assert done.returncode == 5
-    assert links(done.stderr) == [LINK.format(f"numscope report {tmp_path / 'logs'}")]
+    assert links(done.stderr) == [COMMAND.format(f"numscope report {tmp_path / 'logs'}")]
 
 
 def test_interrupted_script_is_told_the_command_and_waits_for_nothing(tmp_path: Path) -> None:
     done = script(tmp_path, "try:", "    train('logs')", "except numscope.NonFiniteError:", "    raise KeyboardInterrupt from None")
-    assert links(done.stderr) == [LINK.format(f"numscope report {tmp_path / 'logs'}")]
+    assert links(done.stderr) == [COMMAND.format(f"numscope report {tmp_path / 'logs'}")]
     assert not (tmp_path / "logs" / "report.html").exists()
 
 
 def test_interactive_session_is_told_the_command_at_once(tmp_path: Path) -> None:
     lines = ("sys.ps1 = '>>> '", "try:", "    train('logs')", "finally:", "    print('end', file=sys.stderr)")
-    said = script(tmp_path, *lines).stderr.splitlines()
-    assert said.index(LINK.format("numscope report logs")) < said.index("end")
+    said = script(tmp_path, *lines).stderr
+    assert said.index(COMMAND.format("numscope report logs\n")) < said.index("\nend")
 
 
 def test_files_of_the_scripts_folder_stand_in_for_nothing(tmp_path: Path) -> None:
@@ -132,7 +133,7 @@ def test_large_run_is_told_the_command(tmp_path: Path, monkeypatch: pytest.Monke
     write(tmp_path, two_layers())
     monkeypatch.setattr(unasked, "MAX_BYTES", 100)
     unasked.main(str(tmp_path))
-    assert capsys.readouterr().err == LINK.format(f"numscope report {tmp_path}\n")
+    assert capsys.readouterr().err == COMMAND.format(f"numscope report {tmp_path}\n")
     assert not (tmp_path / "report.html").exists()
 
 

@@ -14,47 +14,57 @@ BLIND = Watched(gaps=["Net: torch.jit runs it without Python"])
 @pytest.mark.parametrize(
     ("own", "children", "said"),
     [
-        (NET, [], "watched Net, 120 steps, 14,160 tensors: no finding"),
+        (NET, [], "watched Net, 120 steps, 14,160 tensor observations: no finding"),
         (
             Watched(["A", "B", "C", "D", "E"], 1, 1, ["x", "y"], contained=1, skipped=3),
             [],
-            "watched A, B, C and 2 more, 1 step, 1 tensor: 2 findings, 1 contained note, 3 skipped steps",
+            "watched A, B, C and 2 more, 1 step, 1 tensor observation: 2 findings, 1 contained note, 3 skipped steps",
         ),
         (Watched(["Net"], 2, detecting=False), [], "watched Net, 2 steps: detection was off"),
         (Watched(["Net"], 2, alerts=["a"], detecting=False), [], "watched Net, 2 steps: detection was off, 1 alert"),
-        (Watched(["Net"], 2, 5, alerts=["a", "b"], more_alerts=3), [], "watched Net, 2 steps, 5 tensors: no finding, 5 alerts"),
+        (Watched(["Net"], 2, 5, alerts=["a", "b"], more_alerts=3), [], "watched Net, 2 steps, 5 tensor observations: no finding, 5 alerts"),
         (
             Watched(),
             [Watched(["Net"], 2, 5, alerts=["a", "b"]), Watched(["Net"], 2, 5, alerts=["b"])],
-            "watched Net in 2 child processes, 2 steps each, 10 tensors: no finding, 2 alerts",
+            "watched Net in 2 child processes, 2 steps each, 10 tensor observations: no finding, 2 alerts",
         ),
         (
             Watched(["Net"], 2, 5, gaps=["a: x", "b: y"]),
             [],
-            "watched Net, 2 steps, 5 tensors: no finding. Not watched: a: x; b: y",
+            "watched Net, 2 steps, 5 tensor observations: no finding. Not watched: a: x; b: y",
         ),
-        (Watched(["Net"], 2, 5, world_size=8), [], "watched Net on rank 0 of 8, 2 steps, 5 tensors: no finding"),
+        (Watched(["Net"], 2, 5, world_size=8), [], "watched Net on rank 0 of 8, 2 steps, 5 tensor observations: no finding"),
         (Watched(), [], "nothing was watched: no reason"),
         (BLIND, [Watched()], "nothing was watched: Net: torch.jit runs it without Python"),
-        (Watched(), [NET], "watched Net in 1 child process, 120 steps, 14,160 tensors: no finding"),
-        (Watched(), [NET, NET], "watched Net in 2 child processes, 120 steps each, 28,320 tensors: no finding"),
+        (Watched(), [NET], "watched Net in 1 child process, 120 steps, 14,160 tensor observations: no finding"),
+        (Watched(), [NET, NET], "watched Net in 2 child processes, 120 steps each, 28,320 tensor observations: no finding"),
         (
             NET,
             [Watched(["Net"], 2, 5, ["x"]), Watched(["Net"], 3, 5, ["x"]), BLIND],
-            "watched Net, 120 steps, 14,160 tensors: no finding; Net in 2 child processes, up to 3 steps each, 10 tensors: 1 finding. "
+            "watched Net, 120 steps, 14,160 tensor observations: no finding; "
+            "Net in 2 child processes, up to 3 steps each, 10 tensor observations: 1 finding. "
             "Not watched: Net: torch.jit runs it without Python",
         ),
         (
             Watched(["Net", "Net_2"], 6, 5, steps_of={"Net": 6, "Net_2": 3}),
             [],
-            "watched Net (6 steps), Net_2 (3 steps), 5 tensors: no finding",
+            "watched Net (6 steps), Net_2 (3 steps), 5 tensor observations: no finding",
         ),
-        (Watched(["Net", "Net_2"], 6, 5, steps_of={"Net": 6, "Net_2": 6}), [], "watched Net, Net_2, 6 steps, 5 tensors: no finding"),
-        (Watched(["Net", "Teacher"], 6, 5, steps_of={"Net": 6, "Teacher": 0}), [], "watched Net, Teacher, 6 steps, 5 tensors: no finding"),
+        (
+            Watched(["Net", "Net_2"], 6, 5, steps_of={"Net": 6, "Net_2": 6}),
+            [],
+            "watched Net, Net_2, 6 steps, 5 tensor observations: no finding",
+        ),
+        (
+            Watched(["Net", "Teacher"], 6, 5, steps_of={"Net": 6, "Teacher": 0}),
+            [],
+            "watched Net, Teacher, 6 steps, 5 tensor observations: no finding",
+        ),
         (
             Watched(["Net"], 6, 5, contained=3, without_gradients=["nan without gradients: aten.log at a.py:3", "b"]),
             [],
-            "watched Net, 6 steps, 5 tensors: no finding, 3 contained notes (nan without gradients: aten.log at a.py:3 and 1 more)",
+            "watched Net, 6 steps, 5 tensor observations: no finding, 3 contained notes "
+            "(nan without gradients: aten.log at a.py:3 and 1 more)",
         ),
         (
             Watched(gaps=[f"{letter}: why" for letter in "abcdefg"]),
@@ -77,13 +87,14 @@ KEEP = "with --log-dir DIR the run's records are kept: a page, and how each numb
         (None, [NET], ""),
         (None, [NEWS], KEEP),
         (None, [NET, Watched(["Net"], 1, alerts=["a"])], KEEP),
-        ("runs/t5", [NET], "numscope stats runs/t5; as a page: numscope view runs/t5"),
-        ("runs/my t5\x1b[2J", [NEWS], "numscope stats 'runs/my t5\\x1b[2J'; as a page: numscope report 'runs/my t5\\x1b[2J'"),
+        ("runs/t5", [NET], "its numbers, or its page\n  numscope stats runs/t5\n  numscope view runs/t5"),
+        ("runs/my t5\x1b[2J", [NEWS], "its numbers\n  numscope stats 'runs/my t5\\x1b[2J'"),
         (
             "s3://me:secret@host/run",
             [NET],
-            "numscope stats 's3://me:[hidden]@host/run'; as a page: numscope view 's3://me:[hidden]@host/run'",
+            "its numbers, or its page\n  numscope stats 's3://me:[hidden]@host/run'\n  numscope view 's3://me:[hidden]@host/run'",
         ),
+        ("t5", [Watched(["Net"], 1, alerts=["a"])], "its numbers, or its page\n  numscope stats t5\n  numscope report t5"),
         ("runs/t5", [Watched()], ""),
     ],
 )

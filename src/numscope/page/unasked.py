@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 import signal
 from pathlib import Path
 
@@ -24,7 +25,7 @@ def main(folder: str) -> None:
     alarm = getattr(signal, "alarm", lambda seconds: None)
     alarm(MOST_S)
     try:
-        say(f"numscope: to look at it: {_write(folder)}")
+        say(f"numscope: to look at it:{_write(folder)}")
     except Exception as error:  # whatever it is: the run is over
         name = "" if isinstance(error, NumscopeError) else f"{type(error).__name__}: "
         say(f"numscope: no page was made of {escape(folder)}: {name}{escape(str(error))}")
@@ -40,12 +41,12 @@ def _write(folder: str) -> str:
 
     recorded = read_recorded(folder)
     if recorded.run is not None and recorded.run.num_bytes > MAX_BYTES:
-        return f"numscope report {escape(folder)}"
+        return f"\n  numscope report {escape(shlex.quote(folder))}"
     path = os.path.join(recorded.path, NAME)
     if not _is_ours(path):
-        return f"numscope report {escape(folder)} -o FILE ({NAME} there is not numscope's, and is kept)"
+        return f" {NAME} there is not numscope's, and is kept; another file:\n  numscope report {escape(shlex.quote(folder))} -o FILE"
     write_atomically(path, render([payload_of(recorded)], f"numscope: {os.path.basename(recorded.path)}"))
-    return Path(path).as_uri()
+    return f" {Path(path).as_uri()}"
 
 
 def _is_ours(path: str) -> bool:

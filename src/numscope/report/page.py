@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+import shlex
 import subprocess
 import sys
 from collections.abc import Callable
@@ -103,7 +104,7 @@ def _make(folder: str) -> int:
 
 
 def _how(folder: str) -> str:
-    return f"numscope: to look at it: numscope report {escape(folder)}"
+    return f"numscope: to look at it:\n  numscope report {escape(shlex.quote(folder))}"
 
 
 def python_of_ours(module: str, *words: str) -> list[str]:

@@ -27,12 +27,16 @@ def last_line(own: Watched, children: Sequence[Watched], why_nothing: str) -> st
 
 
 def next_step(log_dir: str | None, processes: Sequence[Watched]) -> str:
-    """A line with what to type next, where there is something to look at: in the run's folder, or in the next one's."""
+    """What to type next, where there is something to look at: in the run's folder, each command a line; or in the next one's.
+
+    The page of a run with findings is made as its process ends, which prints a line of its own.
+    """
     watched = [one for one in processes if one.models]
     has_news = any(one.findings or one.alerts for one in watched)
     if log_dir is not None and watched:
         folder = escape(shlex.quote(without_passwords(log_dir)))
-        return f"numscope: next: numscope stats {folder}; as a page: numscope {'report' if has_news else 'view'} {folder}"
+        page = [] if any(one.findings for one in watched) else [f"numscope {'report' if has_news else 'view'} {folder}"]
+        return "\n  ".join([f"numscope: next: its numbers{', or its page' if page else ''}", f"numscope stats {folder}", *page])
     return "numscope: next: with --log-dir DIR the run's records are kept: a page, and how each number came there" if has_news else ""
 
 
@@ -55,4 +59,4 @@ def _part(processes: Sequence[Watched], where: str = "") -> str:
     unused = list(dict.fromkeys(place for one in processes for place in one.without_gradients))
     outcome += [count(notes, "contained note") + (f" ({few(unused, 1)})" if unused else "")] if notes else []
     outcome += [count(skipped, "skipped step")] if skipped else []
-    return f"{', '.join([*facts, count(tensors, 'tensor')])}: {', '.join(outcome)}"
+    return f"{', '.join([*facts, count(tensors, 'tensor observation')])}: {', '.join(outcome)}"
