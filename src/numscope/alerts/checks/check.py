@@ -96,11 +96,12 @@ class Subject:
     thorough: bool = True  # this step is one of those at which each parameter is looked at
     rank: int = field(default_factory=rank)
     inputs: Inputs = field(default_factory=Inputs)  # the data of the model's steps, once a check tells of them
+    is_over: bool = False  # the watch is about to end
 
     @property
     def step(self) -> int:
-        """Number of the step at work, as the run counts."""
-        return self.steps.number
+        """Number of the step at work, as the run counts; at the end that of the last one that was made."""
+        return self.steps.number - (self.is_over and self.steps.num_steps > 0 and not self.steps.has_stepped)
 
     def parameters(self) -> dict[str, nn.Parameter]:
         """Each parameter of the model, by its first name. *Cost:* 0.3 µs each."""

@@ -104,7 +104,7 @@ class Checker(StepReader):
 
     def last(self) -> None:
         """The watch is about to end, as planned."""
-        self._subject.thorough = True
+        self._subject.thorough = self._subject.is_over = True
         self._sort()
         self._ask("last")
 

@@ -191,7 +191,7 @@ class UpdatesLost(Check):
         losing.sort(key=lambda name: self._records[name].share, reverse=True)
         worst = self._records[losing[0]]
         dtype = str(dict(self._places())[losing[0]].dtype).removeprefix("torch.")
-        among = f"; {len(losing)} of {len(self._peaks)} such parameters lose so many" if len(losing) > 1 else ""
+        among = f"; {len(losing)} of {len(self._peaks)} such parameters lose so many, {losing[0]} the most" if len(losing) > 1 else ""
         self.say(
             f"{worst.share:.0%} of the {dtype} elements with a gradient have kept their bits since step {worst.steps[0]}: the update is "
             f"below half the distance to the next number{among}.",

@@ -3,6 +3,8 @@ import { count } from "./numbers.js";
 import { set, state } from "./state.js";
 import { goToAlert } from "./timeline.js";
 
+const LABELS = { steps: "seen at steps", shares: "share of elements, by parameter", line: "line of the script" };
+
 // What was about to go wrong, and what went wrong in silence: a click goes to its step and tensor.
 export class Alerts {
   constructor(pane, run) {
@@ -36,10 +38,10 @@ export class Alerts {
     const { ranks, evidence } = alert;
     const number = (value) => (typeof value === "number" ? value.toLocaleString("en-US", { maximumSignificantDigits: 6 }) : visible(value, 20));
     const facts = [];
-    if (alert.value !== null) facts.push(["value", number(alert.value)]);
-    if (alert.limit !== null) facts.push(["limit", number(alert.limit)]);
+    if (alert.value !== null) facts.push(["measured", number(alert.value)]);
+    if (alert.limit !== null) facts.push(["limit it has passed", number(alert.limit)]);
     if (ranks.length > 1) facts.push(["ranks", `${ranks.slice(0, 64).join(", ")}${ranks.length > 64 ? ` and ${ranks.length - 64} more` : ""}`]);
-    facts.push(...Object.entries(evidence).map(([name, value]) => [visible(name, 80), visible(value, 300)]));
+    facts.push(...Object.entries(evidence).map(([name, value]) => [LABELS[name] ?? visible(name, 80).replace(/^num_/, "number of ").replaceAll("_", " "), visible(value, 300)]));
     return el("div", { class: "chosen" }, el("p", {}, visible(alert.text, 2000)), alert.advice ? el("p", {}, el("b", {}, "Advice: "), visible(alert.advice, 2000)) : null,
       facts.length ? el("table", { class: "numbers" }, facts.map(([name, value]) => el("tr", {}, el("th", {}, name), el("td", {}, value)))) : null);
   }
