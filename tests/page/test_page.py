@@ -153,6 +153,17 @@ def test_the_line_stays_where_the_script_is_gone(tab: Tab, failing: Path, tmp_pa
     assert tab.js("document.querySelectorAll('#timeline .mark.bad').length") == 1
 
 
+def test_a_finding_in_a_library_names_the_line_that_called_it(tab: Tab, tmp_path: Path) -> None:
+    library = "lib/site-packages/them/layers.py"
+    stack = [["train.py", 12, "main", "loss = step()"], ["train.py", 7, "step", "return net(x)"], [library, 3, "forward", "x / y"]]
+    culprit = {"op": "aten.div", "phase": "forward", "module": "", "file": library, "line": 3, "code": "x / y", "reason": "unknown",
+               "detail": "", "advice": "", "inputs": [], "outputs": [], "stack": stack}  # fmt: skip
+    (tmp_path / "findings-rank0.json").write_text(document(FINDING | {"culprit": culprit}, steps=9))
+    tab.open(make(tmp_path))
+    assert "layers.py:3 called from train.py:7" in tab.text("#findings .line")
+    assert "9 steps" in tab.text("#head .facts")
+
+
 @pytest.fixture(scope="module")
 def watched(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("watched")
@@ -471,7 +482,7 @@ def test_run_with_alerts_and_no_finding_opens_at_the_first_one(tab: Tab, tmp_pat
     assert tab.text("#alerts li:nth-child(1) .when") == "step 4, 2 ranks"
     assert tab.text("#alerts .selected .when") == "step 4, 2 ranks"
     chosen = tab.text("#alerts .chosen")
-    assert all(text in chosen for text in ("It grows.", "Advice: Train in bfloat16.", "412", "inf", "[1.5, 0.123457]", "<b>x</b>", "0, 1"))
+    assert all(text in chosen for text in ("It grows.", "Advice: Train in bfloat16.", "412", "inf", "1.5, 0.123457", "<b>x</b>", "0, 1"))
     assert "nothing" not in chosen
     assert tab.text("#site .site-name").startswith("decoder.layers.1.mlp.fc1")
     assert "shown: step 4" in tab.text("#timeline .lane-name")

@@ -26,6 +26,7 @@ from numscope.runs.sources import Local, Signature, source_of
 from numscope.storage.address import is_address
 from numscope.view.refresher import Refresher
 
+UNCUT = 10_000  # columns of a pipe or a file
 TICK_S = 0.25  # between looks at the folder, the keys and the terminal's size
 REST = 4  # times as long as a reading took: at most a fifth of a core goes into reading
 LOOK_REMOTE_S = 10.0  # between two looks at another storage: it takes money for each
@@ -48,7 +49,8 @@ def top(run: str) -> None:
 
 def print_once(run: str) -> Overview:
     """Print what there is to see of a run."""
-    overview, width = overview_of(run), Console().width
+    console = Console()
+    overview, width = overview_of(run), console.width if console.is_terminal else UNCUT
     print_plain(screen(overview, time.time() - overview.written, width), sys.stdout, width)
     return overview
 

@@ -65,7 +65,7 @@ def _title(overview: Overview, age_s: float) -> Text:
     recorded = overview.recorded
     facts = [escape(recorded.model)] if recorded.model else []
     last = -1 if overview.matrices is None else overview.matrices.axis.last[-1]
-    facts.append(count(max(recorded.num_steps, last + 1), "step"))
+    facts.append(count(recorded.num_ended or max(recorded.num_steps, last + 1), "step"))
     if len(recorded.attempts) > 1:
         facts.append(count(len(recorded.attempts), "attempt"))
     if overview.written:
@@ -88,7 +88,7 @@ def _loss(overview: Overview, width: int) -> Iterator[Text]:
             cells = cells_of(matrices.values["amax", "max"][i], matrices.values["num_nonfinite", "max"][i], min(60, width - 30))
             known = [x for x, _ in cells if x]
             if known:
-                yield Text(f"loss (magnitude) {known[0]:.4g} {spark(cells, min(known), max(known))} {known[-1]:.4g}")
+                yield Text(f"{escape(site.layer)} (magnitude) {known[0]:.4g} {spark(cells, min(known), max(known))} {known[-1]:.4g}")
 
 
 def _findings(overview: Overview) -> Iterator[Text]:
@@ -154,7 +154,13 @@ def _sites(overview: Overview, width: int) -> Iterator[Text]:
     worst = sorted(range(len(overview.health)), key=lambda i: (overview.health[i].state == FINE, -overview.health[i].score))
     shown = [i for i in worst if overview.health[i].state != FINE or matrices.sites[i].tensor != LOSS][:MOST_SITES]
     steps = f"steps {matrices.axis.first[0]:,} to {matrices.axis.last[-1]:,}"
-    yield Text(f"Worst of {count(matrices.num_sites, 'tensor')}, {steps}: {told_of(overview.health)}", TITLE)
+    cut = len(shown) == MOST_SITES < matrices.num_sites
+    which = (
+        f"The worst {MOST_SITES} of {count(matrices.num_sites, 'tensor')}"
+        if cut
+        else f"{count(matrices.num_sites, 'tensor')}, the worst first"
+    )
+    yield Text(f"{which}, {steps}: {told_of(overview.health)}", TITLE)
     if is_wide:
         yield Text(LEGEND, QUIET)
     names = [f"{escape(matrices.sites[i].layer)} {escape(matrices.sites[i].tensor)}" for i in shown]

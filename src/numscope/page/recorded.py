@@ -80,6 +80,11 @@ class Recorded:
         return self.attempts[-1] if self.attempts else {}
 
     @property
+    def num_ended(self) -> int:
+        """Steps that had ended when the run did, as its last line counts them; 0 where they are not known, or of several attempts."""
+        return self.num_steps if self.watched and not self.killed and len(self.attempts) <= 1 else 0
+
+    @property
     def versions(self) -> dict[str, str]:
         """Versions of numscope, Python and torch in the last attempt."""
         told = self.last_attempt.get("versions")

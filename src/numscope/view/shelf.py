@@ -55,9 +55,9 @@ class Shelf:
             run.source.close()
 
     def find(self, key: str) -> LiveRun | None:
-        """The run of that key; of none the first."""
+        """The run of that key; of none the one that wrote last, on this machine."""
         runs = self.runs()
-        return next((run for run in runs if run.key == key), None) if key else next(iter(runs), None)
+        return next((run for run in runs if run.key == key), None) if key else max(runs, key=_written, default=None)
 
     def _list(self) -> None:
         found: dict[str, LiveRun] = {}
@@ -114,6 +114,13 @@ class Shelf:
         return told
 
 
+def _written(run: LiveRun) -> float:
+    """When a run on this machine wrote last; 0: not known."""
+    with contextlib.suppress(OSError):
+        return max((told[-1] for told in run.source.signature().values()), default=0.0) if isinstance(run.source, Local) else 0.0
+    return 0.0
+
+
 def _children(root: Source, names: dict[str, bool], known: Sequence[str] | dict[str, LiveRun]) -> Iterator[Source]:
     """The folders in a folder that are runs."""
     for name in sorted(name for name, is_folder in names.items() if is_folder and not name.startswith(".")):
@@ -128,8 +135,9 @@ def _facts(folder: str, signature: Signature) -> dict[str, Any]:
     files = read_findings(folder, [name for name in signature if name.startswith("findings-")], [])
     kept, _ = split_merged(os.path.basename(name) for name in signature if name.startswith(STATISTICS))
     newest = {part.rank: part for part in kept}
-    last = max([-1, *(file.num_steps - 1 for file in files), *(_last_step(folder, part) for part in newest.values())])
-    heard = max((told[-1] for told in signature.values()), default=0.0)
+    told = [max([file.num_steps - 1, *(finding.step for finding in file.findings)]) for file in files]
+    last = max([-1, *told, *(_last_step(folder, part) for part in newest.values())])
+    heard = max((one[-1] for one in signature.values()), default=0.0)
     return {
         "findings": len(distinct_findings(files)) if files else None,
         "alerts": len(merged_alerts(files)) if files else None,

@@ -3,6 +3,7 @@ import { count } from "./numbers.js";
 import { set, state } from "./state.js";
 import { goTo } from "./timeline.js";
 
+const INSTALLED = /[\\/](?:site|dist)-packages[\\/]/;
 const WORDS = { nan: "nan", inf: "inf", scaler_skips: "skipped steps", dead_gradients: "dead gradients" };
 
 // The alarms of a run, each with its line: a click goes to its step, tensor and culprit.
@@ -32,11 +33,12 @@ export class Findings {
   _line(finding, i) {
     const { culprit, site } = finding;
     const where = site.module || (site.cls ? `${site.cls} (the model)` : "loss");
+    const own = culprit && INSTALLED.test(culprit.file) ? culprit.stack.findLast(([file]) => !INSTALLED.test(file)) : null; // the line of the user's that called a library
     return el("li", {}, el("button", { class: `finding${i === state.finding ? " selected" : ""}`, "aria-pressed": String(i === state.finding), onclick: () => set(goTo(this.run, i)) },
       el("span", { class: finding.contained ? "kind contained" : "kind bad" }, `✖ ${WORDS[finding.kind] ?? finding.kind}${finding.contained ? ", contained" : ""}`),
       el("span", { class: "when" }, `step ${finding.step.toLocaleString("en-US")}`, finding.rank ? `, rank ${finding.rank}` : ""),
       el("span", { class: "where", title: visible(where, 2000) }, visible(where, 80), " ", el("small", {}, visible(`${site.slot}, ${finding.phase}`, 60))),
-      el("span", { class: "line" }, culprit ? [el("code", {}, visible(culprit.op, 60)), culprit.file ? ` ${visible(baseName(culprit.file), 80)}:${culprit.line}` : "", ` — ${culprit.reason}`] : finding.note ? visible(finding.note, 160) : "no operation found")));
+      el("span", { class: "line" }, culprit ? [el("code", {}, visible(culprit.op, 60)), culprit.file ? ` ${visible(baseName(culprit.file), 80)}:${culprit.line}` : "", own ? ` called from ${visible(baseName(own[0]), 80)}:${own[1]}` : "", ` — ${culprit.reason}`] : finding.note ? visible(finding.note, 160) : "no operation found")));
   }
 }
 

@@ -121,7 +121,8 @@ export class Page {
 
   _head() {
     const { run } = this;
-    const facts = [run.model ? visible(run.model, 120) : "", count(run.numSteps, "recorded step"), run.sites.length ? count(run.numSites, "tensor") : "", run.attempts.length > 1 ? count(run.attempts.length, "attempt") : ""];
+    const ended = run.numEnded ? `${count(run.numEnded, "step")}${run.numSteps < run.numEnded ? `, ${run.numSteps.toLocaleString("en-US")} of them recorded` : ""}` : "";
+    const facts = [run.model ? visible(run.model, 120) : "", ended || count(run.numSteps, "recorded step"), run.sites.length ? count(run.numSites, "tensor") : "", run.attempts.length > 1 ? count(run.attempts.length, "attempt") : ""];
     keeping(pane("head"), () => fill(pane("head"), el("h1", {}, el("span", { class: "brand" }, "numscope "), visible(run.name, 120)), el("span", { class: "facts" }, facts.filter(Boolean).join(" · ")),
       this.sign, el("button", { class: "theme", onclick: toggleTheme, title: "light or dark (t)" }, "◐ theme")));
     const started = run.attempts.length ? `; the run was started on ${time(run.attempts[run.attempts.length - 1].started)}` : "";
