@@ -22,6 +22,7 @@ from numscope.runs.columns import columns as columns_in
 from numscope.runs.compaction import compact as compacted
 from numscope.runs.folder import Run, find_run
 from numscope.runs.grouping import available, group, lacking
+from numscope.runs.hints import hints
 from numscope.runs.query import ask
 from numscope.sinks.logs import text_of
 
@@ -102,6 +103,8 @@ def stats(run: str, sql: str | None, by: str | None, names: str | None, steps: s
         csv.writer(sys.stdout, lineterminator="\n").writerows(map(_cell, row) for row in (columns, *rows))
     else:
         _print_table(columns, rows)
+    for text in hints(found, sql, result) if sql is not None else ():
+        note(text)
 
 
 _OVERVIEW = """

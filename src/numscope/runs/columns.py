@@ -17,9 +17,9 @@ _UNITS |= {"ratio": ""}
 # By name, the unit and the meaning of what a run stores. Statistics are described where their formulas are.
 STORED = {
     "step": ("", "training step, from 0"),
-    "layer": ("", "the layer's name; loss: the tensor that backward was called on"),
+    "layer": ("", "the layer's name, behind its model's if the run has several (Critic.fc1); loss: the tensor that backward was called on"),
     "cls": ("", "the layer's class"),
-    "tensor": ("", "activation, weight, gradient, output, wgrad, dgrad, …"),
+    "tensor": ("", "in reports' words: activation: input; gradient: grad output; wgrad: grad weight; dgrad: grad input; weight; output; …"),
     "dtype": ("", "the tensor's dtype"),
     "ord": ("", "place in the step"),
     "rank": ("", "who wrote the row"),

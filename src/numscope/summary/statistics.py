@@ -71,7 +71,10 @@ def moved_sql(to: str) -> dict[str, str]:
     return {name: f"CASE WHEN {d} = 0 THEN {name} ELSE {sql} END" for name, sql in moved.items()}
 
 
-RAW_SUMS = dict(zip(("sum", "square_sum", "cube_sum", "fourth_sum"), moved_sql("0").values(), strict=True))
+_HAS_SUMS = f"({_FINITE} = 0 OR {_HAS_MOMENTS})"  # a run without a configuration stores zeros in their place
+RAW_SUMS = dict(
+    zip(("sum", "square_sum", "cube_sum", "fourth_sum"), (where(_HAS_SUMS, sql) for sql in moved_sql("0").values()), strict=True)
+)
 
 
 # What rounding errors hide is NULL, by the rules of ``Summary``.
