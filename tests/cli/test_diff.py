@@ -15,6 +15,7 @@ from click.testing import CliRunner
 
 import numscope
 from numscope.cli.diff import diff
+from tests.cli.calling import called
 from tests.runs.test_comparison import rounded_runs, write
 from tests.warm import COLD
 
@@ -51,6 +52,14 @@ def test_wrong_usage_ends_with_2_and_one_line(runs: Path) -> None:
     assert done.stderr.startswith("numscope: B: got 'nowhere', expected a run's folder")
     assert done.stderr.count("\n") == 1
     assert cli("a", cwd=runs).stderr == "numscope: got no B, expected numscope diff [options] A B.\n"
+
+
+def test_only_a_run_is_suggested_in_place_of_what_is_none(runs: Path, tmp_path: Path) -> None:
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mime").write_text("")
+    assert called("diff", str(tmp_path / "nine"), str(runs)).stderr.endswith("There is nothing of that name.\n")
+    (tmp_path / "mine" / "run.json").write_text("{}")
+    assert called("diff", str(tmp_path / "nine"), str(runs)).stderr.endswith(f"Did you mean {str(tmp_path / 'mine')!r}?\n")
 
 
 def test_json_is_the_document(runs: Path) -> None:

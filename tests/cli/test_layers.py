@@ -16,7 +16,7 @@ from numscope.records.errors import UsageError
 from numscope.records.layer import Layer
 from numscope.sinks.parquet import ParquetSink
 from tests.cli.calling import called
-from tests.runs.tensors import Place, observe
+from tests.runs.tensors import Place, observe, write
 
 CONFIG = """
 stats:
@@ -112,7 +112,8 @@ def test_bytes_that_a_run_read_come_from_its_records() -> None:
         ("no_such_module:make", "no_such_module:make: no module 'no_such_module', expected "),
         ("os:getcwdd", "os:getcwdd: os has no 'getcwdd', expected a function or class that makes a model."),
         ("os:getcwd", "os:getcwd: made str, expected a torch.nn.Module."),
-        ("gpt22", f"MODEL_OR_RUN: got 'gpt22', expected {EXPECTED}. There is nothing of that name. Did you mean "),
+        ("gpt22", f"MODEL_OR_RUN: got 'gpt22', expected {EXPECTED}. There is nothing of that name. Did you mean the architecture 'gpt2'?"),
+        ("nothere", f"MODEL_OR_RUN: got 'nothere', expected {EXPECTED}. There is nothing of that name."),
         (".", f"MODEL_OR_RUN: got '.', expected {EXPECTED}. It holds other things."),
         ("./nowhere", f"MODEL_OR_RUN: got './nowhere', expected {EXPECTED}. There is nothing of that name."),
     ],
@@ -122,6 +123,14 @@ def test_what_is_neither_model_nor_run_is_refused(given: str, error: str) -> Non
         subject_of(given)
     assert str(caught.value).startswith(error)
     assert numscope_layers(given).exit_code == 2
+
+
+def test_layers_of_a_run_without_a_configuration_are_those_of_its_history() -> None:
+    seen = {Place(0, "Actor", "Net", "output"): 4, Place(0, "fc", "Linear", "weight"): 6, Place(0, "fc", "Linear", "weight[bias]"): 2}
+    write(Path("run"), {place: torch.ones(numel) for place, numel in seen.items()} | {Place(0, "loss", "loss", "loss"): torch.ones(1)})
+    found = subject_of("run")
+    assert found.layers == [Layer("Actor", "Net", "Actor", (), 0, 0, False), Layer("fc", "Linear", "fc", ("weight",), 6, 24)]
+    assert found.gemms == found.layers[1:]
 
 
 def test_run_without_layers_is_refused() -> None:

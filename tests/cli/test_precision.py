@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import os
 import re
 import sys
 from pathlib import Path
@@ -55,6 +56,8 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         (["advise", "--steps", "0", "s.py"], "numscope: --steps: got '0', expected a whole number of at least 1."),
         (["bisect", "--steps", "0", "s.py"], "numscope: --steps: got '0', expected a whole number of at least 1."),
         (["bisect", "--config", "no.yaml", "s.py"], "numscope: no.yaml: no such file, expected a YAML file."),
+        (["bisect", "--launch", "torchrn", "s.py"], "numscope: --launch: got 'torchrn', expected a command that can be run. There is no"),
+        (["advise", "s2.py"], "numscope: got 's2.py', expected a script's path, or -m and a module's name. There is no such file. Did you"),
         (["bissect", "s.py"], "numscope: got 'bissect', expected one of "),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else "",
@@ -69,6 +72,7 @@ def test_wrong_usage_is_refused_before_anything_runs(
     told = capsys.readouterr()
     assert (ended.value.code, told.out) == (2, "")
     assert told.err.startswith(message)
+    assert os.listdir(here) == ["s.py"]  # nothing is left
 
 
 @pytest.mark.parametrize(

@@ -307,6 +307,13 @@ def test_script_without_torch_is_told_that_nothing_was_watched(tmp_path: Path) -
     assert done.stderr == "numscope: nothing was watched: this process never imported torch\n"
 
 
+def test_words_that_a_script_ends_with_come_before_the_last_line(tmp_path: Path) -> None:
+    (tmp_path / "s.py").write_text("import atexit, sys; atexit.register(print, 'left'); sys.exit('no data')")
+    done = cli("run", "s.py", cwd=tmp_path)
+    assert (done.returncode, done.stdout) == (1, "left\n")
+    assert done.stderr == "no data\nnumscope: nothing was watched: this process never imported torch\n"
+
+
 @pytest.mark.parametrize("code", ["import torch", "1 / 0"])
 def test_files_that_were_asked_for_are_there_though_nothing_was_watched(tmp_path: Path, code: str) -> None:
     (tmp_path / "s.py").write_text(code)

@@ -203,6 +203,8 @@ def test_nothing_to_run(same: Same, tmp_path: Path) -> None:
     watched = end([COLD, "-m", "numscope", "run", "nope.py"], tmp_path)
     assert bare.status == watched.status == 2
     assert watched.stderr == f"numscope: can't open file {str(tmp_path / 'nope.py')!r}: [Errno 2] No such file or directory\n"
+    write(tmp_path, "train.py", "pass")
+    assert end([COLD, "-m", "numscope", "run", "trian.py"], tmp_path).stderr.endswith("directory. Did you mean 'train.py'?\n")
     same("empty")
     same("-m", "nope")
     same("-m", "nope.inner")

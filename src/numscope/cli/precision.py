@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+import shutil
 import tempfile
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -16,7 +17,7 @@ from numscope.cli.preparing import SCRIPT_WORDS, recipe_option, takes_script
 from numscope.cli.printing import note, put, say, show
 from numscope.cli.script import Target
 from numscope.cli.trial import trial
-from numscope.cli.values import OUTPUT_FILE, Value, json_option, real, whole_number
+from numscope.cli.values import OUTPUT_FILE, Expected, Value, json_option, real, whole_number
 from numscope.config.dialects import translate
 from numscope.config.loading import plan_of
 from numscope.config.wording import Errors
@@ -24,9 +25,10 @@ from numscope.config.yaml_reading import read
 from numscope.precision.search.advise import Limits, advice_of, merged
 from numscope.precision.search.sections import sections, text_of
 from numscope.precision.search.trials import AUTOCAST, Book, Script, Spec, TrialFailed, run_trial
-from numscope.records.files import write_atomically
+from numscope.records.files import nearest_path, write_atomically
 from numscope.records.words import nearest
 
+LAUNCHERS = ("torchrun", "accelerate", "deepspeed", "mpirun", "srun", "python")
 NO_ANSWER = 1  # 2 is wrong usage
 
 
@@ -37,9 +39,17 @@ def precision() -> None:
 
 precision.add_command(trial)
 
+
+def _launcher(text: str) -> tuple[str, ...]:
+    words = tuple(shlex.split(text))
+    if words and shutil.which(words[0]) is None:
+        raise Expected(f"a command that can be run. There is no {words[0]!r}.{nearest(words[0], LAUNCHERS)}")
+    return words
+
+
 _LAUNCH = click.option(
     "--launch",
-    type=Value("WORDS", lambda text: tuple(shlex.split(text)), "words as in a shell"),
+    type=Value("WORDS", _launcher, "words as in a shell"),
     default=(),
     help='Command that starts the script\'s processes, such as "torchrun --nproc-per-node 2".',
 )
@@ -196,5 +206,7 @@ def _base(config: str | None, features: tuple[str, ...]) -> Mapping[str, Any]:
 
 def _script(target: Target, launch: tuple[str, ...]) -> Script:
     if not target.is_module and not Path(target.name).exists():
-        raise click.UsageError(f"got {target.name!r}, expected a script's path, or -m and a module's name. There is no such file.")
+        raise click.UsageError(
+            f"got {target.name!r}, expected a script's path, or -m and a module's name. There is no such file.{nearest_path(target.name)}"
+        )
     return Script(target.name, target.args, target.is_module, launch)

@@ -24,6 +24,7 @@ from typing import NoReturn
 from numscope.cli.stops import Stop
 from numscope.cli.uncaught import exit_status, hide_our_frames, keep_own_frames, print_stop, print_uncaught
 from numscope.records.errors import NonFiniteError
+from numscope.records.files import nearest_path
 from numscope.records.finding import Finding
 from numscope.report.stderr import say
 
@@ -131,9 +132,9 @@ def _ending(error: BaseException, watch: Watch) -> tuple[SystemExit | KeyboardIn
     behind = None if isinstance(error, KeyboardInterrupt) else watch.stop_behind(error)
     if not isinstance(error, SystemExit):
         print_uncaught(error)
-    elif behind is None or not error.code:
+    elif not error.code or (behind is None and isinstance(error.code, int)):
         return error, None
-    elif not isinstance(error.code, int):  # the interpreter would print it
+    elif not isinstance(error.code, int):  # as the interpreter would print it, before our last words
         print(error.code, file=sys.stderr)
     if behind is not None:
         say(behind.words)
@@ -218,7 +219,8 @@ def _run(target: Target, watch: Watch) -> None:
     path = os.path.join(os.getcwd(), target.name)  # absolute but not normalized: so __file__ and tracebacks show it
     sys.argv = [target.name, *target.args]
     if not os.path.exists(path):  # a pipe is good too: /dev/stdin, /dev/fd/63 of a shell's <(…)
-        _refuse(f"can't open file {path!r}: [Errno 2] No such file or directory", 2)
+        near = nearest_path(target.name, lambda near: near.endswith(".py") or os.path.isdir(near))
+        _refuse(f"can't open file {path!r}: [Errno 2] No such file or directory{near and f'.{near}'}", 2)
     if pkgutil.get_importer(path) is not None:  # a folder or a zip file: the importer finds __main__ in it
         _set_path0(path, even_if_safe=True)
         sys.modules["__main__"] = main

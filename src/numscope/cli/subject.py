@@ -13,14 +13,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from numscope.cli.uncaught import failed
-from numscope.config.wording import meant
 from numscope.records.attempt import attempts
 from numscope.records.errors import UsageError
 from numscope.records.files import read_json
 from numscope.records.layer import Layer
+from numscope.records.words import closest
 from numscope.runs.folder import find_run
 from numscope.runs.query import ask
-from numscope.runs.sources import RUN, instead, no_run
+from numscope.runs.sources import RUN, instead, is_run, no_run
 
 if TYPE_CHECKING:
     from torch import nn
@@ -67,6 +67,10 @@ def subject_of(given: str) -> ModelOrRun:
 
 def _nothing(given: str, why: str) -> UsageError:
     return no_run("MODEL_OR_RUN", given, why, EXPECTED)
+
+
+def _instead(given: str) -> str:
+    return instead(os.path.abspath(given), lambda path: is_run(path) or os.path.isfile(os.path.join(path, "config.json")))
 
 
 def _of_model(model: nn.Module) -> ModelOrRun:
@@ -136,7 +140,7 @@ def _from_factory(given: str) -> nn.Module:
 def _from_transformers(given: str, folder: Path) -> nn.Module:
     """The architecture on the meta device. No weights are read, and no code of the checkpoint is run."""
     if not folder.is_dir() and (os.sep in given[:1] or given.startswith(".")):
-        raise _nothing(given, instead(os.path.abspath(given)))
+        raise _nothing(given, _instead(given))
     try:
         import transformers
         from transformers.models.auto.configuration_auto import CONFIG_MAPPING
@@ -150,8 +154,9 @@ def _from_transformers(given: str, folder: Path) -> nn.Module:
         else:
             config = transformers.AutoConfig.from_pretrained(given, local_files_only=True)  # a question needs no network
     except (OSError, ValueError):
-        near = "" if folder.exists() else meant(given, CONFIG_MAPPING)
-        raise _nothing(given, f"There is nothing of that name.{near}" if near else instead(os.path.abspath(given))) from None
+        near = "" if folder.exists() else "".join(closest(given, CONFIG_MAPPING, least=0.8))
+        architecture = f"There is nothing of that name. Did you mean the architecture {near!r}?"
+        raise _nothing(given, architecture if near else _instead(given)) from None
     named = next(iter(getattr(config, "architectures", None) or ()), "")
     cls = getattr(transformers, named, None)
     with torch.device("meta"):
@@ -163,13 +168,14 @@ def _from_transformers(given: str, folder: Path) -> nn.Module:
 
 
 def _of_run(folder: Path) -> ModelOrRun:
-    """The layers of each rank's last attempt that had some; ranks of a pipeline have different layers."""
+    """The layers of each rank's last attempt that had some, else those in its history; ranks of a pipeline have different layers."""
     layers: dict[str, Layer] = {}
     for files in attempts(folder).values():
         for layer in next((told for file in reversed(files.values()) if (told := list(_told(Path(file))))), ()):
             layers.setdefault(layer.name, layer)
+    layers = layers or {layer.name: layer for layer in _of_history(folder)}
     if not layers:
-        raise UsageError(f"{folder}: contains no layers, expected the folder of a run that had a configuration and began a step.")
+        raise UsageError(f"{folder}: contains no layers, expected the folder of a run that ended a step.")
     gemms = [layer for layer in layers.values() if layer.cls in _GEMM_CLASSES and layer.weights and not layer.name.endswith(_NORM)]
     return ModelOrRun(list(layers.values()), read=_read_bytes(folder), gemms=gemms)
 
@@ -182,6 +188,18 @@ def _told(path: Path) -> Iterator[Layer]:
             yield Layer(**{**layer, "weights": tuple(map(str, layer.get("weights", ())))})
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         raise UsageError(f"{path}: can't be read ({error}), expected a file written by a run.") from None
+
+
+def _of_history(folder: Path) -> Iterator[Layer]:
+    """Those that detection recorded, in the order of their calls: a run without a configuration writes no list of layers."""
+    sql = """SELECT layer, any_value(cls), list_sort(list(DISTINCT tensor) FILTER (tensor LIKE 'weight%')),
+        max(numel) FILTER (tensor = 'weight'), any_value(dtype) FILTER (tensor = 'weight')
+        FROM raw WHERE cls <> 'loss' GROUP BY layer ORDER BY min(ord), layer"""
+    with contextlib.suppress(UsageError):
+        for name, cls, tensors, numel, dtype in ask(find_run(folder), sql).rows:
+            own = [re.sub(r"weight\[(.+)\]", r"\1", tensor) for tensor in tensors or ()]
+            weights = tuple(weight for weight in own if "bias" not in weight)
+            yield Layer(name, cls, name, weights, numel or 0, (numel or 0) * _ITEMSIZE.get(dtype, 1), bool(own))
 
 
 def _read_bytes(folder: Path) -> dict[tuple[str, str], int]:

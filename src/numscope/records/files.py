@@ -8,10 +8,11 @@ import itertools
 import json
 import os
 import stat
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
-from numscope.records.faults import ours
+from numscope.records.faults import ours, suppress
+from numscope.records.words import closest
 
 MAX_JSON_BYTES = 32 << 20
 MAX_JSON_DEPTH = 64
@@ -29,6 +30,15 @@ def may_come_back(error: BaseException, *, was_there: bool) -> bool:
     """
     cause = error if isinstance(error, OSError) else error.__context__
     return isinstance(cause, OSError) and cause.errno in (_FULL | _AWAY if was_there else _FULL)
+
+
+def nearest_path(path: str, is_meant: Callable[[str], bool] = os.path.isfile) -> str:
+    """`` Did you mean 'runs/a'?``: the path of its folder that is most like it among those that can be meant; "" where there is none."""
+    folder, name = os.path.split(path)
+    with suppress(OSError):
+        beside = [os.path.join(folder, near) for near in closest(name, os.listdir(folder or os.curdir), 8)]
+        return next((f" Did you mean {near!r}?" for near in beside if is_meant(near)), "")
+    return ""
 
 
 def write_atomically(path: str | os.PathLike[str], data: str | bytes) -> None:

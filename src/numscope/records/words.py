@@ -7,12 +7,12 @@ from collections.abc import Iterable, Sequence
 _MOST_SPANS = 8  # stretches of ranks in a sentence
 
 
-def closest(word: object, known: Iterable[str], most: int = 1) -> list[str]:
-    """The known words that are most like a word, best first, and none that is unlike it. Capital letters make no difference."""
+def closest(word: object, known: Iterable[str], most: int = 1, least: float = 0.6) -> list[str]:
+    """The known words that are most like a word, best first, and none that is less like it than ``least``. Case makes no difference."""
     import difflib  # loads re
 
     folded = {name.lower(): name for name in known}
-    return [folded[name] for name in difflib.get_close_matches(str(word).lower(), folded, most)]
+    return [folded[name] for name in difflib.get_close_matches(str(word).lower(), folded, most, least)]
 
 
 def nearest(word: object, known: Iterable[str], most: int = 1) -> str:

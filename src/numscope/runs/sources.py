@@ -8,7 +8,7 @@ import re
 import tempfile
 import zlib
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from itertools import chain
@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from numscope.records.attempt import RANKS
 from numscope.records.errors import UsageError
-from numscope.records.words import closest
+from numscope.records.files import nearest_path
 from numscope.sinks.part_files import PartName
 from numscope.sinks.runfolder import RUN_FILE, STATISTICS
 from numscope.storage.address import connect, is_address, text_of
@@ -210,13 +210,16 @@ def no_run(where: str, given: str, why: str, expected: str = RUN) -> UsageError:
     return UsageError(f"got {given!r}, expected {expected}. {why}", where)
 
 
-def instead(path: str) -> str:
-    """Advice about what is no folder that can be read."""
+def is_run(path: str) -> bool:
+    """Whether a path is a run's folder."""
+    return os.path.isdir(path) and any(map(is_of_run, os.listdir(path)))
+
+
+def instead(path: str, is_meant: Callable[[str], bool] = is_run) -> str:
+    """Advice about what is no folder that can be read; ``is_meant``: which folders could be meant."""
     if os.path.exists(path):
         return "It can't be read: you have no permission." if os.path.isdir(path) else "It is a file."
-    parent, name = os.path.split(path)
-    near = closest(name, os.listdir(parent)) if os.path.isdir(parent) else []
-    return f"Did you mean {os.path.join(parent, near[0])!r}?" if near else "There is nothing of that name."
+    return nearest_path(path, is_meant).strip() or "There is nothing of that name."
 
 
 def _base(info: dict[str, Any]) -> str:
