@@ -58,7 +58,7 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         (["bisect", "--config", "no.yaml", "s.py"], "numscope: no.yaml: no such file, expected a YAML file."),
         (["bisect", "--launch", "torchrn", "s.py"], "numscope: --launch: got 'torchrn', expected a command that can be run. There is no"),
         (["advise", "s2.py"], "numscope: got 's2.py', expected a script's path, or -m and a module's name. There is no such file. Did you"),
-        (["bissect", "s.py"], "numscope: got 'bissect', expected one of "),
+        (["bissect", "s.py"], "numscope: got 'bissect', expected one of advise, bisect. Did you mean 'bisect'?"),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else "",
 )

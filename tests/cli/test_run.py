@@ -26,8 +26,8 @@ from tests.cli.calling import called
 
 ROOT = Path(__file__).resolve().parents[2]
 SOURCES = str(Path(numscope.__file__).parent.parent)
-OPTIONS = "--abort-after, --alerts, --config, --features, --frames, --json, --level, --log-dir, --no-replay, "
-OPTIONS += "--on-nonfinite, --pdb, --pdbcls, --recipe, --sarif, --to, --trace, -m"
+OPTIONS = "--abort-after, --alerts, --config, --features, --frames, --json, --level, --log-dir, …"
+ITS_OWN = "The script's own options go after its name: numscope run train.py"
 COMMANDS = ", ".join(command.COMMANDS)
 EXPECTED = "expected numscope run [options] train.py ARGS…  or  numscope run [options] -m module ARGS…."
 
@@ -51,7 +51,8 @@ def cli(*words: str, cwd: Path, command: tuple[str, ...] = ("-m", "numscope"), *
         (["run"], f"numscope: got no script, {EXPECTED}"),
         (["run", "-m"], f"numscope: got no script, {EXPECTED}"),
         (["run", "--trce", "1", "s.py"], f"""numscope: got '--trce', expected one of {OPTIONS}. Did you mean '--trace'?"""),
-        (["run", "-x", "s.py"], f"numscope: got '-x', expected one of {OPTIONS}."),
+        (["run", "-x", "s.py"], f"numscope: got '-x', expected one of {OPTIONS}. {ITS_OWN} -x …"),
+        (["run", "--lr", "1", "s.py"], f"numscope: got '--lr', expected one of {OPTIONS}. {ITS_OWN} --lr …"),
         (
             ["run", "--trace", "a", "s.py"],
             "numscope: --trace: got 'a', expected batch numbers from 0 with commas in between, such as 149,150.",

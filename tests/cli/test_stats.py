@@ -123,8 +123,8 @@ def test_name_from_the_model_cannot_color_the_terminal(tmp_path: Path) -> None:
         (["{run}", "SELEC 1"], 'numscope: SQL: syntax error at or near "SELEC"\nLINE 1: SELEC 1\n'),
         (["{run}", "SELECT l2norm FROM stats"], "numscope: SQL: got the column 'l2norm', expected one of step, "),
         (["{run}", "COPY stats TO 'x'"], "numscope: SQL: got \"COPY stats TO 'x'\", expected one SELECT over the view stats: a run"),
-        (["{run}", "--by", "layr"], "numscope: by: got 'layr', expected one of layer, name, type, tensor, all, or a regex found"),
-        (["{run}", "--by", "all", "--stats", "l2norm"], "numscope: statistic: got 'l2norm', expected one of max, min, "),
+        (["{run}", "--by", "layr"], "numscope: --by: got 'layr', expected one of layer, name, type, tensor, all, or a regex found"),
+        (["{run}", "--by", "all", "--stats", "l2norm"], "numscope: --stats: got 'l2norm', expected one of max, min, "),
         (
             ["{run}", "--by", "all", "--steps", "a"],
             "numscope: --steps: got 'a', expected A-B, A-, -B or A, steps from 0, and /N behind it or alone.\n",

@@ -200,7 +200,7 @@ def test_wrong_query_is_a_usage_error_that_helps(folder: Path, sql: str, message
 
 
 def test_folder_that_is_not_there(tmp_path: Path) -> None:
-    (tmp_path / "runs-a").mkdir()
+    (tmp_path / "runs-a" / "statistics").mkdir(parents=True)
     with pytest.raises(
         UsageError,
         match=r"^RUN: got '.*runs-b', expected a run's folder, such as numscope run --log-dir DIR train\.py makes\. Did .*runs-a'\?$",

@@ -12,7 +12,7 @@ from click import exceptions as wrong
 
 from numscope.cli.printing import say
 from numscope.records.errors import NumscopeError, UsageError
-from numscope.records.words import nearest
+from numscope.records.words import choices, closest, nearest
 from numscope.version import __version__
 
 # Each command with its line of the help. Its file is loaded when the command is called: all of them take 0.2 s.
@@ -116,9 +116,12 @@ def _explained(error: click.ClickException, words: list[str]) -> str:
         if command is numscope and word in _opts_of_run():
             return f"got {word!r}, expected a command first. Did you mean 'numscope run {word}'?"
         options = sorted(name for p in command.params for name in p.opts if name.startswith("-"))
-        expected = f"one of {', '.join(options)}" if options else "no option"
-        hint = f" Use {REPLACED[error.option_name]}." if error.option_name in REPLACED else nearest(error.option_name, options)
-        return f"got {error.option_name!r}, expected {expected}.{hint}"
+        bare = {name.lstrip("-"): name for name in options}  # the dashes are alike in all
+        near = [repr(bare[name]) for name in closest(error.option_name.lstrip("-"), bare)]
+        hint = f" Use {REPLACED[error.option_name]}." if error.option_name in REPLACED else "".join(f" Did you mean {one}?" for one in near)
+        if not hint and any(param.name == "target" for param in command.params):
+            hint = f" The script's own options go after its name: {where} train.py {error.option_name} …"
+        return f"got {error.option_name!r}, expected {choices(options, hint) if options else f'no option.{hint}'}"
     if isinstance(error, wrong.BadOptionUsage):
         return f"{error.option_name}: got nothing, expected a value. See {where} --help."
     if isinstance(error, wrong.MissingParameter) and command.name == "run":
@@ -132,7 +135,7 @@ def _explained(error: click.ClickException, words: list[str]) -> str:
         return f"{error.param.opts[-1]}: {error.message}"
     if isinstance(command, click.Group):
         to_run = command is numscope and word.endswith(".py")
-        names = sorted(command.list_commands(ctx))
+        names = sorted(name for name in command.list_commands(ctx) if not getattr(command.commands.get(name), "hidden", False))
         near = f" Did you mean 'numscope run {word}'?" if to_run else nearest(word, names)
-        return f"got {word!r}, expected one of {', '.join(names)}.{near}"
+        return f"got {word!r}, expected {choices(names, near)}"
     return error.format_message()

@@ -135,7 +135,10 @@ def _grouped(run: Run, by: str, names: str | None, steps: str | None) -> tuple[S
         chosen = available(run)
     else:
         chosen = [name.strip() for name in names.split(",")]
-    groups = group(run, by, chosen, steps=bounds, every_steps=every_steps)
+    try:
+        groups = group(run, by, chosen, steps=bounds, every_steps=every_steps)
+    except UsageError as error:
+        raise UsageError(error.text, {"by": "--by", "statistic": "--stats"}.get(error.place, error.place)) from None
     if not groups:
         note("the run has no statistics of these layers at these steps.")
     missing = lacking(groups)

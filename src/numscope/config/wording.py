@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
+from numscope.records import words
 from numscope.records.errors import UsageError
 from numscope.records.faults import ours
 from numscope.records.words import closest
@@ -14,7 +15,6 @@ from numscope.records.words import closest
 _LONGEST = 80  # most characters of a value in a message
 # Types of settings.
 KINDS = {bool: "true or false", int: "a whole number", float: "a number", str: "text", list: "a list", dict: "a mapping"}
-_FEW = 8  # names that a message lists when it also knows the one that was meant
 
 
 class ConfigurationError(UsageError):
@@ -97,6 +97,4 @@ def one_of(word: object, choices: Iterable[str], also: Iterable[str] = ()) -> st
 def listed(word: object, choices: Iterable[str], also: Iterable[str] = ()) -> str:
     """``one of a, b, c. Did you mean "a"?``; a long list is cut short where the nearest name is known."""
     names = list(choices)
-    hint = meant(word, [*names, *also])
-    few = [*names[:_FEW], "…"] if hint and len(names) > _FEW + 2 else names
-    return f"one of {', '.join(few)}.{hint}"
+    return words.choices(names, meant(word, [*names, *also]))

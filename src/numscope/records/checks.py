@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection
 from typing import Any
 
+from numscope.records import words
 from numscope.records.errors import UsageError
 from numscope.records.words import nearest
 
@@ -17,7 +18,8 @@ def check_one_of(where: str, value: object, choices: Collection[Any], shown: Cal
         shown: how the message shows a choice.
     """
     if value not in choices:
-        raise UsageError(f"got {value!r}, expected one of {', '.join(map(shown, choices))}.{nearest(value, map(str, choices))}", where)
+        hint = nearest(value, map(str, choices))
+        raise UsageError(f"got {value!r}, expected {words.choices([*map(shown, choices)], hint)}", where)
 
 
 def check_whole(where: str, value: object, least: int) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
+_FEW, _MANY = 8, 24  # names that a message lists: beside a guess, and without one
 _MOST_SPANS = 8  # stretches of ranks in a sentence
 
 
@@ -19,6 +20,18 @@ def nearest(word: object, known: Iterable[str], most: int = 1) -> str:
     """`` Did you mean 'rms'?`` with a space before it, or nothing if no known word is like the word."""
     found = closest(word, known, most)
     return f" Did you mean {' or '.join(map(repr, found))}?" if found else ""
+
+
+def choices(names: Sequence[str], hint: str) -> str:
+    """``one of a, b, c. Did you mean 'a'?``: names with a hint behind them; a long list is cut short, more so beside a hint."""
+    most = _FEW if hint else _MANY
+    return f"one of {', '.join([*names[:most], '…'] if len(names) > most + 2 else names)}.{hint}"
+
+
+def one_of(word: object, known: Iterable[str], most: int = 1) -> str:
+    """``choices`` with the known words that are nearest to a word."""
+    names = list(known)
+    return choices(names, nearest(word, names, most))
 
 
 def count(number: int, what: str) -> str:

@@ -88,10 +88,11 @@ def _places(connection: DuckDBPyConnection, by: str) -> list[tuple[str, str, str
         found = [(layer, cls, place) for layer, cls in layers if (place := group_of(by, layer, cls)) is not None]
     except re.error as error:
         at = "" if error.pos is None else f" at position {error.pos}"
-        raise UsageError(f"by: got {by!r}, expected one of {', '.join(WAYS)}, or a regex; as a regex: {error.msg}{at}.") from None
+        raise UsageError(f"got {by!r}, expected one of {', '.join(WAYS)}, or a regex; as a regex: {error.msg}{at}.", "by") from None
     if not found and by not in WAYS:
         hint = nearest(by, [*WAYS, *(layer for layer, _ in layers)], 3) or (f" Such as {layers[0][0]}." if layers else "")
-        raise UsageError(f"by: got {by!r}, expected one of {', '.join(WAYS)}, or a regex found in the name of some layer of the run.{hint}")
+        expected = f"one of {', '.join(WAYS)}, or a regex found in the name of some layer of the run."
+        raise UsageError(f"got {by!r}, expected {expected}{hint}", "by")
     return found
 
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
 from numscope.records.errors import UsageError
 from numscope.records.observation import COUNTS, EXTREMA, SUMS
-from numscope.records.words import nearest, without_passwords
+from numscope.records.words import one_of, without_passwords
 from numscope.runs.folder import Run, find_run, found_unsound
 from numscope.runs.sources import Remote
 from numscope.storage.address import PROTOCOL, text_of
@@ -273,9 +273,8 @@ def _explain(error: Exception, connection: DuckDBPyConnection) -> NoReturn:
     if missing and ("not found" in message or "does not" in message):
         if is_internal(missing[1]) and missing[1] in columns_of(connection):
             raise UsageError(f"SQL: got the column {missing[1]!r} of statistics' sums, which is in the view {RAW}.") from None
-        columns = list(columns_of(connection, VIEW))
-        hint = nearest(missing[1], columns, 3)
-        raise UsageError(f"SQL: got the column {missing[1]!r}, expected one of {', '.join(columns)}.{hint}") from None
+        columns = columns_of(connection, VIEW)
+        raise UsageError(f"SQL: got the column {missing[1]!r}, expected {one_of(missing[1], columns, 3)}") from None
     table = re.search(r"Table with name (\S+) does not exist", message)
     if table:
         raise UsageError(f"SQL: got the table {table[1]!r}, expected {VIEW}, {STEPS} or {RAW}.") from None

@@ -11,7 +11,7 @@ from functools import partial
 from typing import Any, Protocol
 
 from numscope.records.errors import UsageError
-from numscope.records.words import nearest
+from numscope.records.words import nearest, one_of
 from numscope.summary import operand_casts
 from numscope.summary.extras import ATTENTION, DYNAMICS, EXPONENTS, SIGNS, SPECTRAL, Extra, blockwise
 from numscope.summary.formulas import Number, Options, Statistic, Value, nonzero, pct, ratio, where
@@ -235,7 +235,7 @@ STATISTICS: dict[str, Statistic] = {statistic.name: statistic for statistic in _
 def statistic_of(name: str) -> Statistic:
     """The statistic with a canonical name. Raises: UsageError: the table has no such name."""
     if name not in STATISTICS:
-        raise UsageError(f"statistic: got {name!r}, expected one of {', '.join(STATISTICS)}.{nearest(name, STATISTICS)}")
+        raise UsageError(f"got {name!r}, expected {one_of(name, STATISTICS)}", "statistic")
     return STATISTICS[name]
 
 
