@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from numscope.cli import command
+from numscope.cli import doctor as cli
 from tests.doctor.fleet import asked, environment
 
 
@@ -43,6 +44,19 @@ def test_wrong_words_are_refused_with_what_is_expected(
         command.main()
     assert raised.value.code == 2
     assert capsys.readouterr().err.startswith(said)
+
+
+def test_endpoint_that_no_node_would_use_is_refused_or_said_to_be_unused(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert refusal("--endpoint", "foo").startswith("numscope: --endpoint: got 'foo', expected HOST:PORT, such as ")
+    monkeypatch.setattr(cli, "run_local", lambda *_: 7)
+    monkeypatch.setattr(cli, "_end", sys.exit)
+    with pytest.raises(SystemExit, match="7"):
+        cli._examine({"endpoint": "node1:29500"}, "", {}, None, None)
+    assert capsys.readouterr().err == (
+        "numscope: --endpoint: not used, since only ranks of this node meet. Add --nnodes N to check several nodes.\n"
+    )
 
 
 def test_nodes_need_an_endpoint() -> None:

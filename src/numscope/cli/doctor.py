@@ -15,11 +15,12 @@ from numscope.cli.values import Expected, Value, json_option, whole_number
 from numscope.doctor.explain import run
 from numscope.doctor.launcher import num_gpus, run_local, run_node
 from numscope.doctor.meet.identity import identify, in_batch_script
+from numscope.doctor.meet.meeting import split_endpoint
 from numscope.doctor.meet.secret import NoSecret
 from numscope.doctor.output import Output
 from numscope.doctor.rank import examine
 from numscope.doctor.records import Settings
-from numscope.doctor.settings import read_settings
+from numscope.doctor.settings import NAMES, read_settings
 from numscope.records.errors import UsageError
 from numscope.records.files import read_json
 
@@ -63,7 +64,7 @@ def _settings(path: str) -> tuple[str, dict[str, Any]]:
 @click.option("--nproc", type=whole_number(1), help="Ranks to start on this node (one per GPU, else 2).")
 @click.option("--nnodes", type=whole_number(1), help="Number of nodes. The one on the endpoint's host prints the others' line.")
 @click.option("--endpoint", metavar="HOST:PORT", help="Where nodes or ranks meet: one of the hosts, and a free port.")
-@click.option("--settings", "file", type=Value("FILE", _settings), help="A YAML file with what is seldom asked for, see docs/doctor.md.")
+@click.option("--settings", "file", type=Value("FILE", _settings), help=f"A YAML file with rarely needed settings: {', '.join(NAMES)}.")
 @click.pass_context
 def doctor(
     ctx: click.Context,
@@ -126,6 +127,9 @@ def _examine(given: Mapping[str, Any], json_to: str, baseline: Mapping[str, Any]
             reason = "" if nproc else in_batch_script(os.environ)
             if reason:
                 raise UsageError(reason)
+            if settings.endpoint:
+                split_endpoint(settings.endpoint)  # refused
+                note("--endpoint: not used, since only ranks of this node meet. Add --nnodes N to check several nodes.")
             code = run_local(settings, nproc or num_gpus(os.environ) or 2, output)
     except UsageError as error:
         if not (isinstance(error, NoSecret) and identity is not None and identity.local_rank):  # it is the same for all ranks of a node

@@ -60,6 +60,9 @@ class FileSettings(TypedDict, total=False):
     token_file: Annotated[str, BeforeValidator(_token)]
 
 
+NAMES = tuple(FileSettings.__annotations__)
+
+
 def read_settings(path: str) -> dict[str, Any]:
     """Reads a file's settings, by fields of ``Settings``. Raises: OSError; ValueError with the place and what is expected."""
     try:
@@ -71,8 +74,7 @@ def read_settings(path: str) -> dict[str, Any]:
         first = error.errors(include_url=False)[0]
         name = ".".join(map(str, first["loc"]))
         if first["type"] == "extra_forbidden":
-            names = FileSettings.__annotations__
-            raise ValueError(f"{name}: expected one of {', '.join(names)}.{nearest(name, names)}") from None
+            raise ValueError(f"{name}: expected one of {', '.join(NAMES)}.{nearest(name, NAMES)}") from None
         raise ValueError(f"{name}: got {first['input']!r}, {first['msg'].removeprefix('Value error, ')}") from None
     if "token_file" in values:
         values["token"] = values.pop("token_file")

@@ -69,7 +69,8 @@ def test_unknown_empty_missing_and_unreadable_files_are_said(tmp_path: Path) -> 
         "json: not a flight-recorder dump",
         "pipe: not a regular file",
         "nowhere: cannot be read: No such file or directory",
-        "Nothing was recognized in 7 files",
+        "numscope: Nothing was recognized in 7 files",
+        "Give what the job printed (torchrun --redirects 3 --log-dir logs keeps it)",
     ):
         assert words in out
     assert exit_code(explanation) == 5

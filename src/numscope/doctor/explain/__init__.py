@@ -60,7 +60,7 @@ def examine(paths: Sequence[Path], *, redact: bool = False) -> Explanation:
                 record.kinds.add("NCCL log")
                 if "NCCL INFO" in line.text:
                     continue  # most lines of a log are these, and they are never torch's
-            site = tracebacks.line(line)
+            site = tracebacks.line(line, torchrun.speaker(line))
             if watchdog.line(line, site):
                 record.kinds.add("torch.distributed")
             if torchrun.line(line):
@@ -138,7 +138,11 @@ def headline(explanation: Explanation) -> str:
     if findings:
         return f"No fault in {files}; {count(len(findings), 'other finding')}."
     if not known:
-        return f"Nothing was recognized in {files}: no NCCL log, no flight-recorder dump, no output of torchrun."
+        return (
+            f"Nothing was recognized in {files}: no NCCL log, no flight-recorder dump, no output of torchrun. Give what the job printed "
+            "(torchrun --redirects 3 --log-dir logs keeps it), with NCCL_DEBUG=INFO, or the dumps that ranks leave with "
+            "TORCH_FR_BUFFER_SIZE=2000 TORCH_NCCL_DUMP_ON_TIMEOUT=1."
+        )
     return f"Nothing wrong found in {count(len(known), 'file')}: {_kinds(explanation)}."
 
 
@@ -165,7 +169,8 @@ def print_explanation(explanation: Explanation, file: IO[str] | None = None) -> 
         lines.append(Text.assemble((f"{one.severity} ", _STYLES[one.severity]), (one.id, "bold"), f" ({about})\n  {one.summary}"))
         lines += [Text(f"    {line}", "dim") for line in one.evidence]
         lines += [*(Text(f"  > {line}", "green") for line in one.remedy), Text()]
-    lines.append(Text(headline(explanation), "bold" if not explanation.findings else ""))
+    nothing = "" if explanation.findings or explanation.recognized else "numscope: "
+    lines.append(Text(f"{nothing}{headline(explanation)}", "bold" if not explanation.findings else ""))
     if explanation.findings and explanation.recognized:
         lines.append(Text(f"Read: {_kinds(explanation)}.", "dim"))
     strange = [one for one in explanation.files if one.problem or not one.kinds]

@@ -49,9 +49,9 @@ class Tracebacks:
     ranks: set[int] = field(default_factory=set)
     _sites: dict[tuple[str, int], str] = field(default_factory=dict)
 
-    def line(self, line: LogLine) -> str:
-        """Adds a line; returns the current frame in the user's code."""
-        text, rank = line.text, line.rank
+    def line(self, line: LogLine, rank: int) -> str:
+        """Adds a line, of a rank or -1; returns the current frame in the user's code."""
+        text = line.text
         if rank >= MAX_RANKS:
             return ""
         if rank >= 0:
@@ -106,11 +106,18 @@ class Torchrun:
             self._root[line.file] = True
         elif text.rstrip().endswith("Failures:"):
             self._root[line.file] = False
+        elif text.startswith("======") and line.file in self._open:
+            del self._open[line.file]
         elif line.file in self._root and " : " in text and (m := _FIELD.search(text)) is not None:
             self._field(line, m["key"], m["value"].strip())
         else:
             return False
         return True
+
+    def speaker(self, line: LogLine) -> int:
+        """A line's rank; of a traceback in the table, which has no prefix, its row's."""
+        row = self._open.get(line.file)
+        return row.rank if line.rank < 0 and row is not None and row.traceback else line.rank
 
     def _field(self, line: LogLine, key: str, value: str) -> None:
         row = self._open.get(line.file)

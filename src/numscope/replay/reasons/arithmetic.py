@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 
 from numscope.records.finding import Operand, Reason
+from numscope.records.words import count
 from numscope.replay.reasons.case import Case, Range, Verdict, explains, in_float32, number, of, overflow
 
 
@@ -155,7 +156,7 @@ def _spread(case: Case) -> Verdict | None:
     correction = case.optional("correction")
     degrees = x.numel / max(case.output.numel, 1) - (correction.high if correction is not None else 1)
     if degrees <= 0:
-        detail = f"{case.op} over {x.numel // max(case.output.numel, 1)} element(s) has no degrees of freedom: 0/0."
+        detail = f"{case.op} over {count(x.numel // max(case.output.numel, 1), 'element')} has no degrees of freedom: 0/0."
         return Reason.DIVISION_BY_ZERO, detail, "Use correction=0 (unbiased=False), or more than one element."
     return overflow(case, f"Largest {x.largest} squared")
 
