@@ -54,7 +54,8 @@ def test_check_says_that_a_file_is_in_order_with_its_notes() -> None:
     assert done.stdout.split("\n")[:-1] == [
         "stats.yaml: note: late.disable_fp8_gemm: has no effect on layers that run in high precision",
         "stats.yaml: note: late.statistics: off (enabled: false)",
-        "stats.yaml: valid (1 to collect, 1 precision, 0 of plug-ins).",
+        "stats.yaml: valid. It asks for 1 statistics feature, 1 precision switch.",
+        "Layers' names were not checked, which takes a model or a run: numscope config explain stats.yaml --model MODEL_OR_RUN",
     ]
 
 

@@ -153,9 +153,10 @@ class Bisection:
                 "seconds": outcome.seconds,
             }
         )
-        took = f"{outcome.seconds:.1f} s" if not is_known else "from before"
+        took = f"{outcome.seconds:.1f} s" if not is_known else "known from an earlier run"
         what = f"{len(kept)} of {self._num_units} high"
-        self.say(f"run {len(self._used)} of {self.task.runs}: {what}: loss {percent(away)}: {'within' if good else 'not within'} ({took})")
+        within = "within" if good else "beyond"
+        self.say(f"run {len(self._used)} of {self.task.runs}: {what}: loss {percent(away)}: {within} the tolerance ({took})")
         return good
 
     def _trial(self, key: str, spec: Callable[[Path], Spec], *, may_fail: bool = False) -> TrialOutcome:

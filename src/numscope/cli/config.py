@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import shlex
 from typing import Any
 
 import click
@@ -16,6 +17,8 @@ from numscope.config.features import PLAN_SWITCHES
 from numscope.config.loading import plan_of
 from numscope.config.plan import Plan
 from numscope.records.errors import UsageError
+from numscope.records.words import count as plural
+from numscope.records.words import escape
 
 FEATURES = click.option("--features", multiple=True, metavar="FILE|DIR", help="Your own statistics and features; repeatable.")
 
@@ -56,8 +59,11 @@ def check(file: str, json_to: str | None, features: tuple[str, ...]) -> None:
         return
     for text in plan.notes:
         say(f"{file}: note: {text}")
-    counts = [f"{len(plan.collects)} to collect", f"{len(plan.switches)} precision", f"{len(plan.customs)} of plug-ins"]
-    say(f"{file}: valid ({', '.join(counts)}).")
+    counts = {"statistics feature": plan.collects, "precision switch": plan.switches, "plug-in feature": plan.customs}
+    asks = ", ".join(plural(len(parts), what) for what, parts in counts.items() if parts) or "nothing"
+    say(f"{file}: valid. It asks for {asks}.")
+    command = f"numscope config explain {escape(shlex.quote(file))} --model MODEL_OR_RUN"
+    say(f"Layers' names were not checked, which takes a model or a run: {command}")
 
 
 @config.command(options_metavar="[options]", short_help="Show what is collected where and when, and its cost.")

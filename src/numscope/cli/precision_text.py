@@ -18,6 +18,8 @@ from numscope.precision.search.trials import AUTOCAST, Script
 from numscope.records.finding import plain
 from numscope.records.words import count, escape
 
+_UNITS = "SQNR in dB; sat. %: elements that are clipped; zero %: those that become 0"
+
 
 def advice_table(advice: Advice, recipe: str) -> list[str]:
     """A line for each operand below its layer's name, so that the table fits in 80 columns with names of any length."""
@@ -48,10 +50,15 @@ def advice_lines(advice: Advice, script: Script, recipe: str, output: str) -> li
     """The conclusions, below the table."""
     by = f"measured over {count(advice.num_steps, 'step')}"
     if not advice.high:
-        return [f"All {advice.num_gemms} GEMMs can take {recipe} ({by}): none has to stay in high precision."]
+        return [
+            _UNITS,
+            f"All {advice.num_gemms} GEMMs can take {recipe} ({by}): none has to stay in high precision, so no YAML was written.",
+            f"To train with it: {_command(script, '--recipe', recipe)}",
+        ]
     others = sum(bool(one.exceeds) and "delayed" in (one.planned or ("",))[0] and one.takes in ("e4m3", "e5m2") for one in advice.operands)
     hint = f" {others} of the operands beyond the limits would do with current scaling: see --recipe current." if others else ""
     return [
+        _UNITS,
         f"{len(advice.high)} of {advice.num_gemms} GEMMs should stay in high precision under {recipe} ({by}).{hint}",
         f"{output}: written. To train with it: {_command(script, '--recipe', recipe, '--config', output)}",
     ]

@@ -36,7 +36,7 @@ def one_of(word: object, known: Iterable[str], most: int = 1) -> str:
 
 def count(number: int, what: str) -> str:
     """``1 step``, ``1,234 steps``, ``2 child processes``."""
-    plural = "" if number == 1 else "es" if what.endswith("s") else "s"
+    plural = "" if number == 1 else "es" if what.endswith(("s", "ch")) else "s"
     return f"{number:,} {what}{plural}"
 
 

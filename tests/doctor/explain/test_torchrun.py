@@ -126,10 +126,11 @@ def test_an_abort_by_the_watchdog_names_what_the_watchdog_saw(tmp_path: Path) ->
 def test_exception_within_the_table_is_its_ranks(tmp_path: Path) -> None:
     error = "numscope.records.errors.NonFiniteError: nan in (model) loss at step 3, rank 0: aten.log at /job/ex/nan.py:10"
     text = ["Traceback (most recent call last):", '    File "/job/ex/nan.py", line 11, in <module>', "      loss.backward()", f"  {error}"]
+    site = "/job/ex/nan.py:11 (<module>)"
     rows = ((0, "10:00:05", 3, "\n".join(text)), (1, "10:00:06", 3, "\n".join(text)))
     findings = told(tmp_path, *table(*rows), "OtherError: what follows is of no rank")
     assert findings.keys() == {"rank-failed"} and findings["rank-failed"].ranks == (0,)
-    assert findings["rank-failed"].summary == f"Rank 0 was the first to fail at /job/ex/nan.py:11 (<module>): {error}; rank 1 followed"
+    assert findings["rank-failed"].summary == f"Rank 0 on node1 was the first to fail at {site}: {error}; rank 1 followed"
 
 
 def test_a_failure_without_a_traceback_could_not_be_told_and_says_how_to_get_one(tmp_path: Path) -> None:
