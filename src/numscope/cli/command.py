@@ -117,8 +117,10 @@ def _explained(error: click.ClickException, words: list[str]) -> str:
             return f"got {word!r}, expected a command first. Did you mean 'numscope run {word}'?"
         options = sorted(name for p in command.params for name in p.opts if name.startswith("-"))
         bare = {name.lstrip("-"): name for name in options}  # the dashes are alike in all
-        near = [repr(bare[name]) for name in closest(error.option_name.lstrip("-"), bare)]
-        hint = f" Use {REPLACED[error.option_name]}." if error.option_name in REPLACED else "".join(f" Did you mean {one}?" for one in near)
+        alike = [repr(bare[name]) for name in closest(error.option_name.lstrip("-"), bare)]
+        hint = (
+            f" Use {REPLACED[error.option_name]}." if error.option_name in REPLACED else "".join(f" Did you mean {one}?" for one in alike)
+        )
         if not hint and any(param.name == "target" for param in command.params):
             hint = f" The script's own options go after its name: {where} train.py {error.option_name} …"
         return f"got {error.option_name!r}, expected {choices(options, hint) if options else f'no option.{hint}'}"
