@@ -598,6 +598,6 @@ def test_memory_that_was_freed_is_not_taken_again() -> None:
     record = StorageRecord(weakref.ref(memory))
     region: Region = (0, torch.float32, ((1, 4),))
     ctypes.memset(memory.data_ptr(), 0xFF, 16)
-    assert copies._is_bad_still(record, region)
+    assert copies._is_bad_still(record, region, is_held=False)
     memory.resize_(0)
-    assert not copies._is_bad_still(record, region) and memory.nbytes() == 0
+    assert not copies._is_bad_still(record, region, is_held=False) and memory.nbytes() == 0

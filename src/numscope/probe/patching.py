@@ -69,7 +69,7 @@ def _leave_inference(original: Callable[..., Any], *args: Any) -> Any:
 
 
 def settle_subclasses() -> Callable[[], None]:
-    """Have ``Subclass(tensor)`` done as without our modes: of what a dispatch mode has seen torch makes no subclass. Returns: what ends it."""
+    """Have ``Subclass(tensor)`` done as without our modes: torch makes none of what a dispatch mode has seen. Returns: what ends it."""
     make = torch._C.TensorBase.__new__
 
     def new(cls: Any, *args: Any, **kwargs: Any) -> Any:
