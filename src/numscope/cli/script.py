@@ -135,7 +135,8 @@ def _ending(error: BaseException, watch: Watch) -> tuple[SystemExit | KeyboardIn
     elif not error.code or (behind is None and isinstance(error.code, int)):
         return error, None
     elif not isinstance(error.code, int):  # as the interpreter would print it, before our last words
-        print(error.code, file=sys.stderr)
+        with contextlib.suppress(Exception):
+            print(str(error.code).encode(errors="backslashreplace").decode(), file=sys.stderr)
     if behind is not None:
         say(behind.words)
         return SystemExit(behind.status), behind.status
