@@ -172,7 +172,7 @@ def test_a_run_that_is_bad_at_the_start_is_one_sentence(tmp_path: Path) -> None:
     (tmp_path / "logs" / "notes.txt").write_text("x")
     expected = "expected a run's folder, such as numscope run --log-dir DIR train.py makes"
     cases = {
-        tmp_path / "log": f"{expected}. Did you mean '{tmp_path / 'logs'}'?",
+        tmp_path / "log": f"{expected}. There is nothing of that name.",  # logs, which is like it, is no run
         tmp_path / "logs" / "notes.txt": f"{expected}. It is a file.",
         tmp_path / "logs": f"{expected}. It holds other things.",
     }

@@ -26,6 +26,7 @@ from numscope.cli.uncaught import exit_status, hide_our_frames, keep_own_frames,
 from numscope.records.errors import NonFiniteError
 from numscope.records.files import nearest_path
 from numscope.records.finding import Finding
+from numscope.records.words import escape
 from numscope.report.stderr import say
 
 
@@ -136,7 +137,7 @@ def _ending(error: BaseException, watch: Watch) -> tuple[SystemExit | KeyboardIn
         return error, None
     elif not isinstance(error.code, int):  # as the interpreter would print it, before our last words
         with contextlib.suppress(Exception):
-            print(str(error.code).encode(errors="backslashreplace").decode(), file=sys.stderr)
+            print("\n".join(map(escape, str(error.code).split("\n"))), file=sys.stderr)
     if behind is not None:
         say(behind.words)
         return SystemExit(behind.status), behind.status
