@@ -144,8 +144,9 @@ def test_error_in_the_tool_turns_it_off_and_training_goes_on(
     assert_equal(got, expected())
     said = [record for record in caplog.records if "numscope is off" in record.message or "could not write" in record.message]
     assert len(said) <= 1
+    of_checks = [record for record in caplog.records if "is off after an error of its own" in record.message]  # one check alone is off
     if planted and "replay_call" not in name:
-        assert len(said) == 1 and "planted" in said[0].message
+        assert "planted" in (said or of_checks)[0].message
 
 
 def test_error_between_calls_leaves_the_tape_to_other_watches(capfd: Any) -> None:

@@ -46,15 +46,19 @@ def escaped(evidence: Evidence, bad: Sequence[BadLeaf], known_weights: frozenset
     return found
 
 
-def are_chosen(evidence: Evidence, reached: Sequence[BadLeaf]) -> bool:
-    """Whether all that is bad are weights, which the script wants so: the score of a class that can't come, a row that nobody reads.
+def are_chosen(evidence: Evidence, bad: Sequence[BadLeaf], reached: Sequence[BadLeaf]) -> bool:
+    """Whether all that has escaped are weights, which the script wants so: the score of a class that can't come, a row that nobody reads.
 
-    What recorded code or an optimizer has done to them is judged as that step ends; loss, gradients and buffers are finite beside them.
+    What recorded code or an optimizer has done to them is judged as that step ends; loss, gradients and buffers are finite beside them,
+    and outputs hold nothing worse than -inf, as of a class that can't come.
     """
     journal = evidence.journal
     weights = {f"{module}.{slot}".lstrip(".") for module, slot, _ in parameters_of(evidence.names)}
     events = [(journal.event(index), slot) for index, slot in reached]
-    return journal.on_host and all(event.phase is Phase.FORWARD and event.entry.parameter(slot) in weights for event, slot in events)
+    if not journal.on_host or not all(event.phase is Phase.FORWARD and event.entry.parameter(slot) in weights for event, slot in events):
+        return False
+    others = [journal.numbers(*leaf) for leaf in bad if leaf not in reached]
+    return all(numbers is not None and numbers.num_nonfinite == numbers.num_neg_inf for numbers in others)
 
 
 def diagnose(evidence: Evidence, bad: Sequence[BadLeaf], reached: Sequence[BadLeaf]) -> Finding:

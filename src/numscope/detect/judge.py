@@ -358,7 +358,7 @@ class Judge:
         evidence.saved.note(evidence.calls, lambda *given: self.victim or is_fault(evidence, *given))
         bad = journal.bad()
         reached = escaped(self._evidence, bad, self.bad_known)
-        if reached and not self.victim and are_chosen(evidence, reached):
+        if reached and not self.victim and are_chosen(evidence, bad, reached):
             self.bad_known |= {journal.event(index).entry.parameter(slot) for index, slot in reached}
             reached = []
         return bad, reached
