@@ -18,6 +18,7 @@ from torch import Tensor, nn
 
 from numscope.records.errors import UsageError
 from numscope.records.faults import ours
+from numscope.records.finding import magnitudes
 from numscope.report import frames as text
 from numscope.summary.dispatch import summarize
 from numscope.summary.state import Groups, Summary
@@ -53,7 +54,7 @@ def _health(var: Any) -> Summary | None:
 
 def _magnitude_line(var: Tensor, ctx: str, health: Summary | None) -> str:
     if health is not None:
-        return text.magnitude_line(*text.magnitudes(health), ctx)
+        return text.magnitude_line(*magnitudes(health), ctx)
     magnitude = var.abs()
     return text.magnitude_line(magnitude.min(), magnitude.max(), ctx)
 

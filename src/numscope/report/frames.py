@@ -5,8 +5,7 @@ Only this file formats these lines, also those of ``compat/underflow_overflow.py
 
 from __future__ import annotations
 
-from numscope.records.finding import Finding, Frame, Kind, Line
-from numscope.records.finding import magnitudes as magnitudes
+from numscope.records.finding import Finding, Frame, Kind, Line, magnitudes
 from numscope.records.places import place
 from numscope.records.site import Phase
 from numscope.records.words import escape

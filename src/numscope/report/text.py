@@ -16,7 +16,7 @@ from rich.style import Style
 from rich.table import Table
 from rich.text import Text
 
-from numscope.records.finding import Culprit, Finding, Kind, Numbers, Operand
+from numscope.records.finding import Culprit, Finding, Kind, Numbers, Operand, magnitudes
 from numscope.records.places import place, source, terminal_link
 from numscope.records.words import escape
 from numscope.report import frames as frames_text
@@ -154,7 +154,7 @@ def _operand_cells(operand: Operand, mark: str, default: str) -> list[Text]:
     bad = n.num_nonfinite > 0
     cells = [_dtype(n), "x".join(map(str, n.shape)) or "scalar"]
     cells += [
-        *map(_magnitude, frames_text.magnitudes(n) if n.numel else (None, None)),
+        *map(_magnitude, magnitudes(n) if n.numel else (None, None)),
         _count(n.num_nan),
         _count(n.num_pos_inf + n.num_neg_inf),
     ]
@@ -176,8 +176,8 @@ def _frames(finding: Finding) -> list[RenderableType]:
         told = told or (where[0] if where else next((one for one in reversed(frame.lines) if one.numbers is not None), None))
         if told is not None:
             name = f"{frames_text.named(frame)} {told.slot}".strip()
-            magnitudes = frames_text.line_text(told).removesuffix(told.slot).rstrip()
-            text.append(f"\n{magnitudes} {escape(name)}", style=BAD if frame is shown[-1] and where else "")
+            numbers = frames_text.line_text(told).removesuffix(told.slot).rstrip()
+            text.append(f"\n{numbers} {escape(name)}", style=BAD if frame is shown[-1] and where else "")
             text.append("   <-- here" if frame is shown[-1] and where else "", style=BAD)
     return [text]
 

@@ -12,6 +12,7 @@ import torch
 from torch import Tensor, nn
 from torch.optim import SGD
 
+import numscope
 from numscope.records.alert import Alert
 from tests.alerts.checks.silent import Net, alerts_of, line_of, train
 
@@ -122,3 +123,17 @@ def test_modules_with_loaders_of_their_own_load_as_they_do_bare() -> None:
             model.load_state_dict({})
 
     assert alerts_of(model, training) == []
+
+
+def test_names_of_a_file_are_text_and_an_error_of_ours_reaches_no_script(caplog: pytest.LogCaptureFixture) -> None:
+    (alert,) = loaded({"{0.__class__}.{nosuch}": torch.ones(2), "{": torch.ones(2)})
+    assert "{" in alert.text
+
+    class Hiding(Net):
+        def named_parameters(self, *given: Any, **how: Any) -> Any:
+            raise RuntimeError("its own way")
+
+    model = Hiding()
+    with numscope.watch(Net()):
+        assert not model.load_state_dict(Net().state_dict()).missing_keys
+    assert "loads are looked at no more" in caplog.text

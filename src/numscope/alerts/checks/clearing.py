@@ -13,7 +13,7 @@ from numscope.alerts.checks.check import UNKNOWN, Check, ScriptLine, Subject, cu
 from numscope.probe.living import Beside
 from numscope.probe.nodes import trains
 from numscope.probe.optimizer import accumulates, in_step
-from numscope.probe.optimizers import gradient_of
+from numscope.probe.optimizers import gradient_of, living_optimizers
 from numscope.summary.ledger import Ledger
 
 LEAST_STEPS = 2  # in a row that begin with the gradients of the step before
@@ -174,7 +174,8 @@ class Reaching(Check):
         line, kind = self._line, type(optimizer).__name__
         lost, gave, self._lost, self._gave = self._lost, self._gave, [], None
         self._in_row = self._in_row + 1 if lost and gave is not None and gave.file and {*lost} == {gave} else 0
-        if self._in_row > 1 and gave is not None:  # other losses, of another model or of an attack, are begun from another line
+        # Other losses, of an attack for example, are begun from another line, and a GAN has two optimizers.
+        if self._in_row > 1 and gave is not None and len(living_optimizers()) == 1:
             text = (
                 f"Of {len(lost) + 1} backwards{gave.at()} before {kind}'s step, the gradients of {len(lost)} are cleared by the next one."
             )
