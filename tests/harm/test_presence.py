@@ -273,6 +273,31 @@ def test_weights_that_the_script_sets_to_infinity_are_as_it_wants_them(bad: floa
     assert scope.findings == []
 
 
+def test_a_weight_that_was_chosen_bad_and_is_good_again_is_watched_again() -> None:
+    class Net(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.bias = nn.Parameter(torch.zeros(3))
+
+        def forward(self, x: Tensor) -> Tensor:
+            return torch.where(torch.arange(3) < 2, x + self.bias, 0.0)
+
+    model = Net()
+    optimizer = torch.optim.SGD(model.parameters(), lr=10.0)
+    with numscope.watch(model, on_nonfinite="warn") as scope:
+        for step in range(5):
+            with torch.no_grad():
+                model.bias[2] = -math.inf if step == 1 else 0.0
+            optimizer.zero_grad()
+            model(torch.ones(3)).sum().backward()
+            assert model.bias.grad is not None
+            model.bias.grad.fill_(3e38 if step == 3 else 0.0)  # the update overflows
+            optimizer.step()
+            if step == 2:
+                assert scope.findings == []
+    assert [finding.step for finding in scope.findings][:1] == [3]
+
+
 class Tagged(Tensor):
     """Made by its class, with a constructor of its own."""
 

@@ -330,6 +330,9 @@ class Judge:
         self._evidence.updated_by(optimizer)
         weights = self._evidence.journal.weights.ledger
         bad = set(weights.bad())
+        if self.bad_known:  # what is finite again is watched again
+            at = zip(places, handles, strict=True)
+            self.bad_known -= {entry.parameter(slot) for (entry, slot, _), handle in at if handle not in bad}
         read = zip(places, handles, strict=True) if bad else ()
         written = [(entry.parameter(slot), handle) for (entry, slot, _), handle in read if handle in bad]
         news = [one for one in written if one[0] not in self.bad_known]
