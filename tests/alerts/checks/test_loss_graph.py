@@ -7,6 +7,7 @@ from collections.abc import Callable
 import pytest
 import torch
 from torch import Tensor, nn
+from torch.distributions import Categorical
 from torch.nn import functional as F
 from torch.optim import SGD
 
@@ -43,6 +44,7 @@ def one_hot(y: Tensor) -> Tensor:
         (lambda out, y: F.cross_entropy(out.sigmoid().bfloat16().float(), y), "cross_entropy", "a sigmoid"),
         (lambda out, y: F.cross_entropy(out.softmax(-1)[y > 0], y[y > 0]), "cross_entropy", "a softmax"),
         (lambda out, y: F.nll_loss(out.softmax(-1), y), "nll_loss", "a softmax"),
+        (lambda out, y: -Categorical(logits=out.softmax(-1)).log_prob(y).mean(), "Categorical(logits=…)", "a softmax"),
         (lambda out, y: F.nll_loss(out, y), "nll_loss", "a linear layer"),
         (lambda out, y: F.binary_cross_entropy_with_logits(out.sigmoid(), one_hot(y)), "binary_cross_entropy_with_logits", "a sigmoid"),
         (lambda out, y: F.kl_div(out.softmax(-1), one_hot(y), reduction="batchmean"), "kl_div", "a softmax"),
@@ -58,6 +60,8 @@ def test_loss_of_another_kind_of_input_is_named(loss_of: Loss, function: str, ma
     "loss_of",
     [
         F.cross_entropy,
+        lambda out, y: -Categorical(logits=out).log_prob(y).mean(),
+        lambda out, y: -Categorical(probs=out.softmax(-1)).log_prob(y).mean(),
         lambda out, y: F.nll_loss(out.log_softmax(-1), y),
         lambda out, y: F.nll_loss(out.softmax(-1).log(), y),
         lambda out, y: F.cross_entropy(out.tanh(), y),
@@ -132,6 +136,56 @@ class Hiding(nn.Module):
 def test_layers_in_a_list_are_named(keep: Callable[[list[nn.Module]], object]) -> None:
     alert = one(trained(Hiding(keep), F.cross_entropy), "layers outside the model")
     assert "4 tensors in hidden" in alert.text and alert.evidence["attribute"] == "hidden"
+
+
+class Plain:
+    """A layer that derives from nothing."""
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __init__(self) -> None:
+        self.weight = nn.Parameter(torch.ones(4, 5))
+
+    def __call__(self, x: Tensor) -> Tensor:
+        return x @ self.weight.T
+
+    def __getattr__(self, name: str) -> object:
+        raise RuntimeError(f"nobody asks for {name}")
+
+
+def test_layer_that_is_no_module_is_named() -> None:
+    class WithPlain(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.first, self.head = nn.Linear(5, 5), Plain()
+
+        def forward(self, x: Tensor) -> Tensor:
+            return self.head(self.first(x))
+
+    alert = one(trained(WithPlain(), F.cross_entropy), "layers outside the model")
+    assert "1 tensor in head, a Python Plain of WithPlain's" in alert.text
+
+
+@pytest.mark.parametrize(("out", "rules"), [(1, ["softmax of one number"]), (4, [])])
+def test_softmax_of_one_number_is_named(out: int, rules: list[str]) -> None:
+    model = nn.Sequential(nn.Linear(5, out), nn.Softmax(-1))
+    alerts = trained(model, lambda probabilities, y: F.mse_loss(probabilities[:, :1], y[:, None]), dtype=torch.float32)
+    assert [alert.rule for alert in alerts if alert.rule != "parameter without gradient"] == rules
+
+
+@pytest.mark.parametrize(("held", "rules"), [(False, ["parameter without optimizer"]), (True, [])])
+def test_model_whose_optimizer_is_missing_is_named(held: bool, rules: list[str]) -> None:
+    backbone, head = nn.Linear(5, 5), nn.Sequential(nn.Linear(5, 4))
+    optimizer = SGD([*backbone.parameters(), *(head.parameters() if held else ())], lr=1e-3)
+
+    def training() -> None:
+        for step in range(6):
+            torch.manual_seed(step)
+            optimizer.zero_grad()
+            F.cross_entropy(head(backbone(torch.randn(6, 5))), torch.randint(4, (6,))).backward()
+            optimizer.step()
+
+    assert [alert.rule for alert in alerts_of(head, training)] == rules
 
 
 def test_registered_frozen_and_optimized_layers_are_left_alone() -> None:

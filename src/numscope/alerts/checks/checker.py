@@ -28,6 +28,7 @@ from numscope.alerts.checks.schedules import Schedules
 from numscope.alerts.checks.states import LostState
 from numscope.alerts.checks.tied import Tied
 from numscope.alerts.checks.training_modes import Autocast, BatchNorms, DropoutInEvaluation, EvalMode, WeightDtype
+from numscope.alerts.checks.unread import Unread
 from numscope.alerts.checks.weight_updates import WeightUpdates
 from numscope.probe.calls import guard, in_backward
 from numscope.probe.loop_calls import LoopCall
@@ -48,6 +49,7 @@ CHECKS: tuple[type[Check], ...] = (
     Reaching,
     LossGraph,
     Loading,
+    Unread,
     ScalerUse,
     Schedules,
     ConstantLoss,

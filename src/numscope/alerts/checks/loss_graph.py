@@ -7,7 +7,8 @@ from typing import Any
 
 from torch import Tensor, nn
 
-from numscope.alerts.checks.check import Check, Subject, current_line
+from numscope.alerts.checks.check import FIRST, Check, Subject, current_line
+from numscope.alerts.checks.weight_updates import WITHOUT_OPTIMIZER
 from numscope.distributed.place import gathered_parameters
 from numscope.probe.nodes import graph
 from numscope.probe.optimizers import ids_of, living_optimizers
@@ -15,6 +16,7 @@ from numscope.records.words import count
 
 PAIRS = "loss over all pairs"
 OVER_BATCH = "softmax over the batch"
+OF_ONE = "softmax of one number"
 OUTSIDE = "layers outside the model"
 MOST_HELD = 1000  # things in a module's list that are looked at
 
@@ -26,6 +28,7 @@ _LOSSES: Mapping[str, tuple[str, Mapping[str, str], str]] = {
     "LogSoftmax": ("log_softmax (cross_entropy)", _PROBABILITIES, "Give it logits: it has a softmax of its own."),
     "BinaryCrossEntropyWithLogits": ("binary_cross_entropy_with_logits", _PROBABILITIES, "Give it logits: it has a sigmoid of its own."),
     "NllLoss": ("nll_loss", {**_PROBABILITIES, **_RAW}, "Give it log-probabilities: log_softmax of the logits, or use cross_entropy."),
+    "Logsumexp": ("Categorical(logits=…), or logsumexp,", {"Softmax": "a softmax"}, "Give it logits, or Categorical(probs=…)."),
     "CtcLoss": ("ctc_loss", {**_PROBABILITIES, **_RAW}, "Give it log-probabilities: log_softmax of the logits."),
     "kl_div": ("kl_div", _PROBABILITIES, "Give it log-probabilities: log_softmax of the logits."),
 }
@@ -39,13 +42,13 @@ _ELEMENTWISE = ("Sub", "Rsub", "Mul", "MseLoss", "SmoothL1Loss", "HuberLoss")
 
 class LossGraph(Check):
     """Looks at the graph of each loss: the kinds of inputs that losses get, an error of all predictions against all targets, a softmax
-    over the batch, and layers that get gradients though they are no part of the model.
+    over the batch or over one number, layers that get gradients though they are no part of the model, and a model that no optimizer has.
 
     *Cost:* at a thorough step a walk over the loss's graph, about 2 µs a node, of 8,192 nodes at most.
     """
 
     name = "wrong input of a loss"
-    also = (PAIRS, OVER_BATCH, OUTSIDE)
+    also = (PAIRS, OVER_BATCH, OF_ONE, OUTSIDE, WITHOUT_OPTIMIZER)
 
     def __init__(self, subject: Subject) -> None:
         super().__init__(subject)
@@ -61,7 +64,7 @@ class LossGraph(Check):
             kind = _kind(node)
             if kind == "torch::autograd::AccumulateGrad":
                 leaves[id(node.variable)] = node.variable
-            elif wrong := _wrong_input(node, kind) or _all_pairs(node, kind) or self._over_batch(node, kind):
+            elif wrong := _wrong_input(node, kind) or _all_pairs(node, kind) or self._softmax(node, kind):
                 found.append(wrong)
         inside = {id(p) for p in (*model.parameters(), *gathered_parameters(model))}
         if inside.isdisjoint(leaves):  # another model's loss
@@ -69,25 +72,41 @@ class LossGraph(Check):
         for rule, text, advice in found:
             line = current_line()
             self.say(text.format(line.at(": backward at ")), advice, rule=rule, line=line, asks=rule != self.name)
-        if OUTSIDE not in self.spoken:
-            self._outside(leaves.keys() - inside)
+        if not self.spoken.issuperset((OUTSIDE, WITHOUT_OPTIMIZER)):
+            owned = {number for optimizer in living_optimizers() for number in ids_of(optimizer)}
+            self._outside(leaves.keys() - inside - owned)
+            if inside.isdisjoint(owned) and owned.intersection(leaves) and self.subject.num >= FIRST - 1:
+                self._left_out([leaves[number] for number in inside & leaves.keys()])
 
-    def _over_batch(self, node: Any, kind: str) -> tuple[str, str, str] | None:
-        if kind != "Softmax" or self._batch < 2 or node._saved_dim != 0:
-            return None
+    def _softmax(self, node: Any, kind: str) -> tuple[str, str, str] | None:
         shape = _shape(node)
-        if len(shape) < 2 or shape[0] % self._batch:
+        if kind != "Softmax" or len(shape) < 2 or self._batch < 2 or shape[0] % self._batch:
             return None
-        text = (
-            f"A softmax runs over the first dimension of a tensor of shape {shape}, which is the batch's: what one sample gets depends on "
-        )
-        return OVER_BATCH, text + "the others{}.", "Give softmax the dimension over which the numbers are to sum to 1, mostly dim=-1."
+        if node._saved_dim == 0:
+            text = (
+                f"A softmax runs over the first dimension of a tensor of shape {shape}, which is the batch's: what one sample gets depends "
+            )
+            return (
+                OVER_BATCH,
+                text + "on the others{}.",
+                "Give softmax the dimension over which the numbers are to sum to 1, mostly dim=-1.",
+            )
+        if len(shape) == 2 and shape[1] == 1:
+            text = f"A softmax runs over a dimension of size 1 of a tensor of shape {shape}: its result is 1 whatever it gets"
+            return OF_ONE, text + "{}.", "Use a sigmoid for one number, or two outputs."
+        return None
+
+    def _left_out(self, wanted: Sequence[Tensor]) -> None:
+        kind = type(self.subject.model).__name__
+        text = f"Gradients arrive at {count(len(wanted), 'parameter')} of {kind}, and no optimizer has any parameter of it, while others "
+        text += "in the same loss are trained."
+        advice = f"Give them to the optimizer, if {kind} is to learn; else requires_grad_(False) saves the gradients."
+        self.say(text, advice, rule=WITHOUT_OPTIMIZER, evidence={"model": kind, "num_parameters": len(wanted)}, asks=True)
 
     def _outside(self, wanted: Set[int]) -> None:
-        owned = {number for optimizer in living_optimizers() for number in ids_of(optimizer)} if wanted else set()
-        for module, name in self.subject.probe.names.items() if wanted - owned else ():
+        for module, name in self.subject.probe.names.items() if wanted else ():
             for attribute, held in vars(module).items():
-                tensors = [] if attribute in _OWN else [t for t in _held(held) if id(t) in wanted - owned]
+                tensors = [] if attribute in _OWN else [t for t in _held(held) if id(t) in wanted]
                 if tensors:
                     path = f"{name}.{attribute}".lstrip(".")
                     text = f"Gradients arrive at {count(len(tensors), 'tensor')} in {path}, a Python {type(held).__name__} of "
@@ -95,7 +114,7 @@ class LossGraph(Check):
                         f"{type(module).__name__}'s, that are no parameters of the model and in no optimizer: they do not learn, are not "
                     )
                     text += "saved and do not follow .to()."
-                    advice = "Keep layers in nn.ModuleList or nn.ModuleDict, tensors in nn.ParameterList."
+                    advice = "Keep layers in nn.ModuleList or nn.ModuleDict, tensors in nn.ParameterList; derive layers from nn.Module."
                     self.say(text, advice, rule=OUTSIDE, layer=name, evidence={"attribute": path, "num_tensors": len(tensors)}, asks=True)
                     return
 
@@ -104,8 +123,10 @@ _OWN = frozenset(vars(nn.Module()))  # where modules keep what is registered, ho
 
 
 def _held(thing: Any) -> Iterator[Tensor]:
-    """The tensors that a list, tuple or dictionary holds, in modules too."""
-    if isinstance(thing, list | tuple | dict):
+    """The tensors that a list, tuple, dictionary, or object that is no module, holds, in modules too."""
+    if not isinstance(thing, list | tuple | dict | nn.Module | Tensor):
+        thing = vars(thing) if type(thing).__dictoffset__ and not isinstance(thing, type) else ()  # asks no __getattr__
+    if not isinstance(thing, nn.Module | Tensor):
         for each in list(thing.values() if isinstance(thing, dict) else thing)[:MOST_HELD]:
             if isinstance(each, nn.Module):
                 yield from each.parameters()

@@ -124,7 +124,7 @@ class DropoutInEvaluation(Check):
             for name, kind in {type(m): (name, type(m)) for m, name in self.subject.probe.names.items()}.values():
                 if found := _careless_dropout(kind):
                     text = f"{kind.__name__} drops out in evaluation mode at {found.short} too: {found.code}"
-                    advice = "Give it training=self.training, or use nn.Dropout."
+                    advice = "Give it training=self.training (attention: dropout_p=self.p if self.training else 0.0), or use nn.Dropout."
                     self.say(text, advice, line=found, layer=name)
                     break
         if self._evaluations >= MOST_EVALUATIONS:
@@ -143,17 +143,18 @@ def _careless_dropout(kind: type[nn.Module]) -> ScriptLine | None:
     except ours(OSError, TypeError, SyntaxError):  # a class of a prompt, of C, of a template
         return None
     for call in ast.walk(tree):
-        if (
-            isinstance(call, ast.Call)
-            and isinstance(call.func, ast.Attribute)
-            and call.func.attr.endswith("dropout")
-            and len(call.args) < 3
-        ):
+        if not isinstance(call, ast.Call) or not isinstance(call.func, ast.Attribute):
+            continue
+        given = {each.arg: ast.unparse(each.value) for each in call.keywords}
+        if call.func.attr.endswith("dropout") and len(call.args) < 3:
             owner = ast.unparse(call.func.value)
-            is_function = owner in ("F", "functional") or owner.endswith("nn.functional")
-            if is_function and not any(given.arg in ("training", None) for given in call.keywords):
-                file = inspect.getsourcefile(kind) or ""
-                return ScriptLine(file, start + call.lineno - 1, lines[call.lineno - 1].strip())
+            is_careless = (owner in ("F", "functional") or owner.endswith("nn.functional")) and not given.keys() & {"training", None}
+        else:
+            rate = given.get("dropout_p", "")
+            is_careless = call.func.attr == "scaled_dot_product_attention" and rate.startswith("self.") and "training" not in rate
+        if is_careless:
+            file = inspect.getsourcefile(kind) or ""
+            return ScriptLine(file, start + call.lineno - 1, lines[call.lineno - 1].strip())
     return None
 
 
