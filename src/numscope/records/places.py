@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import linecache
 import os
+import re
 import sys
 from collections.abc import Callable
 from urllib.parse import quote
@@ -11,7 +12,7 @@ from urllib.parse import quote
 from numscope.records.faults import ours
 
 CONTEXT_LINES = 2
-_INSTALLED = tuple(f"{os.sep}{name}{os.sep}" for name in ("site-packages", "dist-packages"))
+_INSTALLED = re.compile(f"{re.escape(os.sep)}(site|dist)-packages{re.escape(os.sep)}")
 
 cell_of: Callable[[str], int | None] = lambda file: None  # noqa: E731  # the number of a notebook's cell by its code's file name
 
@@ -28,7 +29,7 @@ def place(file: str, line: int) -> str:
 
 def is_installed(path: str) -> bool:
     """Whether a file is an installed package's, rather than the script's or a module's next to it."""
-    return any(part in path for part in _INSTALLED)
+    return _INSTALLED.search(path) is not None  # no generator: what strikes as one is closed is lost
 
 
 def file_of(cls: type) -> str:
