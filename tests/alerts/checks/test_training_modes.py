@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 import torch
 from torch import Tensor, nn
@@ -92,6 +94,29 @@ def test_targets_made_without_gradients_in_train_mode_are_left_alone() -> None:
             optimizer.step()
 
     assert alerts_of(model, guess) == []
+
+
+@pytest.mark.parametrize(
+    ("write", "mode", "rules"),
+    [
+        (None, True, ["train mode in evaluation"]),
+        (None, False, []),
+        (lambda p: p.data.mul_(0.999), True, []),  # a moving average, whose dropouts are meant
+    ],
+)
+def test_frozen_teacher_in_train_mode_is_asked_about(write: Callable[[Tensor], object] | None, mode: bool, rules: list[str]) -> None:
+    teacher = Normed().train(mode).requires_grad_(False)
+
+    def teach() -> None:
+        for x, _ in batches(24):
+            with torch.no_grad():
+                teacher(x)
+            for p in teacher.parameters() if write is not None else ():
+                write(p)
+
+    alerts = alerts_of(teacher, teach)
+    assert [alert.rule for alert in alerts] == rules
+    assert all(alert.asks and "though nothing trains it" in alert.text for alert in alerts)
 
 
 class Normed(nn.Module):

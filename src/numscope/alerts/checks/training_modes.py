@@ -15,6 +15,7 @@ from torch.nn.modules.dropout import _DropoutNd
 from torch.optim import Optimizer
 
 from numscope.alerts.checks.check import UNKNOWN, Check, ScriptLine, Subject, current_line, names_of
+from numscope.alerts.checks.weight_updates import Sums
 from numscope.records.faults import ours
 from numscope.records.words import count
 
@@ -23,6 +24,7 @@ STAYS_ON = "autocast is never left"
 FORGETS = "batch norm forgets"
 MOST_EVALUATIONS = 8  # whose random numbers are looked at
 LEAST_CALLS = 4  # in a row without gradients: an evaluation; fewer may make targets for the next step
+LOOKS = (LEAST_CALLS, 4 * LEAST_CALLS, 5 * LEAST_CALLS)  # numbers of such calls at which something is looked at
 LOW = ("float16", "bfloat16")
 _CAST = (nn.Linear, nn.modules.conv._ConvNd, nn.Bilinear, nn.RNNBase)  # what autocast runs in the low dtype
 
@@ -47,14 +49,19 @@ class EvalMode(Check):
         self._in_train = False  # some call of this step was not
         self._line = UNKNOWN
         self._evaluations = 0  # calls in a row without gradients, in train mode
+        self._teaches: list[Sums] = []  # of a frozen model that was never trained, at two of these calls
 
     def enter(self, module: nn.Module, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
         if module is not self.subject.model:
             return
         if not torch.is_grad_enabled():
             self._evaluations = self._evaluations + 1 if module.training else 0
-            if self._evaluations == LEAST_CALLS and self._trained >= 0 and TRAIN_MODE not in self.spoken:
-                self._evaluated()
+            if self._evaluations in LOOKS and TRAIN_MODE not in self.spoken:
+                self._line = current_line()
+                if self._trained < 0:
+                    self._look_at_teacher()
+                elif self._evaluations == LEAST_CALLS:
+                    self._evaluated(f"{LEAST_CALLS} times in a row, ")
             return
         self._evaluations = 0
         if module.training:
@@ -65,15 +72,23 @@ class EvalMode(Check):
                 self._line = current_line()
             self._calls += 1
 
-    def _evaluated(self) -> None:
-        model, line = self.subject.model, current_line()
-        dropouts, norms = ([m for m in of_kind if m.training] for of_kind in _moody(model))
+    def _look_at_teacher(self) -> None:
+        """Where nothing trains it, and nothing writes it, as a moving average does, the targets that it makes have its dropouts' noise."""
+        if len(self._teaches) == 2:  # they came to the host some calls ago
+            first, last = (sums.read() for sums in self._teaches)
+            if first == last:
+                self._evaluated("though nothing trains it, ")
+        elif not any(p.requires_grad for p in self.subject.model.parameters()):
+            self._teaches.append(Sums(self.subject.parameters()))
+
+    def _evaluated(self, often: str) -> None:
+        dropouts, norms = ([m for m in of_kind if m.training] for of_kind in _moody(self.subject.model))
         if not (dropouts or norms):
             return
         does = [f"{count(len(dropouts), 'dropout layer')} at work"] if dropouts else []
         does += [f"{count(len(norms), 'batch norm')} writing statistics"] if norms else []
-        text = f"The model is called without gradients in train mode{line.at()}, {LEAST_CALLS} times in a row, with {' and '.join(does)}."
-        self.say(text, "Call model.eval() before an evaluation.", rule=TRAIN_MODE, line=line, asks=True)
+        text = f"The model is called without gradients in train mode{self._line.at()}, {often}with {' and '.join(does)}."
+        self.say(text, "Call model.eval() before an evaluation.", rule=TRAIN_MODE, line=self._line, asks=True)
 
     def before_step(self, optimizer: Optimizer) -> None:
         if not self._calls or self._in_train or not self.subject.steps.had_backward:

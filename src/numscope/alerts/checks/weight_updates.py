@@ -85,9 +85,9 @@ class WeightUpdates(Check):
         self._ledger: Ledger | None = None  # of this step's gradients
         self._weights: dict[str, _Weight] = {}
         self._gradients: dict[str, int] = {}  # of this step, by parameter: handles of rows
-        self._frozen: list[tuple[dict[str, nn.Parameter], _Sums, _Sums | None]] = []  # with gradients: before and after an optimizer's step
-        self._now: _Sums | None = None  # of all parameters, before the first optimizer's step: so what is put back after it is seen
-        self._unread: tuple[int, _Sums | None] | None = None  # a thorough step's number, and the sums of its window
+        self._frozen: list[tuple[dict[str, nn.Parameter], Sums, Sums | None]] = []  # with gradients: before and after an optimizer's step
+        self._now: Sums | None = None  # of all parameters, before the first optimizer's step: so what is put back after it is seen
+        self._unread: tuple[int, Sums | None] | None = None  # a thorough step's number, and the sums of its window
         self._order: list[str] = []  # modules, as they were called last
         self._told: set[tuple[str, str]] = set()
         self._stepping = _Stepping()
@@ -110,15 +110,15 @@ class WeightUpdates(Check):
                 weight.rates.add(_number(rates[known]))
         self._see_gradients(parameters)
         if self._now is None and self._is_wanted:
-            self._now = _Sums(parameters)
+            self._now = Sums(parameters)
         frozen = {n: p for n, p in parameters.items() if not p.requires_grad and id(p) in rates and p.grad is not None}
         if frozen:
-            self._frozen.append((frozen, _Sums(frozen), None))
+            self._frozen.append((frozen, Sums(frozen), None))
 
     def after_step(self, optimizer: Optimizer) -> None:
         if self.subject.thorough and self._frozen and self._frozen[-1][2] is None:
             frozen, before, _ = self._frozen[-1]
-            self._frozen[-1] = frozen, before, _Sums(frozen)
+            self._frozen[-1] = frozen, before, Sums(frozen)
 
     def end(self, closing: bool) -> None:
         self._read()
@@ -130,7 +130,7 @@ class WeightUpdates(Check):
         if not subject.optimizers.any:
             self._see_calls()
             self._see_gradients(parameters)
-        sums = (self._now or _Sums(parameters)) if self._is_wanted else None
+        sums = (self._now or Sums(parameters)) if self._is_wanted else None
         self._now, self._unread = None, (subject.num, sums)
         if self._ledger is not None and not self._ledger.on_host:
             self._ledger.fetch()
@@ -207,7 +207,7 @@ class WeightUpdates(Check):
         """Whether a window of steps begins or ends with this one."""
         return self.subject.num in (0, FIRST - 1) or self.subject.num % EVERY == 0
 
-    def _compare(self, parameters: Mapping[str, nn.Parameter], sums: _Sums) -> dict[str, nn.Parameter]:
+    def _compare(self, parameters: Mapping[str, nn.Parameter], sums: Sums) -> dict[str, nn.Parameter]:
         """The parameters that have the same bits as when the window began."""
         stays = {}
         for name, total in sums.read().items():
@@ -330,7 +330,7 @@ class WeightUpdates(Check):
         self.say(text, advice, rule=FROZEN_ALL, parameters=list(frozen), value=share, asks=True)
 
 
-class _Sums:
+class Sums:
     """Checksums of the parameters that can be read and have elements here; on devices they stay there until they are read."""
 
     def __init__(self, parameters: Mapping[str, Tensor]) -> None:
