@@ -37,6 +37,7 @@ _SPECS = (
     RuleSpec("almost all is frozen", "few parameters of a model are trained, and none of its matrices"),
     RuleSpec("learning rate is 0", "an optimizer steps with a learning rate of 0"),
     RuleSpec("untied weights", "weights that were tied no longer are"),
+    RuleSpec("one layer many times", "one module with weights stands in a list several times"),
     RuleSpec("eval mode", "a model trains in evaluation mode"),
     RuleSpec("train mode in evaluation", "a model is called without gradients, and in training mode"),
     RuleSpec("dropout in evaluation", "a functional dropout is not told whether the model trains, and is active in evaluation mode"),
@@ -65,6 +66,7 @@ _SPECS = (
     RuleSpec("scheduler order", "a scheduler steps before the optimizer, or more than once a step"),
     RuleSpec("scheduler never steps", "a scheduler was made and is never stepped"),
     RuleSpec("schedule past its end", "a cosine schedule has stepped beyond its T_max, and its rate rises again"),
+    RuleSpec("schedule far from its end", "a schedule made for as many steps as the optimizer makes is stepped once an epoch"),
     RuleSpec("constant loss", "the loss is bit for bit the same for many steps"),
     RuleSpec("optimizer state lost", "an optimizer begins anew at each step"),
     # ranks, data and precision
@@ -73,6 +75,7 @@ _SPECS = (
     RuleSpec("same data on ranks", "ranks see the same batch"),
     RuleSpec("same batch again", "a batch comes again and again", {"steps": 16}),
     RuleSpec("epochs in the same order", "batches come in the order of the epoch before"),
+    RuleSpec("samples are never drawn", "a WeightedRandomSampler has fewer weights than its data has samples"),
     RuleSpec("updates lost", "updates are below half an ulp of bfloat16 or float16 weights", {"share": 0.5, "steps": 3}),
     RuleSpec("dead units", "units that are zero for every element of many batches", {"share": 0.5, "steps": 10}),
 )

@@ -1,4 +1,5 @@
-"""Calls of a training loop's own: clipping, a scheduler's step, GradScaler's scaling and unscaling, ``load_state_dict`` of a module.
+"""Calls of a training loop's own: clipping, a scheduler's step, GradScaler's scaling and unscaling, ``load_state_dict`` of a module, a
+sampler's epoch.
 
 Torch has no hooks for them, so the optimizer probe has their functions patched while any listener is there.
 """
@@ -15,10 +16,11 @@ import torch
 from torch import nn
 from torch.nn.utils import clip_grad_norm_, clip_grad_value_
 from torch.optim.lr_scheduler import LRScheduler
+from torch.utils.data import WeightedRandomSampler
 
 from numscope.probe.patching import patch, patch_inside
 
-Kind = Literal["clip", "scheduler", "scale", "unscale", "load"]
+Kind = Literal["clip", "scheduler", "scale", "unscale", "load", "sample"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,8 +29,8 @@ class LoopCall:
 
     Args:
         kind: ``clip``: of gradients, by norm or value; ``scheduler``: its step; ``scale``: of a loss; ``unscale``: of gradients;
-            ``load``: ``load_state_dict`` of a module.
-        target: the scheduler, the scaler or the module; None for ``clip``.
+            ``load``: ``load_state_dict`` of a module; ``sample``: an epoch of a WeightedRandomSampler.
+        target: the scheduler, the scaler, the module or the sampler; None for ``clip``.
         args: what it was called with, by position; of ``scale`` what it returns; of ``load`` what is loaded, and what it returns.
         kwargs: and by name.
     """
@@ -95,6 +97,10 @@ def hear_loop(tell: Tell) -> list[Callable[[], None]]:
         tell("load", module, (given, result), {"assign": args[2] if len(args) > 2 else kwargs.get("assign")})
         return result
 
+    def sample(original: Callable[..., Any], sampler: Any) -> Any:
+        tell("sample", sampler, (), {})
+        return original(sampler)
+
     kinds: list[type] = [LRScheduler]
     for known in kinds:  # grows meanwhile
         children: list[type] = type.__subclasses__(known)
@@ -104,6 +110,7 @@ def hear_loop(tell: Tell) -> list[Callable[[], None]]:
         *(patch_inside(cast(FunctionType, function), clip) for function in (clip_grad_norm_, clip_grad_value_)),
         *(patch(kind, "step", step_scheduler) for kind in schedulers),
         patch(nn.Module, "load_state_dict", load),
+        patch(WeightedRandomSampler, "__iter__", sample),
         patch(torch.amp.GradScaler, "scale", scale),
         patch(torch.amp.GradScaler, "unscale_", unscale),
     ]

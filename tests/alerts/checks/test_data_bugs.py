@@ -10,7 +10,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 from torch.nn.utils import prune
-from torch.utils.data import DataLoader, Dataset, TensorDataset
+from torch.utils.data import DataLoader, Dataset, TensorDataset, WeightedRandomSampler
 from torch.utils.data.distributed import DistributedSampler
 
 import numscope
@@ -56,6 +56,16 @@ def test_sampler_without_set_epoch() -> None:
     assert alert.text == "The last 64 batches came in the order in which they came 16 steps before."
     assert "set_epoch" in alert.advice
     assert train(epochs(loader, 12, sampler.set_epoch)) == []
+
+
+@pytest.mark.parametrize(("weights", "said"), [(2, ["samples are never drawn"]), (64, [])])
+def test_weights_of_classes_where_those_of_samples_are_wanted(weights: int, said: list[str]) -> None:
+    """soundbay #49: the sampler gets a weight for each class, and draws the first samples alone."""
+    generator = torch.Generator().manual_seed(0)
+    loader = DataLoader(samples(), batch_size=8, sampler=WeightedRandomSampler([0.5] * weights, 48, generator=generator))
+    alerts = train(epochs(loader, 3), None, "samples are never drawn")
+    assert [alert.rule for alert in alerts] == said
+    assert all("2 weights for a dataset of 64 samples" in alert.text and not alert.asks for alert in alerts)
 
 
 def test_seed_that_is_set_at_each_epoch() -> None:

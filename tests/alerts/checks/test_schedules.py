@@ -9,7 +9,7 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 from torch.optim import SGD, Adam
-from torch.optim.lr_scheduler import CosineAnnealingLR, LambdaLR, LinearLR, LRScheduler, SequentialLR, StepLR
+from torch.optim.lr_scheduler import CosineAnnealingLR, LambdaLR, LinearLR, LRScheduler, OneCycleLR, SequentialLR, StepLR
 
 from tests.alerts.checks.silent import Net, alerts_of, batches, line_of, one, train
 
@@ -137,6 +137,22 @@ def test_scheduler_that_never_steps_is_asked_about_at_the_end() -> None:
     assert alert.asks
     assert alert.text == "StepLR was made and never stepped, while SGD did."
     assert scheduler.last_epoch == 0
+
+
+@pytest.mark.parametrize(("each", "length", "rules"), [(5, 40, ["schedule far from its end"]), (1, 40, []), (5, 8, []), (5, 400, [])])
+def test_schedule_of_steps_that_is_stepped_once_an_epoch_is_asked_about_at_the_end(each: int, length: int, rules: list[str]) -> None:
+    model = Net()
+    optimizer = SGD(model.parameters(), lr=0.01)
+    scheduler = OneCycleLR(optimizer, 0.01, total_steps=length)
+
+    def training() -> None:
+        for _ in range(40 // each - (each == 1)):
+            train(model, optimizer, each)
+            scheduler.step()
+
+    alerts = [alert for alert in alerts_of(model, training) if alert.rule != "same batch again"]
+    assert [alert.rule for alert in alerts] == rules
+    assert all(alert.asks and "is made for 40 steps" in alert.text and "has stepped 8 times" in alert.text for alert in alerts)
 
 
 # ---- schedulers that step at an epoch's start

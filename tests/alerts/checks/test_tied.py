@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import copy
+from collections.abc import Callable
+from typing import Any
 
 import pytest
 import torch
@@ -35,6 +37,36 @@ def read(model: nn.Module, steps: int = 5) -> None:
 def test_tied_weights_are_left_alone() -> None:
     model = Language()
     assert alerts_of(model, lambda: read(model)) == []
+
+
+@pytest.mark.parametrize(
+    ("layers", "rules"),
+    [
+        ([nn.Linear(6, 6)] * 3, ["one layer many times"]),
+        ([nn.Linear(6, 6) for _ in range(3)], []),
+        ([nn.Linear(6, 6), relu := nn.ReLU(), nn.Linear(6, 6), relu], []),  # nothing to share
+    ],
+)
+@pytest.mark.parametrize("kind", [lambda parts: Each(nn.ModuleList(parts)), lambda parts: nn.Sequential(*parts)])
+def test_one_layer_in_several_places_of_a_list_is_asked_about(
+    kind: Callable[[list[nn.Module]], nn.Module], layers: Any, rules: Any
+) -> None:
+    model = Language()
+    model.body = kind(layers)  # type: ignore[assignment]
+    alerts = alerts_of(model, lambda: read(model))
+    assert [alert.rule for alert in alerts] == rules
+    assert all(alert.asks and "one Linear 3 times" in alert.text and alert.layer.startswith("body") for alert in alerts)
+
+
+class Each(nn.Module):
+    def __init__(self, layers: nn.Module) -> None:
+        super().__init__()
+        self.layers = layers
+
+    def forward(self, x: Tensor) -> Tensor:
+        for layer in self.layers:  # type: ignore[attr-defined]
+            x = layer(x)
+        return x
 
 
 def test_a_part_that_holds_its_whole_is_walked_once(caplog: pytest.LogCaptureFixture) -> None:

@@ -1,4 +1,4 @@
-"""Batches that come again: the same one at each step, and epochs in the same order."""
+"""Batches that come again: the same one at each step, and epochs in the same order; samples that never come."""
 
 from __future__ import annotations
 
@@ -10,23 +10,27 @@ from torch.utils import data
 
 from numscope.alerts.checks.check import Check, Subject
 from numscope.alerts.checks.inputs import KEPT, Batch
+from numscope.probe.loop_calls import LoopCall
 from numscope.records.heap import instances_of
+from numscope.records.words import count
 
 SAME_STEPS = 16  # in a row, with one batch for all
 REPEATED = 16  # runs of the same length, each of one batch, in a row
+NEVER_DRAWN = "samples are never drawn"
 MATCHES = 64  # batches in a row that came before in this order; of an epoch that is shorter, several epochs
 
 
 class Batches(Check):
     """The same batch at each of ``steps`` steps in a row, or each batch as often in a row as a loader has workers; and 64 batches in a row
-    that come in the order in which they came before. Of several ranks the first one asks: their loaders are alike.
+    that come in the order in which they came before. A WeightedRandomSampler with fewer weights than its data has samples. Of several ranks
+    the first one asks: their loaders are alike.
 
     *Cost:* a checksum of 4,096 elements of each input a step, shared by the checks of data, and a look into a dict. Epochs of more than
     16,384 steps can't be compared.
     """
 
     name = "same batch again"
-    also = ("epochs in the same order",)
+    also = ("epochs in the same order", NEVER_DRAWN)
     cheap = True
 
     def __init__(self, subject: Subject, steps: int = SAME_STEPS) -> None:
@@ -45,6 +49,19 @@ class Batches(Check):
 
     def enter(self, module: nn.Module, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
         self.subject.inputs.see(self.subject.num, self.subject.step, args, kwargs)
+
+    def called(self, call: LoopCall) -> None:
+        if call.kind != "sample" or NEVER_DRAWN in self.spoken:
+            return
+        weights = len(call.target.weights)
+        sets: list[Any] = [each.dataset for each in instances_of(data.DataLoader) if each.sampler is call.target]
+        samples = next((len(each) for each in sets if hasattr(each, "__len__")), 0)
+        if weights < samples:
+            text = (
+                f"WeightedRandomSampler has {count(weights, 'weight')} for a dataset of {samples} samples: those from number {weights} on"
+            )
+            advice = "Give it a weight for each sample, not for each class: class_weights[labels]."
+            self.say(f"{text} are never drawn.", advice, rule=NEVER_DRAWN, value=float(weights), limit=float(samples))
 
     def end(self, closing: bool) -> None:
         inputs = self.subject.inputs

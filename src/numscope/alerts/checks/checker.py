@@ -26,7 +26,7 @@ from numscope.alerts.checks.replicas import ReplicasDiffer
 from numscope.alerts.checks.scaling import ScalerUse
 from numscope.alerts.checks.schedules import Schedules
 from numscope.alerts.checks.states import LostState
-from numscope.alerts.checks.tied import Tied
+from numscope.alerts.checks.tied import Repeated, Tied
 from numscope.alerts.checks.training_modes import Autocast, BatchNorms, DropoutInEvaluation, EvalMode, WeightDtype
 from numscope.alerts.checks.unread import Unread
 from numscope.alerts.checks.weight_updates import WeightUpdates
@@ -40,6 +40,7 @@ from numscope.records.faults import ours
 CHECKS: tuple[type[Check], ...] = (
     WeightUpdates,
     Tied,
+    Repeated,
     EvalMode,
     DropoutInEvaluation,
     Autocast,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 from torch import Tensor
@@ -15,8 +16,10 @@ from numscope.records.heap import instances_of
 
 NEVER = "scheduler never steps"
 PAST_END = "schedule past its end"
+FAR_FROM_END = "schedule far from its end"
 LEAST_ROUNDS = 2  # in which a scheduler steps several times, before it is said
 LEAST_SHARE = 0.1  # of the highest rate, by which a rate that is left out must differ from the next one
+RARE = 4  # steps of an optimizer for one of its scheduler, from which on the scheduler counts epochs
 LEAST_STEPS = 10  # of an optimizer whose scheduler never steps
 
 
@@ -47,7 +50,7 @@ class Schedules(Check):
     """
 
     name = "scheduler order"
-    also = (NEVER, PAST_END)
+    also = (NEVER, PAST_END, FAR_FROM_END)
     rhythm = True
 
     def __init__(self, subject: Subject) -> None:
@@ -91,6 +94,13 @@ class Schedules(Check):
             if steps >= LEAST_STEPS and getattr(scheduler, "_step_count", 0) == 1:
                 text = f"{type(scheduler).__name__} was made and never stepped, while {type(optimizer).__name__} did."
                 self.say(text, "Call scheduler.step() after each step or epoch.", rule=NEVER, asks=True)
+            made, length = int(getattr(scheduler, "last_epoch", 0)), _length_of(scheduler)
+            steps = self.subject.num if steps else 0  # rounds are counted in stretches alone
+            if 0 < made * RARE <= steps and steps / 2 <= length <= 2 * steps:
+                text = f"{type(scheduler).__name__} is made for {length} steps, about as many as {type(optimizer).__name__} has made, and "
+                text += f"has stepped {made} times: its rates never came."
+                advice = "Call scheduler.step() after each optimizer.step(), or give its length in epochs."
+                self.say(text, advice, rule=FAR_FROM_END, value=float(made), limit=float(length), asks=True)
 
     def _round(self, optimizer: Optimizer) -> None:
         """The optimizer steps: how often has its scheduler since its last one?"""
@@ -157,6 +167,12 @@ def _schedulers() -> list[LRScheduler]:
     found = [scheduler for scheduler in instances_of(LRScheduler) if not isinstance(scheduler, ReduceLROnPlateau)]
     parts = {id(part) for scheduler in found for part in getattr(scheduler, "_schedulers", ())}
     return [scheduler for scheduler in found if id(scheduler) not in parts]
+
+
+def _length_of(scheduler: LRScheduler) -> int:
+    """The steps that it is made for; 0 if it does not say."""
+    names = ("total_steps", "T_max", "total_iters")
+    return next((int(v) for name in names if isinstance(v := getattr(scheduler, name, None), int | float) and math.isfinite(v)), 0)
 
 
 def _leaves_out(scheduler: LRScheduler, optimizer: Optimizer) -> bool:

@@ -1,4 +1,4 @@
-"""Weights that share one tensor go on sharing it."""
+"""Weights that share one tensor go on sharing it; layers of a list are layers of their own."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from collections import defaultdict
 from typing import Any
 
 from torch import nn
+from torch.optim import Optimizer
 
 from numscope.alerts.checks.check import Check, Subject
 
@@ -40,6 +41,26 @@ class Tied(Check):
             text = f"{pair[1]} and {pair[0]} are two tensors, though config.tie_word_embeddings is True: each is trained by itself."
             advice = "Call model.tie_weights() after loading or replacing modules, before the optimizer is made."
             self.say(text, advice, parameters=[pair[1]], evidence={"tied": list(pair)})
+
+
+class Repeated(Check):
+    """Asks about one module that stands in a list several times, as ``[layer] * 6`` makes it. *Cost:* a walk over the modules, once."""
+
+    name = "one layer many times"
+
+    def before_step(self, optimizer: Optimizer) -> None:
+        self.spoken.add(self.name)
+        for module, name in self.subject.probe.names.items():
+            parts = list(module._modules.values()) if isinstance(module, nn.ModuleList | nn.Sequential) else []
+            kinds = {id(part): part for part in parts if part is not None and next(part.parameters(), None) is not None}
+            again = next((part for part in kinds.values() if sum(other is part for other in parts) > 1), None)
+            if again is not None:
+                self.spoken.discard(self.name)
+                times = sum(part is again for part in parts)
+                text = f"{name or type(module).__name__} holds one {type(again).__name__} {times} times: one set of"
+                advice = "Make each layer anew: nn.ModuleList([Layer() for _ in range(n)]), not [layer] * n."
+                self.say(f"{text} weights, not several.", advice, layer=name, asks=True)
+                return
 
 
 def _names_by_parameter(model: nn.Module) -> dict[int, list[str]]:
