@@ -97,7 +97,7 @@ def written(trial: Trial, expression: str) -> str:
     text = trial.remedy
     if text.startswith("x / "):
         return f"{expression.partition('/')[0]} / {text[4:].replace('y', 'x')}"
-    inner = re.sub(r"^\w+\((.*)\)$", r"\1", text)
+    inner = re.sub(r"^[\w.]+\((.*)\)$", r"\1", text)
     inner = inner.removesuffix(" ** p")
     return re.sub(r"\bx\b", f"({inner})", expression, count=1)
 

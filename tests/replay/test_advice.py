@@ -47,7 +47,7 @@ UNARY: dict[str, tuple[Callable[[Tensor], Tensor], tuple[float, ...]]] = {  # ar
 
 def advised(advice: str) -> str:
     """The expression in the advice: from its colon to the end of the sentence."""
-    found = re.search(r": ((?:torch\.|x).*?)\.(?: [A-Z]|$)", advice)
+    found = re.search(r": ((?:torch\.|\(?x).*?)\.(?: [A-Z]|$)", advice)
     assert found is not None, advice
     return found[1]
 

@@ -21,6 +21,7 @@ from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
 from numscope.detect.evidence import Evidence
+from numscope.detect.wording import in_own_words
 from numscope.distributed.agree import has_group
 from numscope.precision.high_precision import high_precision
 from numscope.records.faults import ours
@@ -88,9 +89,15 @@ def with_trials(finding: Finding, evidence: Evidence, replay: Replay) -> Finding
         return finding
     advice = culprit.advice
     fails = any(not one.worked and one.remedy in advice for one in tried)
-    if tried[0].worked and (fails or _PRECISION in advice):  # what a rule computes in float32 may be too little, or more than it takes
+    if tried[0].worked and (fails or _PRECISION in advice or ".float()" in advice):
+        # What a rule computes in float32 may be too little, or more than it takes, and its result does not go with the other tensors.
         advice = f"Use {tried[0].remedy}, which was tried.{_next(evidence, tried[0].remedy)}"
-    return replace(finding, culprit=replace(culprit, advice=advice, tried=tried))
+
+    def own(text: str) -> str:
+        return in_own_words(text, plain_name(culprit.op), culprit.file, culprit.line)
+
+    tried = tuple(replace(trial, remedy=own(trial.remedy)) for trial in tried)
+    return replace(finding, culprit=replace(culprit, advice=own(advice), tried=tried))
 
 
 def _next(evidence: Evidence, remedy: str) -> str:

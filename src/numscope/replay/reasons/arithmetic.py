@@ -49,20 +49,20 @@ def _power(case: Case) -> Verdict | None:
 
 def floored(case: Case, base: Range, exponent: Range) -> str:
     """Advice for a base that is 0 or negative; the bound keeps the power and its derivative in range."""
-    return f"Keep the base away from 0: {_away('x', case.eps(max(1 - exponent.low, 1.0)), base, case)} ** p."
+    return f"Keep the base away from 0: {case.wide(_away('x', case.eps(max(1 - exponent.low, 1.0)), base, case) + ' ** p')}."
 
 
 def away_from_zero(case: Case, divisor: Range) -> str:
     """Advice for a divisor that is 0."""
     if divisor.name in case.values:
         return f"Keep the divisor away from 0, which is a Python number: x / max(y, {case.eps(2.0)})."
-    return f"Keep the divisor away from 0: x / {_away('y', case.eps(2.0), divisor, case)}."
+    return f"Keep the divisor away from 0: {case.wide('x / ' + _away('y', case.eps(2.0), divisor, case), 'y')}."
 
 
 def _away(name: str, least: str, x: Range, case: Case) -> str:
     if case.op not in ("pow", "square") and x.low < 0:  # its sign counts
-        return f"torch.where({name}.abs() < {least}, {least}, {case.wide(name)})"
-    return f"{case.wide(name)}.clamp_min({least})"
+        return f"torch.where({name}.abs() < {least}, {least}, {{x}})"
+    return f"{{x}}.clamp_min({least})"
 
 
 @explains("add", "sub", "rsub", "add_relu")

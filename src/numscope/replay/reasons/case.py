@@ -134,9 +134,12 @@ class Case:
         least = 10.0 ** math.ceil(-math.log10(min(map(largest, self._dtypes)) / 4) / power)
         return f"{max(1e-6, least):g}".replace("e-0", "e-")
 
-    def wide(self, name: str = "x") -> str:
-        """A tensor as advice writes it, in a dtype that has 1e-6 and 1 - 1e-6."""
-        return name if self._dtypes <= {"float32", "float64"} else f"{name}.float()"
+    def wide(self, form: str, name: str = "x") -> str:
+        """A call as advice writes it: ``{x}`` in a dtype that has 1e-6 and 1 - 1e-6, the result in the dtype that the tensor has."""
+        if self._dtypes <= {"float32", "float64"}:
+            return form.replace("{x}", name)
+        call = form.replace("{x}", f"{name}.float()")
+        return f"{call if call.startswith('torch.') else f'({call})'}.to({name}.dtype)"
 
     @property
     def _dtypes(self) -> set[str]:

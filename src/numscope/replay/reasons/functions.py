@@ -32,8 +32,8 @@ def clamped(case: Case, op: str) -> str:
     lowest = eps if low == 0 else f"{low:g} + {eps}"
     bounds = f"clamp_min({lowest})" if high == math.inf else f"clamp({lowest}, {high:g} - {eps})"
     if op != case.op:  # the logarithm is within another operation
-        return f"Clamp what its logarithm is taken of: {case.wide('y')}.{bounds}."
-    call = f"torch.{op.replace('special_', 'special.')}({case.wide()}.{bounds})"
+        return f"Clamp what its logarithm is taken of: {case.wide(f'{{x}}.{bounds}', 'y')}."
+    call = case.wide(f"torch.{op.replace('special_', 'special.')}({{x}}.{bounds})")
     return f"Clamp the argument: {call}.{' ' if why else ''}{why}"
 
 
@@ -68,10 +68,12 @@ def x_log_y(case: Case) -> Verdict | None:
 def _inverse_root(case: Case) -> Verdict | None:
     x = case.operand("self")
     if case.has_nan and x.low < 0:
-        advice = f"Clamp the argument: torch.rsqrt({case.wide()}.clamp_min({case.eps(1.5)})). Rounding can make a variance negative."
+        advice = (
+            f"Clamp the argument: {case.wide(f'torch.rsqrt({{x}}.clamp_min({case.eps(1.5)}))')}. Rounding can make a variance negative."
+        )
         return Reason.DOMAIN, f"Smallest argument of rsqrt is {number(x.low)} < 0.", advice
     if x.num_zero:
-        advice = f"Add eps inside the root: torch.rsqrt({case.wide()} + {case.eps(1.5)})."
+        advice = f"Add eps inside the root: {case.wide(f'torch.rsqrt({{x}} + {case.eps(1.5)})')}."
         return Reason.DIVISION_BY_ZERO, f"{of(x.num_zero, x.numel, 'arguments of rsqrt')} 0.", advice
     return None
 

@@ -20,13 +20,13 @@ def _root_at_zero(case: Case, forward: Case) -> Verdict | None:
     if not zeros:
         return None
     what = f"{of(zeros, forward.output.numel, f'results of {forward.op}')} 0, where its {case.derivative}"
-    x, advice = case.wide(), "Add eps under the root"
+    advice = "Add eps under the root"
     if forward.op == "sqrt":
-        first, advice = "1/(2 sqrt(x)) is inf", f"{advice}: torch.sqrt({x} + {case.eps()})."
+        first, advice = "1/(2 sqrt(x)) is inf", f"{advice}: {case.wide(f'torch.sqrt({{x}} + {case.eps()})')}."
     elif forward.op in ("std", "std_mean"):
-        first, advice = "(x - mean(x)) / std(x) is 0/0", f"{advice}: torch.sqrt({x}.var() + {case.eps()})."
+        first, advice = "(x - mean(x)) / std(x) is 0/0", f"{advice}: {case.wide(f'torch.sqrt({{x}}.var() + {case.eps()})')}."
     else:
-        first, advice = "x / norm(x) is 0/0", f"{advice}: torch.sqrt({x}.square().sum() + 1e-12)."
+        first, advice = "x / norm(x) is 0/0", f"{advice}: {case.wide('torch.sqrt({x}.square().sum() + 1e-12)')}."
     return Reason.GRADIENT_AT_ZERO, f"{what} {first if case.order == 1 else 'divides by it'}.", advice
 
 
