@@ -158,6 +158,30 @@ def test_scale_that_falls_and_falls() -> None:
     assert falls and falls[0].evidence["skipped"] >= 4
 
 
+def test_operation_that_was_noted_is_what_the_scale_falls_for() -> None:
+    class Pooled(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.linear = nn.Linear(16, 4)
+
+        def forward(self, x: Tensor, divisor: float) -> Tensor:
+            return self.linear(x) * 0 / torch.full((1,), divisor) + self.linear(x)
+
+    model = Pooled()
+    optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
+    scaler = torch.amp.GradScaler("cpu", init_scale=2.0**10, growth_interval=1000)
+    with numscope.watch(model, on_nonfinite="warn") as scope:
+        for step in range(30):
+            optimizer.zero_grad()
+            loss = model(torch.randn(8, 16), 0.0 if step % 3 == 0 and step else 1.0).square().mean()
+            scaler.scale(loss).backward()
+            scaler.step(optimizer)
+            scaler.update()
+    fall = next(alert for alert in scope.alerts if alert.rule == "scale falls")
+    assert "what goes bad" not in fall.advice and fall.text.endswith("what goes bad though it falls.")
+    assert fall.advice.startswith("It is aten.div, noted at step 3. ")
+
+
 def test_a_rule_that_is_off_says_nothing() -> None:
     torch.manual_seed(0)
     model = mlp(24, nn.Sigmoid)

@@ -23,7 +23,7 @@ from click.testing import CliRunner
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from numscope.cli.stats import stats
+from numscope.cli.command import numscope
 from numscope.cli.subject import subject_of
 from numscope.records.errors import UsageError
 from numscope.records.files import read_json
@@ -126,7 +126,7 @@ def test_connections_reach_nothing_and_stay_locked(folder: Path) -> None:
 @pytest.mark.parametrize("name", ["=cmd|'/c calc'!A0", "+1", "-1+1", "@SUM(1)", "\x1b]0;title\x07", "a\r\n=1"])
 def test_csv_holds_neither_formulas_nor_escapes(tmp_path: Path, name: str) -> None:
     write(tmp_path, {Place(0, name, "Linear", "weight"): torch.ones(3)})
-    shown = CliRunner().invoke(stats, [str(tmp_path), "SELECT layer, -1.5::DOUBLE AS x FROM stats", "--csv"]).stdout
+    shown = CliRunner().invoke(numscope, ["stats", str(tmp_path), "SELECT layer, -1.5::DOUBLE AS x FROM stats", "--csv"]).stdout
     head, row = shown.splitlines()
     assert head == "layer,x"
     assert row.isprintable() and row.endswith(",-1.5") and row[0] not in "=+-@"
@@ -224,7 +224,7 @@ def readers(folder: Path) -> list[Callable[[], object]]:
         lambda: ask(run, "SELECT * FROM stats"),
         *(partial(group, run, by, available(run), every_steps=every) for by, every in (("layer", None), ("(.*)", 1))),
         lambda: text(compare(str(folder), str(folder))),
-        lambda: CliRunner().invoke(stats, [str(folder), "--csv"], catch_exceptions=False, standalone_mode=False),
+        lambda: CliRunner().invoke(numscope, ["stats", str(folder), "--csv"], catch_exceptions=False, standalone_mode=False),
     ]
 
 

@@ -127,7 +127,7 @@ class Board:
         self.losses.append(loss)
         if len(self._first_losses) < RECENT and loss and math.isfinite(loss):
             self._first_losses.append(abs(loss))
-            self.first_loss = float(np.median(self._first_losses)) if len(self._first_losses) == RECENT else math.nan
+            self.first_loss = float(median(np.array(self._first_losses))) if len(self._first_losses) == RECENT else math.nan
         seen = amax > 0
         self.from_zero[at[(amax == 0) & np.isnan(self.level[at])]] = True
         self._set(at[seen], np.log2(amax[seen]))
@@ -176,7 +176,7 @@ class Board:
 
     def jump(self) -> Floats:
         """By how many bits the last step is above the median of the eight steps that end with it."""
-        found: Floats = self.level - np.median(self._recent, 0)
+        found: Floats = self.level - median(self._recent)
         return found
 
     def trail(self, steps: int) -> Floats:
@@ -226,7 +226,11 @@ class Board:
 
 
 def median(values: Floats) -> Any:
-    """``np.median`` along the first dimension, to the bit, of columns without nan. NumPy's takes 40 µs of looks before it begins."""
+    """``np.median`` along the first dimension, to the bit, of columns without nan.
+
+    NumPy's takes 40 µs of looks before it begins, and imports a module as it is first called, where an exception that a signal's handler
+    raises is lost.
+    """
     ordered, (half, is_odd) = np.sort(values, 0), divmod(len(values), 2)
     return ordered[half] if is_odd else (ordered[half - 1] + ordered[half]) / 2
 

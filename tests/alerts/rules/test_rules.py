@@ -180,6 +180,30 @@ def test_spike_is_told_though_nan_came_before_and_names_what_jumped() -> None:
     assert "batch is odd" in found[0].text
 
 
+@pytest.mark.parametrize(("height", "told"), [(6.0, []), (30.0, [40])])
+def test_a_rise_before_the_window_is_full_is_told_where_it_leaves_all_that_was(height: float, told: list[int]) -> None:
+    draw = random.Random(3)
+    rises = alerts(
+        loss_spike, "loss spike", 60, [], lambda step, site: 0.0, lambda step: (height if step == 40 else 2.0) + draw.gauss(0, 0.01)
+    )
+    assert [alert.step for alert in rises] == told
+
+
+@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize(("period", "most"), [(2, 0), (3, 0), (5, 0), (40, 1), (90, 2)])
+def test_losses_of_tasks_in_turn_and_of_renewed_targets_are_no_spikes(period: int, most: int, seed: int) -> None:
+    """Three tasks whose losses are 1, 2 and 370; a target that is renewed every 40 or 90 steps."""
+    draw = random.Random(seed)
+
+    def loss(step: int) -> float:
+        if period < 10:
+            return 370 + draw.gauss(0, 35) if step % period == period - 1 else 1 + step % period + draw.gauss(0, 0.2)
+        return 0.05 + 0.8 * 0.6 ** (step % period) * (1 + draw.gauss(0, 0.15))
+
+    found = alerts(loss_spike, "loss spike", 450, [], lambda step, site: 0.0, loss)
+    assert len({alert.step // period for alert in found}) <= most
+
+
 def test_a_loss_near_zero_has_no_spikes_of_a_thousandth() -> None:
     draw = random.Random(2)
     assert (

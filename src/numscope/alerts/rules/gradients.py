@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from numscope.alerts.board import Board, SiteKind, magnitude
+from numscope.alerts.board import Board, SiteKind, magnitude, median
 from numscope.records.alert import Alert
 
 VANISH, EXPLODE = "gradients vanish", "gradients explode"
@@ -32,7 +32,7 @@ def gradients_through_depth(board: Board, settings: dict[str, Any]) -> Iterator[
     third = len(pairs) // 3
     if not third:
         return
-    fall = float(np.median(gap[-third:]) - np.median(gap[:third]))
+    fall = float(median(gap[-third:]) - median(gap[:third]))
     if fall < settings["bits"]:
         return
     least = int(pairs[int(np.argmin(gap))][0])
@@ -59,7 +59,7 @@ def gradients_from_step_to_step(board: Board, settings: dict[str, Any]) -> Itera
     known = gradients[np.isfinite(bits[gradients])]
     if not len(known):
         return
-    value = float(np.median(bits[known]))
+    value = float(median(bits[known]))
     if value < settings["bits"]:
         return
     lead = int(known[int(np.argmax(bits[known]))])

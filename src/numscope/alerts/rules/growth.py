@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from numscope.alerts.board import Board, Floats, SiteKind, magnitude
+from numscope.alerts.board import Board, Floats, SiteKind, magnitude, median
 from numscope.alerts.desk import CALM_STEPS
 from numscope.records.alert import Alert
 
@@ -42,14 +42,14 @@ def divergence_ahead(board: Board, settings: dict[str, Any]) -> Iterator[Alert]:
         matrices = matrices[~board.from_zero[matrices]]  # these grow beyond any power of the steps as the layers behind them wake
     if not len(matrices):
         return
-    middle, ninth = np.median(exponent[matrices]), _ninth(exponent[matrices])
-    is_few, is_early = len(matrices) < FEW, np.median(board.ages[matrices]) < EARLY
+    middle, ninth = median(exponent[matrices]), _ninth(exponent[matrices])
+    is_few, is_early = len(matrices) < FEW, median(board.ages[matrices]) < EARLY
     if middle + ninth / 2 < settings["limit"] * MANY_LIMIT and ninth < settings["limit"] * NINTH_LIMIT:
         return
     ahead = _ninth(board.growth(steps, record=False)[1][outputs]) if len(outputs) else NINTH_OUTPUTS
     value = float(middle + ninth / 2)
     limit = settings["limit"] * (FEW_LIMIT if is_few else EARLY_LIMIT if is_early else MANY_LIMIT)
-    if value < limit or np.median(bits[matrices]) < LEAST_BITS or ahead < LEAST_OUTPUTS:
+    if value < limit or median(bits[matrices]) < LEAST_BITS or ahead < LEAST_OUTPUTS:
         value, limit = float(ninth), settings["limit"] * NINTH_LIMIT
         if is_few or is_early or value < limit or _ninth(bits[matrices]) < NINTH_BITS or ahead < NINTH_OUTPUTS:
             return

@@ -20,11 +20,12 @@ ROBUST = 1.4826  # times the median absolute deviation: a normal distribution's 
 LEAST_SHARE = 0.05  # of the median: narrower bands are widened to this, as near a loss of zero
 LEAST_OF_FIRST = 0.02  # of the first steps' loss, the same
 GONE = 0.125  # of it, where the loss has all but gone, to below ``LEAST_OF_FIRST``: it may come back to where it began (rare rewards)
+EARLY = 4.0  # times the first steps' loss: a rise that is news before the window is full
 MOST_NAMED = 3
 SCALED = 2.0  # of the median: losses are divided by GradScaler's scale, which doubles, also one that was not scaled
 LEAST = WINDOW // 2  # losses, from which on rises are counted
 MEMORY = 1000  # steps in which they are
-OFTEN = 3  # rises in these, which make the height of the third highest usual
+OFTEN = 2  # rises in these, which make the height of the second highest usual
 FURTHER = 1.5  # times what is usual: a rise that is news
 
 
@@ -46,12 +47,14 @@ def loss_spike(board: Board, settings: dict[str, Any]) -> Iterator[Alert]:
     if value <= limit:
         return
     highest, usual = _known(board, value - middle)
-    if len(board.losses) < WINDOW + LAST:
+    is_early = len(board.losses) < WINDOW + LAST
+    if is_early and value < EARLY * board.first_loss:
         return
-    limit = max(limit, middle + FURTHER * usual, float(past.max()))
-    at_once = middle + max(AT_ONCE * settings["band"] * width, FURTHER * highest)
+    before = float(past.max()) - middle
+    limit = max(limit, middle + FURTHER * max(usual, before))
+    at_once = middle + max(AT_ONCE * settings["band"] * width, FURTHER * max(highest, before))
     above = int((losses[-LAST:] > limit).sum())
-    if value <= limit or (above < 2 and value <= at_once):
+    if value <= limit or ((above < 2 or is_early) and value <= at_once):
         return
     jump = board.jump()
     named = [*dict.fromkeys(board.places[i].layer for i in _largest(jump, board.of(SiteKind.WEIGHT_GRADIENT)))][:MOST_NAMED]
@@ -77,7 +80,7 @@ def _known(board: Board, height: float) -> tuple[float, float]:
     A batch of few samples, a few wrong labels, tasks in turn, targets that are renewed: such losses rise far, and come back at once.
     """
     rises = board.rises
-    if rises and rises[-1][0] >= board.step - LAST:
+    if rises and rises[-1][0] == board.step - 1:
         height = max(height, rises.pop()[1])
     known = sorted((one for step, one in rises if step > board.step - MEMORY), reverse=True)
     rises.append((board.step, height))
