@@ -94,7 +94,8 @@ def _quotient(case: Case) -> Verdict | None:
 def integer_divisor(case: Case) -> Operand | None:
     """The divisor, if it is a tensor of integers."""
     name = "self" if case.op == "reciprocal" else "other"
-    return next((o for o in case.inputs if o.numbers is None and o.name == name and o.value.startswith(("int", "uint", "bool"))), None)
+    whole = [o for o in case.inputs if o.numbers is None and o.value.startswith(("int", "uint", "bool"))]
+    return next((o for o in whole if o.name.partition(" ")[0] == name), None)
 
 
 def _integer_quotient(case: Case) -> Verdict | None:
