@@ -422,8 +422,12 @@ def test_recipe_names_are_those_that_recipe_of_knows() -> None:
     assert set(RECIPES) == set(KNOWN) - {"high_precision", "custom"}
 
 
-def test_an_option_behind_the_scripts_name_is_said_where_the_script_refuses_it(tmp_path: Path) -> None:
+def test_an_option_behind_the_scripts_name_is_said_where_the_script_refuses_or_ignores_it(tmp_path: Path) -> None:
     (tmp_path / "train.py").write_text("import argparse\nargparse.ArgumentParser().parse_args()\n")
     said = "came behind the script's name, so the script got it"
     assert f"numscope: --log-dir {said}" in cli("run", "train.py", "--log-dir=runs/a", cwd=tmp_path).stderr
     assert said not in cli("run", "train.py", "--own", cwd=tmp_path).stderr
+    (tmp_path / "train.py").write_text("print(1)\n")
+    assert cli("run", "train.py", "--log-dir", "runs/a", cwd=tmp_path).stderr.splitlines()[-1].startswith(f"numscope: --log-dir {said}")
+    (tmp_path / "train.py").write_text("print('log_dir')\n")
+    assert said not in cli("run", "train.py", "--log-dir", "runs/a", cwd=tmp_path).stderr

@@ -52,6 +52,8 @@ inputs:
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
     (tmp_path / "train.py").write_text(TRAIN, encoding="utf-8")
+    twice = TRAIN.replace("100.0 if step == 3 else 1.0", "1.0").replace("train(5)", "train(40)")
+    (tmp_path / "twice.py").write_text(twice, encoding="utf-8")
     (tmp_path / "rules.py").write_text(RULES, encoding="utf-8")
     write_config(tmp_path, "mode: note")
     return tmp_path
@@ -83,6 +85,32 @@ def test_alert_stops_the_run_with_its_own_status(folder: Path) -> None:
     assert said == LINE
     assert stopped.startswith(f"numscope: high at step 3, rank 0: stopped at {folder / 'train.py'}:12 in train: optimizer.step()")
     assert last_line(done) == "numscope: watched Sequential, 4 steps, n tensor observations: no finding, 1 alert"
+
+
+def test_option_takes_rules_as_a_configuration_does(folder: Path) -> None:
+    said = cli("run", "twice.py", cwd=folder).stderr
+    assert 'If this is intended, switch it off: --alerts "same batch again: off".' in said
+    done = cli("run", "--alerts", "same batch again: off, constant loss: off", "twice.py", cwd=folder)
+    assert "same batch again" not in done.stderr
+    assert "no finding" in last_line(done)
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ("of", "got 'of', expected one of 'off', 'note', 'raise', 'warn', or rules, such as 'loss spike: off, dead units: off'. Did you m"),
+        ("", "got '', expected one of"),
+        ("a: [", "got 'a: [', expected one of"),
+        ("loss spike", "got 'loss spike', expected one of"),
+        ("los spike: off", 'got the rule "los spike", expected '),
+        ("loss spike: {bnd: 1}", 'loss spike: got the setting "bnd", expected one of band. Did you mean "band"?'),
+        ("loss spike: off, mode: rise", 'mode: got "rise", expected one of off, note, raise. Did you mean "raise"?'),
+    ],
+)
+def test_wrong_option_is_refused_before_the_scripts_first_line(folder: Path, given: str, said: str) -> None:
+    done = cli("run", "--alerts", given, "train.py", cwd=folder)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert f"numscope: --alerts: {said}" in done.stderr
 
 
 def test_option_counts_before_the_configuration(folder: Path) -> None:

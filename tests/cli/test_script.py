@@ -205,7 +205,14 @@ def test_nothing_to_run(same: Same, tmp_path: Path) -> None:
     assert watched.stderr == f"numscope: can't open file {str(tmp_path / 'nope.py')!r}: [Errno 2] No such file or directory\n"
     write(tmp_path, "train.py", "pass")
     assert end([COLD, "-m", "numscope", "run", "trian.py"], tmp_path).stderr.endswith("directory. Did you mean 'train.py'?\n")
-    same("empty")
+    for words, said in (
+        (["empty"], "empty: a folder or zip file without __main__.py, expected a script."),
+        (["python", "train.py"], "python: no file of that name, expected a script. Leave it out: numscope run stands for python."),
+        (["torchrun", "train.py"], "Put it in front: torchrun … -m numscope run train.py ARGS…."),
+    ):
+        ended = end([COLD, "-m", "numscope", "run", *words], tmp_path)
+        assert (ended.status, ended.stderr.count("\n")) == (2, 1)
+        assert ended.stderr.endswith(f"{said}\n")
     same("-m", "nope")
     same("-m", "nope.inner")
     same("-m", "empty")

@@ -22,6 +22,7 @@ from numscope.alerts.rules.growth import divergence_ahead
 from numscope.alerts.rules.loss import loss_spike
 from numscope.alerts.rules.overflow import overflow_ahead
 from numscope.config.alert_plan import AlertPlan
+from numscope.config.options import how_to_set
 from numscope.detect.journal import Event, Journal, Look
 from numscope.probe import optimizer as optimizer_probe
 from numscope.probe.optimizers import Optimizers
@@ -175,7 +176,7 @@ class Scales:
             scale if is_low else float(recent),
             1.0 if is_low else float(settings["skips"]),
             f"GradScaler left out {left_out} of the last {min(SKIPS_WINDOW, step + 1)} steps{now}: gradients overflow though it falls.",
-            'Lower the learning rate, or train in bfloat16. The operation that overflows: watch(alerts={"scale falls": {"finding": 2}}).',
+            f"Lower the learning rate, or train in bfloat16. The operation that overflows: {how_to_set(SCALE_FALLS, {'finding': 2})}.",
             {"skipped": recent, "scale": scale, "highest_scale": self._highest},
         )
 

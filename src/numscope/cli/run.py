@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any, NoReturn
 
@@ -13,15 +13,34 @@ from numscope.cli.preparing import SCRIPT_WORDS, recipe_option, takes_script
 from numscope.cli.printing import note
 from numscope.cli.script import Target, launch
 from numscope.cli.torchwatch import TorchWatch
-from numscope.cli.values import OUTPUT_FILE, OUTPUT_FOLDER, listed, one_of, whole_number, writable
+from numscope.cli.values import OUTPUT_FILE, OUTPUT_FOLDER, Expected, Value, listed, one_of, whole_number, writable
 from numscope.config.alert_plan import MODES
 from numscope.config.options import LEVELS, ON_NONFINITE, WatchOptions, switched_on
 from numscope.records.errors import UsageError
+from numscope.records.words import nearest
 from numscope.sinks.destinations import destination
 from numscope.storage.address import is_address
 
 REFUSED = 2  # the status of a script that argparse has ended
 USAGE = "numscope run [options] train.py ARGS…  or  numscope run [options] -m module ARGS…"
+
+
+def _alerts(text: str) -> str | Mapping[str, Any]:
+    """A mode, or rules as a configuration has them below ``alerts``, without the outer braces."""
+    words = (*MODES, "warn")
+    if text in words:
+        return text
+    import yaml  # up to 0.1 s, of which a run with a mode has no use
+
+    try:
+        given = yaml.safe_load(f"{{{text}}}")
+    except yaml.YAMLError:
+        given = None
+    if not given or None in given.values():
+        raise Expected(f"one of {', '.join(map(repr, words))}, or rules, such as 'loss spike: off, dead units: off'.{nearest(text, words)}")
+    return given
+
+
 BATCHES = listed("N,N…", int, "batch numbers from 0 with commas in between, such as 149,150")
 
 
@@ -41,9 +60,10 @@ BATCHES = listed("N,N…", int, "batch numbers from 0 with commas in between, su
 )
 @click.option(
     "--alerts",
-    type=one_of(*MODES, "warn"),
-    metavar="|".join(MODES),
-    help="Say early what is about to go wrong, and what goes wrong in silence (note, the default), stop at it (raise), or neither (off).",
+    type=Value("WORDS", _alerts),
+    metavar=f"{'|'.join(MODES)}|RULES",
+    help="Say early what is about to go wrong, and what goes wrong in silence (note, the default), stop at it (raise), or neither (off); "
+    'or rules\' settings as in a configuration, such as "loss spike: off, dead units: off".',
 )
 @click.option("--level", metavar="|".join(LEVELS), help="Every module (modules, the default), or only the model as a whole: cheaper.")
 @click.option("--trace", type=BATCHES, metavar="N,N…", help="Print the ranges of all tensors in these batches; detect nothing.")
@@ -108,13 +128,24 @@ def run(target: Target, **options: Any) -> Callable[[], None]:
     return partial(_launched, target, watch)
 
 
+def _is_unread(word: str, target: Target) -> bool:
+    """Whether a script's own text, which may leave its arguments to another file, has no such name as an option's."""
+    if int(os.environ.get("RANK") or 0):  # said once
+        return False
+    try:
+        with open(target.name, encoding="utf-8") as file:
+            return word.partition("=")[0].lstrip("-").replace("-", "_") not in file.read().replace("-", "_")
+    except (OSError, ValueError):
+        return False
+
+
 def _launched(target: Target, watch: TorchWatch) -> NoReturn:
-    """Raises: what ``launch`` does. Where a script refuses a word that is an option of ours, it says where that belongs."""
+    """Raises: as ``launch``. Where a script refuses a word that is an option of ours, or never names it, a note says where to put it."""
     try:
         launch(target, watch)
     except SystemExit as ending:
         opts = {opt for param in run.params for opt in param.opts if opt.startswith("--")}
         ours = next((word for word in target.args if word.partition("=")[0] in opts), None)
-        if ending.code == REFUSED and ours is not None:
+        if ours is not None and (ending.code == REFUSED or _is_unread(ours, target)):
             note(f"{ours.partition('=')[0]} came behind the script's name, so the script got it. If it is meant for numscope: {USAGE}.")
         raise

@@ -29,6 +29,14 @@ from numscope.records.finding import Finding
 from numscope.records.words import escape
 from numscope.report.stderr import say
 
+_INSTEAD = {  # what to do where one of these words is taken for the script
+    **dict.fromkeys(("python", "python3"), "Leave it out: numscope run stands for python"),
+    **{
+        words.split()[0]: f"Put it in front: {words} numscope run train.py ARGS…"
+        for words in ("torchrun … -m", "accelerate launch … -m", "mpirun …", "srun …")
+    },
+}
+
 
 @dataclass(frozen=True, slots=True)
 class Target:
@@ -221,9 +229,13 @@ def _run(target: Target, watch: Watch) -> None:
     path = os.path.join(os.getcwd(), target.name)  # absolute but not normalized: so __file__ and tracebacks show it
     sys.argv = [target.name, *target.args]
     if not os.path.exists(path):  # a pipe is good too: /dev/stdin, /dev/fd/63 of a shell's <(…)
+        if target.name in _INSTEAD:
+            _refuse(f"{target.name}: no file of that name, expected a script. {_INSTEAD[target.name]}.", 2)
         near = nearest_path(target.name, lambda near: near.endswith(".py") or os.path.isdir(near))
         _refuse(f"can't open file {path!r}: [Errno 2] No such file or directory{near and f'.{near}'}", 2)
-    if pkgutil.get_importer(path) is not None:  # a folder or a zip file: the importer finds __main__ in it
+    if (importer := pkgutil.get_importer(path)) is not None:  # a folder or a zip file: the importer finds __main__ in it
+        if importer.find_spec("__main__") is None:
+            _refuse(f"{target.name}: a folder or zip file without __main__.py, expected a script.", 2)
         _set_path0(path, even_if_safe=True)
         sys.modules["__main__"] = main
         watch.arm()

@@ -91,9 +91,9 @@ class TorchWatch(Watch):
         before = self.finding
         try:
             if self._auto is not None:
-                serve(False)
                 self._auto.finish(error)
         finally:
+            serve(False)
             reports = list(self._children.reports())
             alone = self.finding is not before  # at the end, other ranks are not asked
             self._words = self._sum_up(reports, alone, error) if self._armed else ""

@@ -142,3 +142,10 @@ def serve(on: bool) -> None:
 def served() -> bool:
     """Whether what these variables ask for is done without the script's doing."""
     return _served
+
+
+def how_to_set(rule: str, setting: Mapping[str, int] | Literal[False]) -> str:
+    """What the user of this process writes to give a rule of alerts this setting: an option of ``numscope run``, or an argument."""
+    if served():
+        return f'--alerts "{rule}: {setting or "off"!s}"'.replace("'", "")
+    return f"watch(alerts={ ({rule: setting}) })".replace("'", '"')

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import logging
 import weakref
+from typing import Literal
 
 import pytest
 import torch
@@ -16,6 +17,8 @@ from torch.optim.lr_scheduler import LRScheduler, ReduceLROnPlateau, StepLR
 import numscope
 from numscope.alerts.checks.check import EVERY, FIRST, STRETCH, Check, Subject
 from numscope.alerts.checks.checker import CHECKS, Checker
+from numscope.config import options
+from numscope.config.options import how_to_set
 from numscope.probe import optimizer as optimizer_probe
 from numscope.probe.loop_calls import LoopCall
 from numscope.records.alert import Alert
@@ -217,3 +220,16 @@ def test_check_is_switched_off_by_its_name_gets_its_arguments_and_rests_when_it_
     assert isinstance(cheap, Cheap) and cheap.steps == [0]
     assert [(a.step, a.rule, a.asks) for a in found] == [(0, "cheap", True)]
     assert found[0].advice == 'If this is intended, switch it off: watch(alerts={"cheap": False}).'
+
+
+def test_advice_under_numscope_run_names_its_option(monkeypatch: pytest.MonkeyPatch) -> None:
+    settings: tuple[Literal[False], dict[str, int]] = (False, {"finding": 2})
+    assert [how_to_set("scale falls", one) for one in settings] == [
+        'watch(alerts={"scale falls": False})',
+        'watch(alerts={"scale falls": {"finding": 2}})',
+    ]
+    monkeypatch.setattr(options, "_served", True)
+    assert [how_to_set("scale falls", one) for one in settings] == [
+        '--alerts "scale falls: off"',
+        '--alerts "scale falls: {finding: 2}"',
+    ]

@@ -12,6 +12,7 @@ from typing import Any, ClassVar, NamedTuple, cast
 from torch import nn
 
 from numscope.alerts.checks.inputs import Inputs
+from numscope.config.options import how_to_set
 from numscope.detect.journal import Journal
 from numscope.distributed.agree import rank
 from numscope.probe.module import ModuleProbe
@@ -185,7 +186,7 @@ class Check(StepReader):
             slot = parameters[0].rpartition(".")[2]
             tensor = "" if len(parameters) > 1 else slot if slot == "weight" else f"weight[{slot}]"
         if asks:
-            advice = f'{advice} If this is intended, switch it off: watch(alerts={{"{rule}": False}}).'.lstrip()
+            advice = f"{advice} If this is intended, switch it off: {how_to_set(rule, False)}.".lstrip()
         step = self.subject.step if step is None else step
         self.found.append(Alert(step, rule, layer, tensor, value, limit, text, advice, evidence, self.subject.rank, asks))
 
