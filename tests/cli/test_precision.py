@@ -208,8 +208,10 @@ def test_trial_is_given_a_place_that_a_script_which_changes_its_folder_still_fin
 
 def test_planted_culprits_are_found_and_proven(monkeypatch: pytest.MonkeyPatch) -> None:
     planted = Planted({("h.1.fc", "fprop"), ("h.1.fc", "wgrad")})
-    verdict = bisected(planted, monkeypatch)
+    said: list[str] = []
+    verdict = bisected(planted, monkeypatch, said)
     assert (verdict.outcome, verdict.minimal) == ("found", True)
+    assert not any("known from an earlier search" in line for line in said)
     assert verdict.units == (("h.1.fc", "fprop"), ("h.1.fc", "wgrad"))
     assert (verdict.num_gemms, verdict.num_layers) == (18, 6)
     assert (verdict.drift, verdict.drift_with_high_precision, verdict.reference_loss) == (1.0, 0.0, 2.0)
@@ -238,7 +240,9 @@ def test_search_killed_at_any_point_goes_on_to_the_same_answer_without_a_run_mad
         with pytest.raises(KeyboardInterrupt):
             bisected(killed, monkeypatch)
         again = Planted(culprits)
-        assert bisected(again, monkeypatch) == expected
+        said: list[str] = []
+        assert bisected(again, monkeypatch, said) == expected
+        assert any("known from an earlier search" in line for line in said) == (after > 3)
         assert killed.num_runs + again.num_runs == whole.num_runs
 
 

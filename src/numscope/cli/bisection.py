@@ -140,7 +140,7 @@ class Bisection:
         )
 
     def _cures(self, kept: frozenset[Unit]) -> bool:
-        is_known = self.book.known(_key(kept)) is not None
+        is_known = _key(kept) not in self._used and self.book.known(_key(kept)) is not None
         outcome = self._trial(_key(kept), lambda place: self._kept_spec(place, kept), may_fail=True)
         away = self._drifts[kept] = drift(outcome.losses, self._reference)
         good = abs(away) <= self._tolerance
@@ -153,7 +153,7 @@ class Bisection:
                 "seconds": outcome.seconds,
             }
         )
-        took = f"{outcome.seconds:.1f} s" if not is_known else "known from an earlier run"
+        took = f"{outcome.seconds:.1f} s" if not is_known else "known from an earlier search"
         what = f"{len(kept)} of {self._num_units} high"
         within = "within" if good else "beyond"
         self.say(f"run {len(self._used)} of {self.task.runs}: {what}: loss {percent(away)}: {within} the tolerance ({took})")
