@@ -7,6 +7,7 @@ import time
 from dataclasses import asdict
 from pathlib import Path
 
+import numpy as np
 import pytest
 from rich.console import Console
 
@@ -71,6 +72,11 @@ def test_ranks_that_stand_apart_are_named_and_the_others_counted(tmp_path: Path,
         lines = console.export_text().splitlines()
         assert "↕ rank 38: inf in fc activation, step 1; the median is 1.019" in [line.strip() for line in lines] and len(lines) < 20
         compact(str(tmp_path))  # the same then
+
+
+def test_of_two_ranks_and_from_a_median_of_0_only_what_is_not_finite_stands_apart() -> None:
+    amax = np.array([[[1.0], [50.0], [np.nan]], [[0.0], [3.0], [0.0]], [[1.0], [np.inf], [np.nan]], [[0.0], [np.inf], [0.0]]], np.float32)
+    assert (rank_cells._apart(amax)[1].max(axis=(1, 2)) > 0).tolist() == [False, False, True, True]
 
 
 def test_many_small_parts_are_held_and_give_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

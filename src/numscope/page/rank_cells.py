@@ -97,12 +97,15 @@ def read_ranks(connection: DuckDBPyConnection) -> RankAmax | None:
 def _apart(amax: Any) -> tuple[Any, Any]:
     """Of sites × ranks × stretches the medians over the ranks, and of each cell the logarithm of its factor from the median, 0 without one.
 
-    What is not finite, or is zero where the median is not, is farthest, unless most ranks have it.
+    What is not finite, or is zero where the median is not, is farthest, unless most ranks have it. From a median of 0, and of two ranks,
+    nothing else is apart: a number is not the odd one for being larger than the only other.
     """
     known = ~np.isnan(amax)
     filled = np.sort(np.where(known, amax, np.inf), axis=1)
-    middle = np.maximum(known.sum(axis=1, keepdims=True) - 1, 0) // 2
+    num_known = known.sum(axis=1, keepdims=True)
+    middle = np.maximum(num_known - 1, 0) // 2
     median = np.take_along_axis(filled, middle, axis=1)
     with np.errstate(divide="ignore", invalid="ignore"):
         factor = np.abs(np.log(amax.astype(np.float64)) - np.log(median.astype(np.float64)))
-    return median, np.where(known & (amax != median), np.nan_to_num(factor, nan=np.inf, posinf=np.inf), 0.0)
+    is_asked = known & (amax != median) & (((num_known > 2) & (median > 0)) | np.isinf(amax))
+    return median, np.where(is_asked, np.nan_to_num(factor, nan=np.inf, posinf=np.inf), 0.0)

@@ -42,7 +42,8 @@ export function oddOneOut(values) {
   const sorted = values.map(({ value }) => value).sort((a, b) => a - b);
   if (!sorted.length) return "nothing recorded.";
   const median = sorted[sorted.length >> 1];
-  const apart = ({ value }) => (value > 0 && median > 0 ? Math.abs(Math.log(value / median)) : value === median ? 0 : Infinity);
+  if (sorted.length < 3 || !median) return `the median of the ranks is ${digits(median)}.`; // the one that differs may be the one in order
+  const apart = ({ value }) => (value > 0 ? Math.abs(Math.log(value / median)) : Infinity);
   const odd = values.reduce((a, b) => (apart(b) > apart(a) ? b : a));
   if (apart(odd) < Math.log(ODD)) return `the ranks agree within a factor of ${ODD}; the median is ${digits(median)}.`;
   return `rank ${odd.rank} stands apart: ${digits(odd.value)}, where the median of the ranks is ${digits(median)}.`;
