@@ -48,6 +48,8 @@ def test_there_are_at_most_70_options() -> None:
     ("words", "use"),
     [
         (["top", "--once", "run"], "Use a pipe, as in numscope top RUN | cat."),
+        (["top", "--follow", "run"], "Use numscope top RUN, which shows new records as they come."),
+        (["diff", "--tol", "1", "a", "b"], "Did you mean '--tolerance'?"),
         (["precision", "advise", "--seed", "3", "train.py"], "Use seed in the file of --settings."),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else "",

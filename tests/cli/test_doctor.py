@@ -32,6 +32,11 @@ def refusal(*words: str, **environ: str) -> str:
             "numscope: --baseline: got 'absent.json', expected a file written by numscope doctor --json.",
         ),
         (["--json", "."], "numscope: --json: got '.', expected a file to write JSON to. It is a folder. To print JSON, "),
+        (
+            ["--nope"],
+            "numscope: got '--nope', expected one of --baseline, --endpoint, --ifname, --json, --nnodes, --nproc, --quick, --redact, "
+            "--settings.\n",
+        ),
         (["--quik"], "numscope: got '--quik', expected one of --baseline, "),
         (["explian", "x"], "numscope: got 'explian', expected one of explain."),
     ],

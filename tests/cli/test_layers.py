@@ -106,6 +106,13 @@ def test_bytes_that_a_run_read_come_from_its_records() -> None:
     assert subject_of("run").read == {("fc", "activation"): 600 // 2 * 2}
 
 
+def test_a_checkpoint_whose_config_is_not_understood_is_refused_with_transformers_words() -> None:
+    Path("other").mkdir()
+    Path("other", "config.json").write_text('{"a": 1}')
+    with pytest.raises(UsageError, match=r"Its config\.json: Unrecognized model in other\. Should have a `model_type` key"):
+        subject_of("other")
+
+
 @pytest.mark.parametrize(
     ("given", "error"),
     [

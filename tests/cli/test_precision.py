@@ -46,11 +46,11 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         (
             ["advise", "--recipe", "delaid", "s.py"],
             "numscope: --recipe: got 'delaid', expected one of 'delayed', 'current', 'rowwise', 'block', 'mxfp8', "
-            "'nvfp4', 'autocast'. Did you mean 'delayed'?",
+            "'nvfp4'. Did you mean 'delayed'?",
         ),
         (
             ["advise", "--recipe", "autocast", "s.py"],
-            "numscope: --recipe: got 'autocast', expected an fp8 or fp4 recipe",
+            "numscope: --recipe: got 'autocast', expected one of 'delayed', 'current', 'rowwise', 'block', 'mxfp8', 'nvfp4'.",
         ),
         (["advise", "--settings", "no.yaml", "s.py"], "numscope: no.yaml: no such file, expected a YAML file."),
         (["advise", "--steps", "0", "s.py"], "numscope: --steps: got '0', expected a whole number of at least 1."),

@@ -70,7 +70,8 @@ def test_second_run_is_shown_too(folder: Path, tmp_path: Path) -> None:
             ["RUN", "--compare", "none"],
             "--compare: got 'none', expected a run's folder, such as numscope run --log-dir DIR train.py makes.",
         ),
-        (["RUN", "--compare", "RUN", "--summary"], "--compare: given with --summary or --json, expected one of them."),
+        (["RUN", "--compare", "RUN", "--summary"], "--compare: given with --summary, which is about one run. Leave one of them out."),
+        (["RUN", "--sarif", "x", "--json"], "--sarif: given with --json, expected it alone."),
         (["RUN", "-o", "FOLDER"], "expected a file's path. It is a folder: add a file's name."),
         (["RUN", "-o", "FOLDER/none/report.html"], "expected a file in a folder that exists. Make "),
     ],
@@ -80,6 +81,13 @@ def test_wrong_usage_is_told(folder: Path, tmp_path: Path, words: list[str], mes
     assert (done.returncode, done.stdout) == (2, "")
     assert message in done.stderr
     assert done.stderr.startswith("numscope: ")
+
+
+def test_a_run_json_of_another_program_makes_no_run(tmp_path: Path) -> None:
+    (tmp_path / "run.json").write_text('{"name": "x"}')
+    assert report(tmp_path).stderr.endswith(" train.py makes. Its run.json is not numscope's.\n")
+    (tmp_path / "run.json").write_text('{"attempts": []}')
+    assert "holds a run that has written no statistics yet" in report(tmp_path).stderr
 
 
 def test_problems_of_a_run_are_told(folder: Path, tmp_path: Path) -> None:

@@ -138,6 +138,10 @@ def test_name_from_the_model_cannot_color_the_terminal(tmp_path: Path) -> None:
             "numscope: --steps: given without --by, which it needs. In SQL, use SELECT and WHERE.\n",
         ),
         (["{run}", "--by", "all", "SELECT 1"], "numscope: --by: given with SQL, expected one of them.\n"),
+        (
+            ["{run}", "--csv", "out.csv"],
+            "numscope: SQL: got 'out.csv', expected SQL, columns or compact. --csv prints: numscope stats {run} --csv > out.csv\n",
+        ),
         (["{run}", "--json", "--csv"], "numscope: --csv: given with --json, expected one of them.\n"),
         (
             ["{run}-not"],

@@ -49,6 +49,7 @@ def told(folder: Path, sql: str) -> list[str]:
         ("net.0", "'Critic.net.0'"),
         ("net.0 (Linear) grad weight", "'Critic.net.0' or 'wgrad'"),
         ("Critic.net.o", "'Critic.net.0'"),
+        ("nte.0", "'Critic.net.0'"),
     ],
 )
 def test_name_as_a_report_has_it_leads_to_the_runs_own(folder: Path, given: str, meant: str) -> None:

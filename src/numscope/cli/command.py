@@ -37,6 +37,7 @@ REPLACED = {
     "--fresh": "rm -r on the folder of the trials",
     "--compact": "the word, as in numscope stats RUN compact",
     "--every-steps": "--steps A-B/N, or --steps /N",
+    "--follow": "numscope top RUN, which shows new records as they come",
     "--host": "--port HOST:PORT",
     "--once": "a pipe, as in numscope top RUN | cat",
     "--open": "the link that is printed",
@@ -117,7 +118,9 @@ def _explained(error: click.ClickException, words: list[str]) -> str:
             return f"got {word!r}, expected a command first. Did you mean 'numscope run {word}'?"
         options = sorted(name for p in command.params for name in p.opts if name.startswith("-"))
         bare = {name.lstrip("-"): name for name in options}  # the dashes are alike in all
-        alike = [repr(bare[name]) for name in closest(error.option_name.lstrip("-"), bare)]
+        begun = error.option_name.lstrip("-")
+        names = [name for name in bare if len(begun) > 2 and name.startswith(begun)] or closest(begun, bare, least=0.65)
+        alike = [repr(bare[name]) for name in names[:1]]
         hint = (
             f" Use {REPLACED[error.option_name]}." if error.option_name in REPLACED else "".join(f" Did you mean {one}?" for one in alike)
         )

@@ -13,7 +13,7 @@ import click
 
 from numscope.cli.bisection import Bisection, BisectionTask
 from numscope.cli.precision_text import advice_document, advice_lines, advice_table, verdict_head, verdict_lines, verdict_table
-from numscope.cli.preparing import SCRIPT_WORDS, recipe_option, takes_script
+from numscope.cli.preparing import RECIPES, SCRIPT_WORDS, recipe_option, takes_script
 from numscope.cli.printing import note, put, say, show
 from numscope.cli.script import Target
 from numscope.cli.trial import trial
@@ -24,7 +24,7 @@ from numscope.config.wording import Errors
 from numscope.config.yaml_reading import read
 from numscope.precision.search.advise import Limits, advice_of, merged
 from numscope.precision.search.sections import sections, text_of
-from numscope.precision.search.trials import AUTOCAST, Book, Script, Spec, TrialFailed, run_trial
+from numscope.precision.search.trials import Book, Script, Spec, TrialFailed, run_trial
 from numscope.records.files import nearest_path, write_atomically
 from numscope.records.words import nearest
 
@@ -75,7 +75,7 @@ def _settings_option(known: Mapping[str, Value]) -> Callable[[Callable[..., obje
 @precision.command(context_settings=SCRIPT_WORDS, options_metavar="[options]", short_help="Show which formats each operand could take.")
 @takes_script
 @click.option("--steps", type=whole_number(1), default=8, metavar="N", help="Training steps to measure (8).")
-@recipe_option("Recipe that the YAML is for (delayed).", "delayed")
+@recipe_option("Recipe that the YAML is for (delayed).", "delayed", RECIPES)
 @click.option("--output", type=OUTPUT_FILE, default="advise.yaml", help="Where to write the YAML (advise.yaml).")
 @json_option("Write JSON instead of the table")
 @_LAUNCH
@@ -86,8 +86,6 @@ def advise(target: Target, steps: int, recipe: str, output: str, json_to: str | 
 
     Exit status: 0; 1 if the script has no step to measure; 2 for wrong usage.
     """
-    if recipe == AUTOCAST:
-        raise click.UsageError(f"--recipe: got {recipe!r}, expected an fp8 or fp4 recipe: autocast's formats are in the table anyway.")
     settings = _settings(file, ADVISE_SETTINGS)
     seed = settings.pop("seed", 0)
     bounds = Limits(**settings)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -38,9 +38,11 @@ def takes_script(command: Callable[..., object]) -> Callable[..., object]:
     return taking
 
 
-def recipe_option(text: str, default: str | None = None) -> Callable[[Callable[..., object]], Callable[..., object]]:
+def recipe_option(
+    text: str, default: str | None = None, names: Sequence[str] = (*RECIPES, AUTOCAST)
+) -> Callable[[Callable[..., object]], Callable[..., object]]:
     """The option ``--recipe``."""
-    return click.option("--recipe", type=one_of(*RECIPES, AUTOCAST), default=default, metavar="NAME", help=text)
+    return click.option("--recipe", type=one_of(*names), default=default, metavar="NAME", help=text)
 
 
 def preparation(

@@ -34,11 +34,13 @@ def report(run: str, output: str | None, other: str | None, sarif: str | None, s
 
     RUN is the run's log_dir.
     """
+    options = {"--output": output, "--compare": other, "--summary": summary or None, "--json": json_to}
+    given = [option for option, value in options.items() if value is not None]
     summary = summary or json_to is not None
     if summary and other is not None:
-        raise UsageError("--compare: given with --summary or --json, expected one of them.")
-    if sarif is not None and (summary or other is not None or output is not None):
-        raise UsageError("--sarif: given with --output, --compare, --summary or --json, expected it alone.")
+        raise UsageError(f"--compare: given with {given[-1]}, which is about one run. Leave one of them out.")
+    if sarif is not None and given:
+        raise UsageError(f"--sarif: given with {', '.join(given)}, expected it alone.")
     if json_to is not None and output is not None:
         raise UsageError("--output: given with --json, expected one of them.")
     recorded = _read(run, "RUN")

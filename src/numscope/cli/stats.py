@@ -44,7 +44,7 @@ DEFAULT_STATS = ("max", "min", "mean", "std", "l2_norm", "kurtosis", "zero_pct",
 @click.option("--stats", "names", metavar="NAME,NAME…", help=f"Statistics to show ({','.join(DEFAULT_STATS)}); all: all available.")
 @click.option("--steps", metavar="A-B[/N]", help="Only steps A to B, inclusive; also A-, -B or A. /N: merge every N of them separately.")
 @json_option("Write JSON, a list of rows")
-@click.option("--csv", "as_csv", is_flag=True, help="Write CSV.")
+@click.option("--csv", "as_csv", is_flag=True, help="Print CSV.")
 @click.argument("run", metavar="RUN")
 @click.argument("sql", required=False, metavar="[SQL | columns | compact]")
 def stats(run: str, sql: str | None, by: str | None, names: str | None, steps: str | None, json_to: str | None, as_csv: bool) -> None:
@@ -68,8 +68,9 @@ def stats(run: str, sql: str | None, by: str | None, names: str | None, steps: s
             raise UsageError(f"{COMPACT}: given with a question, expected it alone.")
         say(f"numscope: {compacted(run)}")
         return
-    if sql is not None and sql.isidentifier() and sql != COLUMNS:  # no question is one word
-        raise UsageError(f"got {sql!r}, expected SQL, {COLUMNS} or {COMPACT}.{nearest(sql, (COLUMNS, COMPACT))}", "SQL")
+    if sql is not None and re.fullmatch(r"[\w./\\~-]+", sql) and sql != COLUMNS:  # no question is one word, or a path
+        to_print = f" --csv prints: numscope stats {escape(shlex.quote(run))} --csv > {sql}" if as_csv else ""
+        raise UsageError(f"got {sql!r}, expected SQL, {COLUMNS} or {COMPACT}.{to_print or nearest(sql, (COLUMNS, COMPACT))}", "SQL")
     for option, value in (("--stats", names), ("--steps", steps)):
         if by is None and value is not None:
             raise UsageError(f"{option}: given without --by, which it needs. In SQL, use SELECT and WHERE.")

@@ -153,7 +153,9 @@ def _from_transformers(given: str, folder: Path) -> nn.Module:
             config = transformers.AutoConfig.for_model(given)
         else:
             config = transformers.AutoConfig.from_pretrained(given, local_files_only=True)  # a question needs no network
-    except (OSError, ValueError):
+    except (OSError, ValueError) as error:
+        if folder.is_dir():
+            raise _nothing(given, f"Its config.json: {str(error).strip().splitlines()[0]}") from None
         near = "" if folder.exists() else "".join(closest(given, CONFIG_MAPPING, least=0.8))
         architecture = f"There is nothing of that name. Did you mean the architecture {near!r}?"
         raise _nothing(given, architecture if near else _instead(given)) from None

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from numscope.records.errors import UsageError
+from numscope.records.files import read_json
 from numscope.records.words import few
 from numscope.runs.sources import Fingerprint, Local, Remote, Source, is_of_run, no_run, source_of
 from numscope.sinks.part_files import PartName, split_merged
@@ -111,12 +112,24 @@ def find_run(folder: str | os.PathLike[str], where: str = "RUN", *, whole: bool 
             f"{where}: {given!r} has no part that can be read: {few([f'{STATISTICS}/{name}' for name in broken], 3)} {DAMAGED}."
         )
     if not parts:
-        if any(map(is_of_run, source.names())):
+        own = [*filter(is_of_run, source.names())]
+        if own == [RUN_FILE] and isinstance(source, Local) and _is_foreign(os.path.join(source.path, RUN_FILE)):
+            raise no_run(where, given, f"Its {RUN_FILE} is not numscope's.")
+        if own:
             raise UsageError(f"{where}: {given!r} {_NOTHING_YET}")
         raise no_run(where, given, "There is no run." if isinstance(source, Remote) else _inside(source.path))
     in_ranges = {part.name: listed[part.name][1] for part in parts if part.made or isinstance(source, Remote)}
     ranges = source.ranges(in_ranges) if in_ranges else None
     return Run(source, parts, listed, tuple(dict.fromkeys(broken)), ranges=ranges, superseded=superseded)
+
+
+def _is_foreign(path: str) -> bool:
+    """Whether a file that has the name of ``run.json`` is another program's: whole, and without attempts."""
+    try:
+        told = read_json(path)
+        return bool(told) and "attempts" not in told
+    except (OSError, ValueError, TypeError):
+        return False
 
 
 def found_unsound(run: Run, names: Iterable[str]) -> None:

@@ -14,7 +14,7 @@ from numscope.runs.query import NEVER_NULL, VIEW, QueryResult, column_of, column
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
 
-_MOST = 8  # names in a sentence
+_FEW, _MOST = 4, 8  # names in a sentence: of each kind, of one
 _KEYS = (*NEVER_NULL, "ord", "calls", "time")
 _NUMBERS = ("nan", "inf", "-inf")  # text that SQL casts
 
@@ -38,9 +38,9 @@ def _of_names(connection: DuckDBPyConnection, sql: str) -> Iterator[str]:
     for text in unknown:
         place = re.fullmatch(r"(?!grad )(\S+) (?:\(\S+\) )?(.+)", text)  # as a report prints it: net.0 (Linear) grad weight
         names = [near for word in (place.groups() if place else (text,)) for near in _meant(word, layers, tensors, classes)]
-        there = f"Did you mean {' or '.join(map(repr, names))}?" if names else f"Its tensors are {few(tensors, 2 * _MOST)}; "
+        there = f"Did you mean {' or '.join(map(repr, names))}?" if names else f"Its tensors are {few(tensors, _FEW)}; "
         yield f"no row: {text!r} is no layer, class or tensor of this run. {there}" + (
-            "" if names else f"its layers are {few(layers, _MOST)}."
+            "" if names else f"its layers are {few(layers, _FEW)}."
         )
     if not unknown and found:
         first, last = connection.execute(f"SELECT min(step), max(step) FROM {VIEW}").fetchall()[0]
@@ -52,7 +52,9 @@ def _meant(word: str, layers: list[str], tensors: list[str], classes: list[str])
     """The run's names that are most like a word, which may be a report's (``grad weight``), or a layer's without its model's."""
     if word in layers or (tensor := tensor_of(Phase.FORWARD, word)) in tensors:
         return [word if word in layers else tensor]
-    return [name for name in layers if name.endswith(f".{word}")][:3] or closest(word, [*layers, *tensors, *classes], 3)
+    ends = {".".join(name.split(".")[-1 - word.count(".") :]): name for name in layers}  # a layer's name without its model's
+    found = [name for name in layers if name.endswith(f".{word}")][:3] or closest(word, [*layers, *tensors, *classes], 3)
+    return found or [ends[end] for end in closest(word, ends, 3)]
 
 
 def _of_columns(connection: DuckDBPyConnection, sql: str) -> Iterator[str]:
