@@ -205,7 +205,7 @@ class Finding:
         facts += [("Advice", element("span", c.advice, style=GOOD))] if c.advice else []
         facts += [("Tried", Markup("<br>".join(markup(str(one)) for one in c.tried)))] if c.tried else []
         rows = [_cells(one, "") for one in c.inputs] + [_cells(one, "→ ") for one in c.outputs]
-        head = ("operand", "dtype", "shape", "abs min", "abs max", "nan", "inf")
+        head = ("operand", "dtype", "shape", "min |x|", "max |x|", "nan", "inf")
         return element("div", title, *note, table(facts), *([table(rows, head)] if rows else []))
 
 

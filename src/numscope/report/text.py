@@ -139,7 +139,7 @@ def _operands(culprit: Culprit) -> list[RenderableType]:
     table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False, header_style="bold")
     for name in ("operand", "dtype", "shape"):
         table.add_column(name, no_wrap=True)
-    for name in ("abs min", "abs max", "nan", "inf"):
+    for name in ("min |x|", "max |x|", "nan", "inf"):
         table.add_column(name, justify="right", no_wrap=True)
     for operand in given:
         table.add_row(*_operand_cells(operand, "", "input"))
@@ -169,7 +169,7 @@ def _frames(finding: Finding) -> list[RenderableType]:
     shown = finding.frames[-NUM_FRAMES:]
     text = _long(Text())
     of = f"the last {len(shown)} of {len(finding.frames)} module calls" if len(shown) < len(finding.frames) else "module calls"
-    text.append(f"{'abs min':>8} {'abs max':>8} {of}", style="bold")
+    text.append(f"{'min |x|':>8} {'max |x|':>8} {of}", style="bold")
     for frame in shown:
         where = [one for one in frame.lines if frames_text.is_bad(one)]
         told = next((one for one in where if one.slot == finding.site.slot), None) if frame is shown[-1] else None
