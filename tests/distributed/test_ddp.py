@@ -128,6 +128,7 @@ def test_fault_on_one_rank_stops_all_in_the_same_step_and_all_name_it(
 
 def one_line_on_rank_0_full_report_on_rank_1(told: list[Told]) -> None:
     assert len(told[0].said) == 1 and told[0].said[0].startswith("numscope: rank 0: ")
+    assert " — " not in told[0].said[0]  # reason and advice
     assert len(told[1].said) > 10
 
 

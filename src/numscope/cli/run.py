@@ -33,7 +33,7 @@ def _alerts(text: str) -> str | Mapping[str, Any]:
     import yaml  # up to 0.1 s, of which a run with a mode has no use
 
     try:
-        given = yaml.safe_load(f"{{{text}}}")
+        given: dict[str, Any] | None = yaml.safe_load(f"{{{text}}}")
     except yaml.YAMLError:
         given = None
     if not given or None in given.values():

@@ -128,7 +128,7 @@ class Delivery:
                 log.error("log_dir: got %r, expected a folder that can be written to: %s. No report will be in it.", self._log_dir, error)
 
     def finding(self, finding: Finding, *, speaks: bool = True, whole: bool = False) -> None:
-        """Report a finding: in full on the rank where it began, in one line elsewhere.
+        """Report a finding: in full on the rank where it began, by its place and operation elsewhere.
 
         Args:
             whole: in full here too.
@@ -143,7 +143,7 @@ class Delivery:
                 say(f"\n{frames}\n")
             _print(finding)
         else:
-            say(f"numscope: rank {self._rank}: {one_line(finding)}")
+            say(f"numscope: rank {self._rank}: {one_line(finding).partition(' — ')[0]}")  # the rest is in the report
         share = self._share
         share.text.append(f"{one_line(finding)}\n\n{finding_text(finding)}\n")
         share.findings.append(finding)
