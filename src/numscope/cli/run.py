@@ -129,12 +129,13 @@ def run(target: Target, **options: Any) -> Callable[[], None]:
 
 
 def _is_unread(word: str, target: Target) -> bool:
-    """Whether a script's own text, which may leave its arguments to another file, has no such name as an option's."""
+    """Whether a script's own text, which may leave its arguments to another file, has neither an option's name nor ``argv``."""
     if int(os.environ.get("RANK") or 0):  # said once
         return False
     try:
         with open(target.name, encoding="utf-8") as file:
-            return word.partition("=")[0].lstrip("-").replace("-", "_") not in file.read().replace("-", "_")
+            text = file.read().replace("-", "_")
+        return word.partition("=")[0].lstrip("-").replace("-", "_") not in text and "argv" not in text
     except (OSError, ValueError):
         return False
 
