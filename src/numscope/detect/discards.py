@@ -32,9 +32,19 @@ def is_discarded(evidence: Evidence, reached: Sequence[BadLeaf], gradients: Sequ
     It may be an earlier batch's, after which the script called ``zero_grad`` in place of a step. A bad last loss is a finding.
     """
     journal = evidence.journal
-    if not gradients or not set(gradients).isdisjoint({UNOBSERVED, *journal.ledger.bad()}):
+    if not gradients:
+        return none_is_used(evidence, reached, gradients)
+    if not set(gradients).isdisjoint({UNOBSERVED, *journal.ledger.bad()}):
         return False
     last_loss = max((i for i, event in enumerate(journal.events) if event.phase is Phase.LOSS), default=-1)
     phases = {index: journal.event(index).phase for index, _ in reached}
     last_dropped = last_loss if Phase.BACKWARD in phases.values() else evidence.num_dropped
     return all(phase is Phase.BACKWARD or (phase is Phase.LOSS and index < last_dropped) for index, phase in phases.items())
+
+
+def none_is_used(evidence: Evidence, reached: Sequence[BadLeaf], gradients: Sequence[int]) -> bool:
+    """Whether no bad gradient is left where none will be used any more, or the optimizer has just asked for them: the script dropped them."""
+    journal = evidence.journal
+    if not reached or not set(gradients).isdisjoint({UNOBSERVED, *journal.ledger.bad()}):
+        return False
+    return all(journal.event(index).phase in (Phase.BACKWARD, Phase.LOSS) for index, _ in reached)

@@ -28,7 +28,7 @@ from numscope.detect.diagnosis import (
     result_of,
     stopped_backward,
 )
-from numscope.detect.discards import beyond_scale, is_discarded
+from numscope.detect.discards import beyond_scale, is_discarded, none_is_used
 from numscope.detect.evidence import BadLeaf, Evidence
 from numscope.detect.foresight import Foresight
 from numscope.detect.onlooker import Onlooker
@@ -157,13 +157,15 @@ class Judge:
         bad, reached = self._read()
         if trained:
             self._show(reached)
-        self._decide(bad, reached, "" if alone else "the end of a step without an optimizer")
+        dropped = trained and alone and self._evidence.steps.optimizers.any and none_is_used(self._evidence, reached, gradients)
+        self._decide(bad, reached, "" if alone else "the end of a step without an optimizer", discarded=dropped)
         self._look_for_dead(gradients, by_hand=trained)
 
-    def alone(self, gradients: Sequence[int] = ()) -> None:
-        """Judge without the other ranks: after calls whose graphs are gone, or when an optimizer steps inside backward."""
+    def alone(self, gradients: Sequence[int] | None = None) -> None:
+        """Judge without the other ranks: after calls whose graphs are gone, or when an optimizer steps with ``gradients``, as in backward."""
         with self._evidence.outside.asleep():
-            self._decide(*self._read(thorough=False), "")
+            bad, reached = self._read(thorough=False)
+            self._decide(bad, reached, "", discarded=gradients is not None and none_is_used(self._evidence, reached, gradients))
 
     def foresee(self) -> None:
         """A backward has ended."""
@@ -192,7 +194,7 @@ class Judge:
     def evaluated(self, call: Call) -> None:
         """A call without gradients has returned. What is bad in its result is a note, unless it has reached a weight or a buffer."""
         with self._evidence.outside.asleep():
-            bad, reached = self._read()
+            bad, reached = map(self._in_forward, self._read())  # what backward has made waits for its use
             result = result_of(self._evidence, call, bad)
             if reached or not result or self.victim:
                 self._decide([*bad, *reached], reached, "")
@@ -233,12 +235,12 @@ class Judge:
         alarm = bool(reached or (place and kept)) and not self.victim
         if alarm and not (place or kept) and self._has_heard(self.company.published(), whole=True):
             return
-        speaks, met = alarm and (kept or not discarded), Met.HERE if alarm else Met.NOBODY
+        met = Met.HERE if (speaks := alarm and (kept or not discarded)) else Met.NOBODY
         if place:
             met, self.victim = self.company.meet(place, speaks, self.victim)
         if met is Met.HERE or (speaks and met is Met.LATER):
             self._tell(met, bad, reached if alarm else (), alone=not place)
-            self.leaves_out = met is Met.LATER and self._options.on_nonfinite == "raise" and self._has_bad_gradient(reached)
+            self.leaves_out = met is Met.LATER and self._options.on_nonfinite == "raise" and self._in_forward(reached) != [*reached]
         else:
             self.victim = bool(reached) and not discarded
             if alarm and discarded:
@@ -264,8 +266,8 @@ class Judge:
         elif self.company.kept is None:
             self.company.keep(self._find(bad, reached, True, note, unexplained))
 
-    def _has_bad_gradient(self, reached: Sequence[BadLeaf]) -> bool:
-        return any(self._evidence.journal.event(index).phase is Phase.BACKWARD for index, _ in reached)
+    def _in_forward(self, leaves: Sequence[BadLeaf]) -> list[BadLeaf]:
+        return [leaf for leaf in leaves if self._evidence.journal.event(leaf[0]).phase is Phase.FORWARD]
 
     def _show(self, reached: Sequence[BadLeaf]) -> None:
         """Show the step's rows, unless they are a finding's."""

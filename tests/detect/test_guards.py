@@ -1,0 +1,83 @@
+"""Guards: a script that looks at its gradients itself, and does not use bad ones, is not stopped, whatever comes next."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable
+
+import pytest
+import torch
+from torch import Tensor, nn
+from torch.optim import SGD
+
+import numscope
+
+STEPS = 6
+
+
+def loss_of(model: nn.Module, is_bad: bool) -> Tensor:
+    """Its gradient is nan if it is bad: that of a root at 0."""
+    out = model(torch.randn(4, 3))
+    return (out - out.detach() * is_bad).pow(2).sum(1).sqrt().mean()
+
+
+def evaluate(model: nn.Module) -> None:
+    with torch.no_grad():
+        assert model(torch.ones(1, 3)).isfinite().all()
+
+
+def guarded(model: nn.Module, bad: int, after: Callable[[nn.Module], None], set_to_none: bool) -> None:
+    optimizer = SGD(model.parameters(), 0.1)
+    for step in range(STEPS):
+        loss_of(model, step == bad).backward()
+        if torch.isfinite(nn.utils.clip_grad_norm_(model.parameters(), 1.0)):
+            optimizer.step()
+        optimizer.zero_grad(set_to_none)
+        after(model)
+
+
+def by_closure(model: nn.Module, bad: int, after: Callable[[nn.Module], None], set_to_none: bool) -> None:
+    optimizer = SGD(model.parameters(), 0.1)
+    for step in range(STEPS):
+
+        def closure(is_bad: bool = step == bad) -> Tensor:
+            optimizer.zero_grad(set_to_none)
+            loss = loss_of(model, is_bad)
+            loss.backward()
+            if not all(p.grad is not None and p.grad.isfinite().all() for p in model.parameters()):
+                optimizer.zero_grad(set_to_none)
+            return loss
+
+        optimizer.step(closure)  # type: ignore[arg-type]
+        after(model)
+
+
+@pytest.mark.parametrize("train", [guarded, by_closure])
+@pytest.mark.parametrize("bad", [2, STEPS - 1])
+@pytest.mark.parametrize("after", [evaluate, lambda model: None], ids=["evaluation", "nothing"])
+@pytest.mark.parametrize("set_to_none", [True, False])
+def test_what_a_guard_drops_is_a_note(train: Callable[..., None], bad: int, after: Callable[[nn.Module], None], set_to_none: bool) -> None:
+    torch.manual_seed(0)
+    model = nn.Linear(3, 2)
+    with numscope.watch(model, alerts="off") as scope:
+        train(model, bad, after, set_to_none)
+    assert scope.findings == []
+    assert {note.step for note in scope.contained} == {bad}
+    assert all(p.isfinite().all() for p in model.parameters())
+
+
+@pytest.mark.parametrize("after", [evaluate, lambda model: None], ids=["evaluation", "nothing"])
+def test_what_nobody_drops_is_a_finding(after: Callable[[nn.Module], None]) -> None:
+    torch.manual_seed(0)
+    model = nn.Linear(3, 2)
+    optimizer = SGD(model.parameters(), 0.1)
+    scope = numscope.watch(model)
+    with contextlib.closing(scope), pytest.raises(numscope.NonFiniteError):
+        for step in range(STEPS):
+            optimizer.zero_grad()
+            loss_of(model, step == 3).backward()
+            if step != 3:
+                optimizer.step()
+            after(model)
+            optimizer.step()
+    assert scope.findings[0].culprit is not None and scope.findings[0].culprit.op == "aten.sqrt_backward"
