@@ -81,3 +81,27 @@ def test_what_nobody_drops_is_a_finding(after: Callable[[nn.Module], None]) -> N
             after(model)
             optimizer.step()
     assert scope.findings[0].culprit is not None and scope.findings[0].culprit.op == "aten.sqrt_backward"
+
+
+@pytest.mark.parametrize("keeps", [True, False])
+def test_loss_of_another_training_is_not_the_watched_models(keeps: bool) -> None:
+    """A temperature outside of modules, in an optimizer of its own, goes nan by its own loss: nobody watches it."""
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Linear(8, 8), nn.Tanh())
+    optimizer = SGD(model.parameters(), 0.1)
+    temperature = torch.zeros(1, requires_grad=True)
+    own = torch.optim.Adam([temperature])
+    kept = []
+    with numscope.watch(model, alerts="off") as scope:
+        for step in range(5):
+            out = model(torch.randn(6, 8))
+            optimizer.zero_grad()
+            out.pow(2).mean().backward(retain_graph=keeps)
+            optimizer.step()
+            own.zero_grad()
+            entropy = torch.log(out.detach().mean().abs() - (10 if step == 2 else -1))
+            kept.append(out)
+            (-(temperature.exp() * (entropy + 3)).sum()).backward()
+            own.step()
+    assert temperature.isnan().all()
+    assert scope.findings == scope.contained == []

@@ -310,11 +310,11 @@ class Detection(StepReader):
             slots = [f"loss[{i}]" if len(roots) > 1 else "loss" for i in range(len(roots))]
             ledger, tape = self.evidence.journal.ledger, self.evidence.outside
             handles = [ledger.observe(root) for root in roots]
-            is_finite = tape.is_behind and ledger.on_host and not set(handles) & {UNOBSERVED, *ledger.bad()}
-            states = [] if is_finite else tape.states(roots)
-            self._loss = list(zip(slots, handles, strict=True)), states, optimizer_probe.accumulates()
+            is_bad = ledger.on_host and not set(handles).isdisjoint(ledger.bad())
+            is_finite = tape.is_behind and ledger.on_host and not is_bad and UNOBSERVED not in handles
+            self._loss = [*zip(slots, handles, strict=True)], [] if is_finite else tape.states(roots), optimizer_probe.accumulates()
             self.evidence.journal.before_gradient = self._own_loss
-            if len(living) == 1 or not calls:
+            if (len(living) == 1 or not calls) and not (is_bad and not self.evidence.concerns(roots, self._probe.root)):
                 self._own_loss()
 
     @guarded(*STOPS)

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from torch import nn
+from torch import Tensor, nn
 from torch.nn import Parameter
 from torch.optim import Optimizer
 
@@ -19,6 +19,7 @@ from numscope.distributed.agree import Ranks
 from numscope.probe.living import Beside
 from numscope.probe.module import ModuleProbe
 from numscope.probe.naming import class_name, named_state
+from numscope.probe.nodes import holds, trains
 from numscope.probe.step import Step
 from numscope.records.finding import Culprit, Finding, Kind, Numbers
 from numscope.records.site import Phase, Site
@@ -127,6 +128,13 @@ class Evidence:
                 if numbers is not None and (numbers.num_nan or numbers.num_pos_inf):  # -inf alone is how scores are masked
                     return True
         return False
+
+    def concerns(self, roots: Sequence[Tensor], model: nn.Module) -> bool:
+        """Whether backward from some tensors passes through the model, as far as can be told. *Cost:* a walk over the graph."""
+        outputs = [ref() for call in self.calls if any(one() for one in call.graph) for _, ref in call.outputs]
+        if trains(roots, model) or not self.steps.optimizers.any or any(t is None for t in outputs):
+            return True
+        return holds(roots, [t.grad_fn for t in outputs if t.grad_fn is not None])
 
     @property
     def step(self) -> int:

@@ -43,7 +43,7 @@ def divergence_ahead(board: Board, settings: dict[str, Any]) -> Iterator[Alert]:
     if not len(matrices):
         return
     middle, ninth = median(exponent[matrices]), _ninth(exponent[matrices])
-    is_few, is_early = len(matrices) < FEW, median(board.ages[matrices]) < EARLY
+    is_few, is_early = len(matrices) < FEW, median(board.ages[matrices].astype(float)) < EARLY
     if middle + ninth / 2 < settings["limit"] * MANY_LIMIT and ninth < settings["limit"] * NINTH_LIMIT:
         return
     ahead = _ninth(board.growth(steps, record=False)[1][outputs]) if len(outputs) else NINTH_OUTPUTS
