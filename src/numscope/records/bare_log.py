@@ -24,8 +24,12 @@ class BareLog(logging.StreamHandler):  # type: ignore[type-arg]  # generic since
             super().emit(record)
 
     def format(self, record: logging.LogRecord) -> str:
-        text = super().format(record)
-        return text if text.startswith(_NAME) else _NAME + text.removeprefix("numscope ")
+        return worded(super().format(record))
+
+
+def worded(text: str) -> str:
+    """With the name in front."""
+    return text if text.startswith(_NAME) else _NAME + text.removeprefix("numscope ")
 
 
 def install() -> None:

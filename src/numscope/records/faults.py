@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import dis
+import logging
 import sys
 from types import FrameType, FunctionType, TracebackType
 from typing import Any, TypeVar, overload
@@ -44,6 +45,19 @@ class suppress(contextlib.suppress):
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> bool:
         return bool(super().__exit__(kind, error, trace)) and error is not None and is_ours(error)
+
+
+def _call_handlers(record: logging.LogRecord) -> None:
+    """A script's own filters and handlers may be made for its own records alone, and raise at ours: that is no error of its run."""
+    try:
+        logging.Logger.callHandlers(_log, record)
+    except ours():
+        with suppress(OSError, ValueError):
+            print(bare_log.worded(record.getMessage()), file=sys.stderr)
+
+
+_log = logging.getLogger("numscope")
+_log.callHandlers = _call_handlers  # type: ignore[method-assign]
 
 
 def told(error: BaseException) -> str:
