@@ -70,7 +70,8 @@ def once(name, t, mode, a, label):
     work = os.path.join(base, "work")  # the same path for every run, so that texts with paths can be compared
     wipe(work)
     os.makedirs(work)
-    with open(os.path.join(a.set, "cases", name + ".py")) as case, open(os.path.join(here, "prelude.txt")) as prelude:
+    own = os.path.join(a.set, "prelude.txt")
+    with open(os.path.join(a.set, "cases", name + ".py")) as case, open(own if os.path.exists(own) else os.path.join(here, "prelude.txt")) as prelude:
         text = case.read().replace("\n# PRELUDE\n", prelude.read(), 1)
     with open(os.path.join(work, "case.py"), "w") as file:
         file.write(text)

@@ -43,7 +43,7 @@ def is_discarded(evidence: Evidence, reached: Sequence[BadLeaf], gradients: Sequ
 
 
 def none_is_used(evidence: Evidence, reached: Sequence[BadLeaf], gradients: Sequence[int]) -> bool:
-    """Whether no bad gradient is left where none will be used any more, or the optimizer has just asked for them: the script dropped them."""
+    """Whether the script has dropped all bad gradients, where the optimizer asks for them, or where none asks any more."""
     journal = evidence.journal
     if not reached or not set(gradients).isdisjoint({UNOBSERVED, *journal.ledger.bad()}):
         return False

@@ -162,7 +162,7 @@ class Judge:
         self._look_for_dead(gradients, by_hand=trained)
 
     def alone(self, gradients: Sequence[int] | None = None) -> None:
-        """Judge without the other ranks: after calls whose graphs are gone, or when an optimizer steps with ``gradients``, as in backward."""
+        """Judge without the other ranks: after calls whose graphs are gone, or when an optimizer steps in backward, with ``gradients``."""
         with self._evidence.outside.asleep():
             bad, reached = self._read(thorough=False)
             self._decide(bad, reached, "", discarded=gradients is not None and none_is_used(self._evidence, reached, gradients))
