@@ -34,7 +34,6 @@ NUM_WRITES = 8  # after so many findings only the end is written
 NUM_FIRST = 10  # steps before the first are written for those who look on
 LIVE_S = 30.0
 _NUMEL, _MAX = (FIELDS.index(name) for name in ("numel", "max"))
-_BEHIND_ALL = 1 << 20  # in a step's order: what is bad in a layer made the loss bad
 _NUM_LIVE = 2000  # layers' calls that are written then
 _MISSING = "pyarrow is not installed. Install it: pip install 'numscope[runs]'."
 
@@ -73,14 +72,12 @@ class RunHistory:
         rank: this process's.
         model: its class, which stands for a layer without a name.
         num_ranks: where there are many, each writes more rarely for those who look on.
-        losses_only: a configuration says which tensors' statistics are kept; it knows of no loss and no learning rate.
 
     *Cost:* a copy of a step's rows, 128 bytes a tensor, and of two lists, which keep 350 bytes a tensor alive. A file of at most 2,000 rows
     (20 ms) at the tenth step, then after 2 s, 3 s and so on up to 30 s; from an hour on, each time the run is 1 % longer.
     """
 
-    def __init__(self, folder: str, rank: int, model: str, num_ranks: int = 1, *, losses_only: bool = False) -> None:
-        self._losses_only = losses_only
+    def __init__(self, folder: str, rank: int, model: str, num_ranks: int = 1) -> None:
         self._folder, self._rank, self._model = os.path.abspath(folder), rank, model  # the script may change its folder
         self._shared = _folders.setdefault((os.path.realpath(folder), os.getpid()), _Folder())
         models = self._shared.models
@@ -186,7 +183,7 @@ class RunHistory:
         losses: dict[tuple[str, str], list[Sequence[float]]] = {}
         for index, event in enumerate(map(Event._make, step.events)):
             layer, cls = (event.entry.name or self._model, event.entry.cls) if event.entry.cls else ("loss", "loss")
-            if (cls == "loss" and index < step.num_dropped) or (self._losses_only and cls != "loss"):
+            if cls == "loss" and index < step.num_dropped:
                 continue
             layer = self._prefix + layer
             for slot, ledger, handle in event.items:
@@ -202,8 +199,7 @@ class RunHistory:
                     found[key] = cls, dtype, merge_rows(before, row), calls + 1
                 else:
                     found[key] = cls, dtype, row, 1
-        first = _BEHIND_ALL if self._losses_only else 0
-        for order, ((layer, tensor), (cls, dtype, row, calls)) in enumerate(found.items(), first):
+        for order, ((layer, tensor), (cls, dtype, row, calls)) in enumerate(found.items()):
             fields = dict(zip(FIELDS, fields_of(row), strict=True))
             extras = step.settings if cls == "loss" else {}
             yield Observation(step.number, layer, cls, tensor, dtype, order, self._rank, 1, calls, fields, extras)

@@ -110,10 +110,8 @@ class ModelWatch:
         if detecting:
             self._detection = Detection(self._probe, options, self._steps, self._delivery, model, self.failed, called)
             self._steps.add(self._detection)
-            if options.log_dir is not None:
-                configured = recorder is not None or options.config is not None
-                name = class_name(self._model)
-                self._detection.evidence.history = RunHistory(options.log_dir, rank(), name, num_ranks(), losses_only=configured)
+            if options.log_dir is not None and recorder is None and options.config is None:
+                self._detection.evidence.history = RunHistory(options.log_dir, rank(), class_name(self._model), num_ranks())
         if calls_matter:
             self._probe.attach(self, deep=detecting and options.level == "modules", gradients=detecting and options.gradients)
         if recorder is not None or options.config is not None:
@@ -379,7 +377,6 @@ class ModelWatch:
     def _end(self) -> None:
         self.alerting.closed = True
         if self.inspector is not None:
-            self._write_history()  # to the inspector's attempt, while that is open
             self.inspector.close()
         self._detach()
         self.alerting.close(stops=False)

@@ -75,7 +75,9 @@ class LossGraph(Check):
         if not self.spoken.issuperset((OUTSIDE, WITHOUT_OPTIMIZER)):
             owned = {number for optimizer in living_optimizers() for number in ids_of(optimizer)}
             self._outside(leaves.keys() - inside - owned)
-            if inside.isdisjoint(owned) and owned.intersection(leaves) and self.subject.num >= FIRST - 1:
+            # An input that is optimized, as a dream is, trains nothing else.
+            trained = any(isinstance(leaves[number], nn.Parameter) for number in owned & leaves.keys())
+            if inside.isdisjoint(owned) and trained and self.subject.num >= FIRST - 1:
                 self._left_out([leaves[number] for number in inside & leaves.keys()])
 
     def _softmax(self, node: Any, kind: str) -> tuple[str, str, str] | None:

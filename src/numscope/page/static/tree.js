@@ -85,7 +85,7 @@ export function sameOpen(root, other) {
     for (const child of at.children.values()) visit(child, work);
   };
   visit(other, (at) => open.set(at.path, at.open));
-  visit(root, (at) => (at.open = open.get(at.path) ?? (at.parent === root || at.parent?.open || false)));
+  visit(root, (at) => (at.open = open.get(at.path) ?? at.parent?.open ?? false));
 }
 
 export function setAll(root, open) {
