@@ -57,6 +57,7 @@ _SPECS = (
     RuleSpec("layers outside the model", "layers in a Python list or object get gradients, and no optimizer has them"),
     RuleSpec("nothing is loaded", "the keys of what load_state_dict is given are not the module's"),
     RuleSpec("own tensors loaded", "load_state_dict is given the module's own tensors"),
+    RuleSpec("model without optimizer", "no optimizer has any parameter of a model, while others in the same loss are trained"),
     RuleSpec("setting without effect", "an attribute is set that nothing reads, such as a module's requires_grad or an optimizer's lr"),
     RuleSpec("clipped before unscaling", "gradients are clipped while they are scaled"),
     RuleSpec("clipped after the step", "gradients are clipped when the optimizer has stepped"),

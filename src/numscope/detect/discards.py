@@ -43,12 +43,8 @@ def is_discarded(evidence: Evidence, reached: Sequence[BadLeaf], gradients: Sequ
 
 
 def none_is_used(evidence: Evidence, reached: Sequence[BadLeaf], gradients: Sequence[int]) -> bool:
-    """Whether the script has dropped all bad gradients, where the optimizer asks for them, or where none asks any more.
-
-    Beside a bad loss none may be left at all: finite ones may be what it gave.
-    """
+    """Whether the script has dropped all bad gradients, where the optimizer asks for them, or where none asks any more."""
     journal = evidence.journal
     if not reached or not set(gradients).isdisjoint({UNOBSERVED, *journal.ledger.bad()}):
         return False
-    dropped = (Phase.BACKWARD,) if gradients else (Phase.BACKWARD, Phase.LOSS)
-    return all(journal.event(index).phase in dropped for index, _ in reached)
+    return all(journal.event(index).phase is Phase.BACKWARD for index, _ in reached)

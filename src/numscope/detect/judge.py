@@ -194,7 +194,7 @@ class Judge:
     def evaluated(self, call: Call) -> None:
         """A call without gradients has returned. What is bad in its result is a note, unless it has reached a weight or a buffer."""
         with self._evidence.outside.asleep():
-            bad, reached = map(self._in_forward, self._read())  # what backward has made waits for its use
+            bad, reached = (self._of(Phase.FORWARD, leaves) for leaves in self._read())  # what backward has made waits for its use
             result = result_of(self._evidence, call, bad)
             if reached or not result or self.victim:
                 self._decide([*bad, *reached], reached, "")
@@ -240,7 +240,7 @@ class Judge:
             met, self.victim = self.company.meet(place, speaks, self.victim)
         if met is Met.HERE or (speaks and met is Met.LATER):
             self._tell(met, bad, reached if alarm else (), alone=not place)
-            self.leaves_out = met is Met.LATER and self._options.on_nonfinite == "raise" and self._in_forward(reached) != [*reached]
+            self.leaves_out = met is Met.LATER and self._options.on_nonfinite == "raise" and bool(self._of(Phase.BACKWARD, reached))
         else:
             self.victim = bool(reached) and not discarded
             if alarm and discarded:
@@ -266,8 +266,8 @@ class Judge:
         elif self.company.kept is None:
             self.company.keep(self._find(bad, reached, True, note, unexplained))
 
-    def _in_forward(self, leaves: Sequence[BadLeaf]) -> list[BadLeaf]:
-        return [leaf for leaf in leaves if self._evidence.journal.event(leaf[0]).phase is Phase.FORWARD]
+    def _of(self, phase: Phase, leaves: Sequence[BadLeaf]) -> list[BadLeaf]:
+        return [leaf for leaf in leaves if self._evidence.journal.event(leaf[0]).phase is phase]
 
     def _show(self, reached: Sequence[BadLeaf]) -> None:
         """Show the step's rows, unless they are a finding's."""

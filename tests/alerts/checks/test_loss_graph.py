@@ -173,7 +173,7 @@ def test_softmax_of_one_number_is_named(out: int, rules: list[str]) -> None:
     assert [alert.rule for alert in alerts if alert.rule != "parameter without gradient"] == rules
 
 
-@pytest.mark.parametrize(("held", "rules"), [(False, ["parameter without optimizer"]), (True, [])])
+@pytest.mark.parametrize(("held", "rules"), [(False, ["model without optimizer"]), (True, [])])
 def test_model_whose_optimizer_is_missing_is_named(held: bool, rules: list[str]) -> None:
     backbone, head = nn.Linear(5, 5), nn.Sequential(nn.Linear(5, 4))
     optimizer = SGD([*backbone.parameters(), *(head.parameters() if held else ())], lr=1e-3)
