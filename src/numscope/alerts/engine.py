@@ -24,6 +24,7 @@ from numscope.alerts.rules.overflow import overflow_ahead
 from numscope.config.alert_plan import AlertPlan
 from numscope.config.options import how_to_set
 from numscope.detect.journal import Event, Journal, Look
+from numscope.detect.skips import LEFT_OUT
 from numscope.probe import optimizer as optimizer_probe
 from numscope.probe.optimizers import Optimizers
 from numscope.records.alert import Alert
@@ -240,7 +241,7 @@ class Engine:
         if not self._plan.is_on(SCALE_FALLS):
             return ()
         found = self._scales.skipped(number, scale, self._plan.settings(SCALE_FALLS))
-        recent = (note for note in self._notes if note.culprit is not None and number - note.step < SKIPS_WINDOW)
+        recent = (note for note in reversed(self._notes) if note.note == LEFT_OUT and number - note.step < SKIPS_WINDOW)
         if (note := next(recent, None)) is None or note.culprit is None:
             return found
         advice = f"It is {note.culprit.op}, noted at step {note.step}. {note.culprit.advice}"

@@ -32,7 +32,7 @@ from numscope.detect.discards import beyond_scale, is_discarded, none_is_used
 from numscope.detect.evidence import BadLeaf, Evidence
 from numscope.detect.foresight import Foresight
 from numscope.detect.onlooker import Onlooker
-from numscope.detect.skips import Skips
+from numscope.detect.skips import LEFT_OUT, Skips
 from numscope.distributed import agree
 from numscope.distributed.agree import Ranks
 from numscope.distributed.meeting import Met
@@ -139,7 +139,7 @@ class Judge:
             unexplained = None if reached else of_gradients(self._evidence, gradients, gone, type(optimizer).__name__)
             self._tell(met, bad, reached, note, unexplained)
         elif in_result and not self.victim:  # at whatever scale
-            self._never_in = self._note_unused(bad, in_result, "GradScaler left this step out") or self._never_in
+            self._never_in = self._note_unused(bad, in_result, LEFT_OUT) or self._never_in
 
     def stepped(self, optimizer: Optimizer) -> None:
         """An optimizer's step was not left out."""

@@ -25,6 +25,9 @@ class _Row:
     counted: int = 0
 
 
+LEFT_OUT = "GradScaler left this step out"  # what a note of a bad forward says
+
+
 class Skips:
     """Counts each optimizer's skipped steps.
 

@@ -25,8 +25,8 @@ class Batches(Check):
     that come in the order in which they came before. A WeightedRandomSampler with fewer weights than its data has samples. Of several ranks
     the first one asks: their loaders are alike.
 
-    *Cost:* a checksum of 4,096 elements of each input a step, shared by the checks of data, and a look into a dict. Epochs of more than
-    16,384 steps can't be compared.
+    *Cost:* a checksum of 4,096 elements of each input a step, shared by the checks of data, and a look into a dict; where there is a
+    WeightedRandomSampler, one walk over all objects. Epochs of more than 16,384 steps can't be compared.
     """
 
     name = "same batch again"
@@ -62,6 +62,7 @@ class Batches(Check):
             )
             advice = "Give it a weight for each sample, not for each class: class_weights[labels]."
             self.say(f"{text} are never drawn.", advice, rule=NEVER_DRAWN, value=float(weights), limit=float(samples))
+        self.spoken.add(NEVER_DRAWN)  # one walk over all objects is enough
 
     def end(self, closing: bool) -> None:
         inputs = self.subject.inputs

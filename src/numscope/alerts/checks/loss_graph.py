@@ -72,7 +72,7 @@ class LossGraph(Check):
         for rule, text, advice in found:
             line = current_line()
             self.say(text.format(line.at(": backward at ")), advice, rule=rule, line=line, asks=rule != self.name)
-        if not self.spoken.issuperset((OUTSIDE, LEFT_OUT)):
+        if leaves.keys() - inside and not self.spoken.issuperset((OUTSIDE, LEFT_OUT)):
             owned = {number for optimizer in living_optimizers() for number in ids_of(optimizer)}
             self._outside(leaves.keys() - inside - owned)
             # An input that is optimized, as a dream is, trains nothing else.

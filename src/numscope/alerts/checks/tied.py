@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from typing import Any
 
 from torch import nn
@@ -49,18 +49,15 @@ class Repeated(Check):
     name = "one layer many times"
 
     def before_step(self, optimizer: Optimizer) -> None:
-        self.spoken.add(self.name)
         for module, name in self.subject.probe.names.items():
             parts = list(module._modules.values()) if isinstance(module, nn.ModuleList | nn.Sequential) else []
-            kinds = {id(part): part for part in parts if part is not None and next(part.parameters(), None) is not None}
-            again = next((part for part in kinds.values() if sum(other is part for other in parts) > 1), None)
+            times = Counter(map(id, parts))
+            again = next((p for p in parts if p is not None and times[id(p)] > 1 and next(p.parameters(), None) is not None), None)
             if again is not None:
-                self.spoken.discard(self.name)
-                times = sum(part is again for part in parts)
-                text = f"{name or type(module).__name__} holds one {type(again).__name__} {times} times: one set of"
+                text = f"{name or type(module).__name__} holds one {type(again).__name__} {times[id(again)]} times: one set of"
                 advice = "Make each layer anew: nn.ModuleList([Layer() for _ in range(n)]), not [layer] * n."
                 self.say(f"{text} weights, not several.", advice, layer=name, asks=True)
-                return
+        self.spoken.add(self.name)
 
 
 def _names_by_parameter(model: nn.Module) -> dict[int, list[str]]:
