@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from typing import Any
 
 import pytest
 import torch
@@ -36,6 +37,16 @@ def guarded(model: nn.Module, bad: int, after: Callable[[nn.Module], None], set_
         after(model)
 
 
+def cleared_at_the_beginning(model: nn.Module, bad: int, after: Callable[[nn.Module], None], set_to_none: bool) -> None:
+    optimizer = SGD(model.parameters(), 0.1)
+    for step in range(STEPS):
+        optimizer.zero_grad(set_to_none)
+        loss_of(model, step == bad).backward()
+        if torch.isfinite(nn.utils.clip_grad_norm_(model.parameters(), 1.0)):
+            optimizer.step()
+        after(model)
+
+
 def by_closure(model: nn.Module, bad: int, after: Callable[[nn.Module], None], set_to_none: bool) -> None:
     optimizer = SGD(model.parameters(), 0.1)
     for step in range(STEPS):
@@ -52,7 +63,7 @@ def by_closure(model: nn.Module, bad: int, after: Callable[[nn.Module], None], s
         after(model)
 
 
-@pytest.mark.parametrize("train", [guarded, by_closure])
+@pytest.mark.parametrize("train", [guarded, cleared_at_the_beginning, by_closure])
 @pytest.mark.parametrize("bad", [2, STEPS - 1])
 @pytest.mark.parametrize("after", [evaluate, lambda model: None], ids=["evaluation", "nothing"])
 @pytest.mark.parametrize("set_to_none", [True, False])
@@ -80,6 +91,73 @@ def test_what_nobody_drops_is_a_finding(after: Callable[[nn.Module], None]) -> N
                 optimizer.step()
             after(model)
             optimizer.step()
+    assert scope.findings[0].culprit is not None and scope.findings[0].culprit.op == "aten.sqrt_backward"
+
+
+class Masked(SGD):
+    def step(self, closure: Any = None) -> None:  # type: ignore[override]
+        for p in self.param_groups[0]["params"]:
+            p.grad = torch.where(torch.isfinite(p.grad), p.grad, 0.0)
+        return super().step(closure)
+
+
+class SkipStep(SGD):
+    """As public ones do, by a comparison that is false of nan."""
+
+    def step(self, closure: Any = None) -> None:  # type: ignore[override]
+        if sum(p.grad.norm() for p in self.param_groups[0]["params"]) < 1e3:
+            super().step(closure)
+
+
+class OnlyReports(SGD):
+    def step(self, closure: Any = None) -> None:  # type: ignore[override]
+        self.was_bad = any(torch.isnan(p.grad).any() for p in self.param_groups[0]["params"])
+        return super().step(closure)
+
+
+def with_hook(parameters: Iterator[nn.Parameter], lr: float) -> SGD:
+    optimizer = SGD(parameters, lr)
+    optimizer.register_step_pre_hook(lambda one, *_: [p.grad.nan_to_num_() for p in one.param_groups[0]["params"]] and None)
+    return optimizer
+
+
+def with_own_step(parameters: Iterator[nn.Parameter], lr: float) -> SGD:
+    optimizer = SGD(parameters, lr)
+
+    def step(closure: Any = None, taken: Any = optimizer.step) -> None:
+        if all(p.grad.isfinite().all() for p in optimizer.param_groups[0]["params"]):
+            taken(closure)
+
+    optimizer.step = step  # type: ignore[assignment]
+    return optimizer
+
+
+@pytest.mark.parametrize("make", [Masked, SkipStep, with_hook, with_own_step])
+@pytest.mark.parametrize("bad", [2, STEPS - 1])
+def test_what_the_optimizer_repairs_or_refuses_is_a_note(make: Callable[..., SGD], bad: int) -> None:
+    torch.manual_seed(0)
+    model = nn.Linear(3, 2)
+    optimizer = make(model.parameters(), 0.1)
+    with numscope.watch(model, alerts="off") as scope:
+        for step in range(STEPS):
+            optimizer.zero_grad()
+            loss_of(model, step == bad).backward()
+            optimizer.step()
+    assert scope.findings == []
+    assert {note.step for note in scope.contained} == {bad}  # also where SGD's own step, which torch calls hooks for, is called by another
+    assert all(p.isfinite().all() for p in model.parameters())
+
+
+def test_what_an_optimizer_only_looks_at_is_the_finding_behind_its_weights() -> None:
+    torch.manual_seed(0)
+    model = nn.Linear(3, 2)
+    optimizer = OnlyReports(model.parameters(), 0.1)
+    with numscope.watch(model) as scope, pytest.raises(numscope.NonFiniteError):
+        for step in range(STEPS):
+            optimizer.zero_grad()
+            loss_of(model, step == 3).backward()
+            optimizer.step()
+    assert scope.findings[0].step == 3
     assert scope.findings[0].culprit is not None and scope.findings[0].culprit.op == "aten.sqrt_backward"
 
 

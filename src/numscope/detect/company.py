@@ -6,6 +6,7 @@ from dataclasses import replace
 
 from numscope.config.options import WatchOptions
 from numscope.detect.diagnosis import received
+from numscope.detect.discards import LEFT_TO_OPTIMIZER
 from numscope.detect.evidence import Evidence
 from numscope.detect.onlooker import Messenger
 from numscope.distributed import agree
@@ -77,6 +78,12 @@ class Company:
         """What this rank has cured before it heard that it reached another one."""
         cured = self.cured
         return None if cured is None or cured.step < self._evidence.step - 1 else replace(cured, contained=False, note="")
+
+    @property
+    def left_to_optimizer(self) -> Finding | None:
+        """What this step's optimizer was to look for itself, and has used all the same."""
+        used = self.cured is not None and (self.cured.step, self.cured.note) == (self._evidence.step, LEFT_TO_OPTIMIZER)
+        return self.cured_lately if used else None
 
     def missed(self) -> list[Finding]:
         """What others have found that this rank has not heard: it comes to no further place, as its watch ends."""

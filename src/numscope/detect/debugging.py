@@ -12,6 +12,7 @@ from types import FrameType
 
 from numscope.detect.evidence import Evidence
 from numscope.probe import optimizer as optimizer_probe
+from numscope.records.faults import ours
 from numscope.records.finding import Culprit, Finding
 from numscope.records.site import Phase
 from numscope.records.words import escape
@@ -26,13 +27,20 @@ _KEYS = "up, down, list and p x work; c or q goes on."
 
 
 def stop(finding: Finding, evidence: Sequence[Evidence], debugger: str, error: BaseException | None = None) -> None:
-    """Open the prompt, or say why there is none.
+    """Open the prompt, or say why there is none, an error of ours too: the finding has been told.
 
     Args:
         evidence: of the watched models.
         debugger: the prompt's class, "" for Python's own.
         error: what ends the script, whose frames are those of its traceback.
     """
+    try:
+        _open(finding, evidence, debugger, error)
+    except ours() as fault:
+        say(f"numscope: --pdb: {type(fault).__name__}: {fault}")
+
+
+def _open(finding: Finding, evidence: Sequence[Evidence], debugger: str, error: BaseException | None) -> None:
     culprit = finding.culprit
     if not has_terminal():
         return say("numscope: --pdb: no prompt, because stdin is not a terminal here: it is redirected, or this is a child process.")

@@ -365,9 +365,9 @@ class Detection(StepReader):
         if optimizer_probe.in_scaler():
             mine = ids_of(optimizer)
             others = self._see_gradients(self._parameters.ids - mine)
-            self.judge.before_step(self._see_gradients(mine), scaled=others)
+            self.judge.before_step(optimizer, self._see_gradients(mine), scaled=others)
         else:
-            self.judge.before_step(self._see_gradients(None))
+            self.judge.before_step(optimizer, self._see_gradients(None))
         if self.judge.leaves_out:
             self._withheld = self._parameters.withhold(optimizer)
         self.judge.between_steps()

@@ -2,12 +2,22 @@
 
 from __future__ import annotations
 
+import inspect
+import re
 from collections.abc import Sequence
+from typing import Any
+
+from torch.optim import Optimizer
 
 from numscope.detect.evidence import BadLeaf, Evidence
 from numscope.detect.journal import Journal
+from numscope.records.faults import suppress
 from numscope.records.site import Phase
 from numscope.replay.tape import UNOBSERVED
+
+NOT_USED = "the script used no bad gradient"
+LEFT_TO_OPTIMIZER = "the optimizer looks for bad gradients itself: whether it uses them is seen after its step"
+_LOOKS = re.compile("isfinite|isnan|isinf|nan_to_num|found_inf|[Ss]kip")
 
 
 def beyond_scale(journal: Journal, reached: Sequence[BadLeaf], own: set[int], others: set[int]) -> list[BadLeaf]:
@@ -26,7 +36,28 @@ def beyond_scale(journal: Journal, reached: Sequence[BadLeaf], own: set[int], ot
     return kept
 
 
-def is_discarded(evidence: Evidence, reached: Sequence[BadLeaf], gradients: Sequence[int]) -> bool:
+def why_no_alarm(evidence: Evidence, reached: Sequence[BadLeaf], gradients: Sequence[int], optimizer: Optimizer) -> str:
+    """Why what backward made is no alarm though an optimizer steps, for a note; "" if it is one."""
+    if not reached:
+        return ""
+    if _is_discarded(evidence, reached, gradients):
+        return NOT_USED
+    in_backward = all(evidence.journal.event(index).phase in (Phase.LOSS, Phase.BACKWARD) for index, _ in reached)
+    return LEFT_TO_OPTIMIZER if in_backward and _looks_itself(optimizer) else ""
+
+
+def _looks_itself(optimizer: Optimizer) -> bool:
+    """Whether an optimizer, or a hook before its step, seems to repair or refuse bad gradients: its source names a test of them."""
+    made_by = [one for one in type(optimizer).__mro__ if one is not object and one.__module__.partition(".")[0] != "torch"]
+    parts: list[Any] = [*made_by, *optimizer._optimizer_step_pre_hooks.values(), optimizer.__dict__.get("step")]
+    for part in filter(None, parts):
+        with suppress(OSError, TypeError):  # no source
+            if _LOOKS.search(inspect.getsource(part)):
+                return True
+    return False
+
+
+def _is_discarded(evidence: Evidence, reached: Sequence[BadLeaf], gradients: Sequence[int]) -> bool:
     """Whether the script has dropped or cured what backward made: the gradients that the optimizer gets are finite.
 
     It may be an earlier batch's, after which the script called ``zero_grad`` in place of a step. A bad last loss is a finding.

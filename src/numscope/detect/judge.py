@@ -28,7 +28,7 @@ from numscope.detect.diagnosis import (
     result_of,
     stopped_backward,
 )
-from numscope.detect.discards import beyond_scale, is_discarded, none_is_used
+from numscope.detect.discards import NOT_USED, beyond_scale, none_is_used, why_no_alarm
 from numscope.detect.evidence import BadLeaf, Evidence
 from numscope.detect.foresight import Foresight
 from numscope.detect.onlooker import Onlooker
@@ -48,7 +48,6 @@ from numscope.records.site import Phase, Site
 from numscope.replay.capture import Call
 from numscope.replay.stages import COMMUNICATES
 from numscope.report.delivery import Delivery
-from numscope.report.stderr import say
 from numscope.summary.ledger import Ledger
 
 living: Living[Judge] = Living()  # one step may involve several models
@@ -98,7 +97,7 @@ class Judge:
 
     # ---- when a step is judged
 
-    def before_step(self, gradients: Sequence[int], scaled: Sequence[int] | None = None) -> None:
+    def before_step(self, optimizer: Optimizer, gradients: Sequence[int], scaled: Sequence[int] | None = None) -> None:
         """An optimizer is about to step: all ranks are here.
 
         Args:
@@ -111,10 +110,10 @@ class Judge:
         bad, reached = self._read()
         if scaled is not None:
             reached = beyond_scale(self._evidence.journal, reached, set(gradients), set(scaled))
-        discarded = scaled is None and bool(reached) and is_discarded(self._evidence, reached, gradients)
+        no_alarm = why_no_alarm(self._evidence, reached, gradients, optimizer) if scaled is None else ""
         self._show(reached)
-        self._decide(bad, reached, "an optimizer's step", discarded=discarded)
-        self._look_for_dead(gradients if discarded or not reached else ())
+        self._decide(bad, reached, "an optimizer's step", no_alarm)
+        self._look_for_dead(gradients if no_alarm or not reached else ())
 
     def skipped(self, optimizer: Optimizer, gradients: Sequence[int]) -> None:
         """GradScaler left an optimizer's step out. Several in a row that its search for a scale does not explain are a finding; so is a
@@ -157,15 +156,17 @@ class Judge:
         bad, reached = self._read()
         if trained:
             self._show(reached)
-        dropped = trained and alone and self._evidence.steps.optimizers.any and none_is_used(self._evidence, reached, gradients)
-        self._decide(bad, reached, "" if alone else "the end of a step without an optimizer", discarded=dropped)
+        steps = self._evidence.steps  # at the end of all, gradients that no optimizer asks for are used no more
+        dropped = trained and alone and steps.optimizers.any and none_is_used(self._evidence, reached, () if steps.num_steps else gradients)
+        self._decide(bad, reached, "" if alone else "the end of a step without an optimizer", NOT_USED if dropped else "")
         self._look_for_dead(gradients, by_hand=trained)
 
     def alone(self, gradients: Sequence[int] | None = None) -> None:
         """Judge without the other ranks: after calls whose graphs are gone, or when an optimizer steps in backward, with ``gradients``."""
         with self._evidence.outside.asleep():
             bad, reached = self._read(thorough=False)
-            self._decide(bad, reached, "", discarded=gradients is not None and none_is_used(self._evidence, reached, gradients))
+            dropped = gradients is not None and none_is_used(self._evidence, reached, gradients)
+            self._decide(bad, reached, "", NOT_USED if dropped else "")
 
     def foresee(self) -> None:
         """A backward has ended."""
@@ -224,28 +225,27 @@ class Judge:
             self._evidence.note(finding=True)
             self._stop_in_it(self.findings[-1], error)
 
-    def _decide(self, bad: Sequence[BadLeaf], reached: Sequence[BadLeaf], place: str, discarded: bool = False) -> None:
+    def _decide(self, bad: Sequence[BadLeaf], reached: Sequence[BadLeaf], place: str, no_alarm: str = "") -> None:
         """Raise an alarm, or note what is contained.
 
         Args:
             place: where in the step all ranks are; "" to decide alone.
-            discarded: what has reached a gradient is no alarm if it is none on any rank.
+            no_alarm: why what has reached a gradient is none, if it is none on any rank.
         """
         kept = self.company.kept is not None
         alarm = bool(reached or (place and kept)) and not self.victim
         if alarm and not (place or kept) and self._has_heard(self.company.published(), whole=True):
             return
-        met = Met.HERE if (speaks := alarm and (kept or not discarded)) else Met.NOBODY
+        met = Met.HERE if (speaks := alarm and (kept or not no_alarm)) else Met.NOBODY
         if place:
             met, self.victim = self.company.meet(place, speaks, self.victim)
         if met is Met.HERE or (speaks and met is Met.LATER):
             self._tell(met, bad, reached if alarm else (), alone=not place)
             self.leaves_out = met is Met.LATER and self._options.on_nonfinite == "raise" and bool(self._of(Phase.BACKWARD, reached))
         else:
-            self.victim = bool(reached) and not discarded
-            if alarm and discarded:
-                note = "the script used no bad gradient: those that the optimizer gets are finite"
-                self.company.cured = self._note_unused(bad, reached, note) or self.company.cured
+            self.victim = bool(reached) and not no_alarm
+            if alarm and no_alarm:
+                self.company.cured = self._note_unused(bad, reached, no_alarm) or self.company.cured
             if not self.victim:
                 self._note_contained(bad)
 
@@ -346,7 +346,8 @@ class Judge:
         mine = self.company.take_kept()
         if mine is None and alarm:
             names = {id(p): entry.parameter(slot) for entry, slot, p in places}
-            mine = self._foresight.found_bad(optimizer, foreseen, names, news or states, weights if news else ledger)
+            spoiled = news or states, weights if news else ledger
+            mine = self.company.left_to_optimizer or self._foresight.found_bad(optimizer, foreseen, names, *spoiled)
         if met is Met.LATER:
             self.company.keep(mine)
             return
@@ -423,10 +424,7 @@ class Judge:
             return
         from numscope.detect import debugging
 
-        try:
-            debugging.stop(finding, [self._evidence, *(j._evidence for j in living if j is not self)], self._options.debugger, error)
-        except ours() as fault:  # the finding has been told
-            say(f"numscope: --pdb: {type(fault).__name__}: {fault}")
+        debugging.stop(finding, [self._evidence, *(j._evidence for j in living if j is not self)], self._options.debugger, error)
 
     def _note_contained(self, bad: Sequence[BadLeaf]) -> None:
         if bad or left_out_is_bad(self._evidence):

@@ -9,7 +9,7 @@ from __future__ import annotations
 import functools
 import sys
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from types import CodeType, FrameType
 from typing import Any, TypeVar, cast
 from weakref import WeakValueDictionary
@@ -142,10 +142,21 @@ _STEP = next(code for code in Optimizer.profile_hook_step.__code__.co_consts if 
 
 def in_step() -> bool:
     """Whether an optimizer's ``step`` is at work on this thread. *Cost:* a look at each frame of the stack."""
+    return next(_steps_at_work(), None) is not None
+
+
+def _steps_at_work() -> Iterator[FrameType]:
     frame: FrameType | None = sys._getframe(1)
-    while frame is not None and frame.f_code is not _STEP:
+    while frame is not None:
+        if frame.f_code is _STEP:
+            yield frame
         frame = frame.f_back
-    return frame is not None
+
+
+def _is_its_bases(optimizer: Optimizer) -> bool:
+    """Whether the step at work is that of a base class, called by the optimizer's own: the two are one step."""
+    hooked = [one for one in type(optimizer).__mro__ if getattr(vars(one).get("step"), "hooked", False)]
+    return len(hooked) > 1 and sum(frame.f_locals.get("self") is optimizer for frame in _steps_at_work()) > 1
 
 
 def in_scaler() -> bool:
@@ -228,6 +239,8 @@ def _install() -> None:
     @never_traced
     def before(optimizer: Optimizer, args: Any, kwargs: Any) -> Any:
         _refuse()
+        if _is_its_bases(optimizer):
+            return None
         _unscaled.pop(id(optimizer), None)
         closure = kwargs.get("closure") or (args[1] if len(args) > 1 else None)
         _thread.has_closure = callable(closure)
@@ -243,6 +256,8 @@ def _install() -> None:
 
     @never_traced
     def after(optimizer: Optimizer, args: Any, kwargs: Any) -> None:
+        if _is_its_bases(optimizer):
+            return
         skipped = _skips_inside(optimizer)
         for listener in _told(asleep=skipped):
             (listener.skipped_step if skipped else listener.after_step)(optimizer)
