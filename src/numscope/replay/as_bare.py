@@ -108,7 +108,7 @@ def _of_script(frame: FrameType | None) -> FrameType | None:
     return frame
 
 
-_OF_TORCH = ("aten::", "prims::", "prim::", "c10d::", "_c10d_functional::", "c10d_functional::")
+_OF_TORCH = ("aten::", "prims::", "prim::", "profiler::", "c10d::", "_c10d_functional::", "c10d_functional::")
 _CONJUGATE = frozenset({"aten::linalg_pinv", "aten::linalg_lstsq"})  # within their kernels
 _LAZY = ("Conjugate", "Negative", "ZeroTensor")
 
