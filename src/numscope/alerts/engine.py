@@ -19,7 +19,7 @@ import numpy.typing as npt
 from numscope.alerts.board import Board, Floats, SiteKind, SitePlace
 from numscope.alerts.rules.gradients import EXPLODE, VANISH, gradients_from_step_to_step, gradients_through_depth
 from numscope.alerts.rules.growth import divergence_ahead
-from numscope.alerts.rules.loss import loss_spike
+from numscope.alerts.rules.loss import AWAY, loss_runs_away, loss_spike
 from numscope.alerts.rules.overflow import overflow_ahead
 from numscope.config.alert_plan import AlertPlan
 from numscope.config.options import how_to_set
@@ -52,6 +52,7 @@ EACH_STEP: Mapping[str, Rule] = {"loss spike": loss_spike}
 EACH_TICK: Mapping[str, Rule] = {
     "overflow ahead": overflow_ahead,
     "divergence ahead": divergence_ahead,
+    AWAY: loss_runs_away,
     VANISH: gradients_through_depth,
     EXPLODE: gradients_from_step_to_step,
 }

@@ -24,6 +24,7 @@ _SPECS = (
     RuleSpec("overflow ahead", "a tensor's magnitude grows towards the end of its dtype's range", {"bits": 5.0, "steps": 50, "most": 1}),
     RuleSpec("divergence ahead", "weights and outputs grow faster than steps of one size make them grow", {"limit": 1.0}),
     RuleSpec("loss spike", "the loss is above its band", {"band": 8.0}),
+    RuleSpec("loss runs away", "the loss goes up to ``times`` its first values, or ever faster below zero", {"times": 1.5}),
     RuleSpec("gradients vanish", "gradients sink through depth", {"bits": 20.0}),
     RuleSpec("gradients explode", "gradients grow by many bits within some steps", {"bits": 10.0}),
     RuleSpec("scale falls", "GradScaler skips steps; ``finding`` of them in a row are a finding", {"skips": 4, "finding": 10}),

@@ -16,7 +16,7 @@ from numscope.alerts.board import Board, SiteKind, SitePlace
 from numscope.alerts.engine import Scales
 from numscope.alerts.rules.gradients import gradients_from_step_to_step, gradients_through_depth
 from numscope.alerts.rules.growth import divergence_ahead
-from numscope.alerts.rules.loss import loss_spike
+from numscope.alerts.rules.loss import loss_runs_away, loss_spike
 from numscope.alerts.rules.overflow import overflow_ahead
 from numscope.config.rule_table import RULES
 from numscope.records.alert import Alert
@@ -248,6 +248,38 @@ def test_what_the_window_has_seen_before_is_no_spike() -> None:
         return draw.gauss(1, 0.02) + (0 if step % 40 else 3.0 if step < 600 else 2.5)  # the first batch of each epoch
 
     assert [alert.step for alert in alerts(loss_spike, "loss spike", 1000, [], lambda step, site: 0.0, loss) if alert.step > 200] == []
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_a_loss_that_slowly_loses_all_it_had_learned_is_asked_about_once(seed: int) -> None:
+    draw = random.Random(seed)
+    losses = [2.0 * 0.98**step if step < 100 else 0.27 * 1.015 ** (step - 100) for step in range(600)]
+    found = alerts(loss_runs_away, "loss runs away", 600, [], lambda step, site: 0.0, lambda step: losses[step] * (1 + draw.gauss(0, 0.1)))
+    assert [alert.asks for alert in found] == [True]
+    assert losses[found[0].step - 24] < 3.0 < losses[found[0].step + 24]  # 1.5 times the first
+    assert "it began at 1." in found[0].text and "switch it off" in found[0].advice
+
+
+def test_a_loss_that_falls_without_bound_is_asked_about() -> None:
+    found = alerts(loss_runs_away, "loss runs away", 600, [], lambda step, site: 0.0, lambda step: 2.0 - 0.1 * 1.02**step)
+    assert [alert.asks for alert in found] == [True]
+    assert found[0].step < 250 and "faster and faster" in found[0].text and "sign" in found[0].advice
+
+
+@pytest.mark.parametrize(
+    "loss",
+    [
+        lambda step: 2.0 + 1.5 * math.sin(step / 10),  # a period
+        lambda step: 2.0 * 0.99**step if step % 150 else 40.0,  # spikes
+        lambda step: 0.5 + min(step, 200) / 500,  # to less than 1.5 times
+        lambda step: 0.01 if step < 8 else 1.0 + 0.001 * (step % 100),  # a small beginning, then level
+        lambda step: -1.0 - step,  # it falls as fast as before
+        lambda step: 2.0 - 3 * math.log(1 + step),  # a likelihood
+        lambda step: math.nan if step % 2 else float(step),
+    ],
+)
+def test_losses_that_swing_or_stay_do_not_rise(loss: Callable[[int], float]) -> None:
+    assert alerts(loss_runs_away, "loss runs away", 600, [], lambda step, site: 0.0, loss) == []
 
 
 def test_losses_of_zero_have_no_band() -> None:

@@ -1,4 +1,4 @@
-"""Loss spike: the loss leaves the band of its last values upward."""
+"""Loss spike: the loss leaves the band of its last values upward. Loss runs away: it goes up, slowly, to above where it began."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from numscope.alerts.board import Board, Floats, SiteKind, median
+from numscope.config.options import how_to_set
 from numscope.records.alert import Alert
 
 NAME = "loss spike"
@@ -27,6 +28,10 @@ LEAST = WINDOW // 2  # losses, from which on rises are counted
 MEMORY = 1000  # steps in which they are
 OFTEN = 2  # rises in these, which make the height of the second highest usual
 FURTHER = 1.5  # times what is usual: a rise that is news
+AWAY = "loss runs away"
+PART = 16  # losses, of which the median is taken
+PARTS = 4  # in a row, each higher, or lower, than the one before
+LEAST_RISE = 1.2  # times, in these
 
 
 def loss_spike(board: Board, settings: dict[str, Any]) -> Iterator[Alert]:
@@ -71,6 +76,38 @@ def loss_spike(board: Board, settings: dict[str, Any]) -> Iterator[Alert]:
         f"{value:.4g}, where the last {len(past)} steps had {middle:.4g} ± {width:.2g} (median, deviation).{more}",
         "Look at this step's batch; clip gradients; if spikes come again, lower the learning rate or Adam's beta2.",
         {"median": middle, "deviation": width, "gradients": named, "odd_inputs": odd},
+    )
+
+
+def loss_runs_away(board: Board, settings: dict[str, Any]) -> Iterator[Alert]:
+    """A loss that goes up for 64 steps to above its first values, or below zero faster and faster. An agent's may be meant to."""
+    if len(board.losses) < (PARTS + 1) * PART or board.num_steps % PART or AWAY in board.named:
+        return
+    parts = median(np.array(board.losses)[-PARTS * PART :].reshape(PARTS, PART).T)
+    first, last, steps = float(parts[0]), float(parts[-1]), np.diff(parts)
+    limit = settings["times"] * board.first_loss
+    up = last > limit > 0 and last > LEAST_RISE * first > 0 and bool((steps > 0).all())  # nor where one is nan
+    down = first < -limit < 0 and bool((steps < 0).all() and (np.diff(steps) < 0).all())
+    if not (up or down):
+        return
+    board.named[AWAY] = 0, board.step
+    goes = "up" if up else "down, faster and faster,"
+    why = (
+        "Lower the learning rate, or go back to before it rose."
+        if up
+        else "Look for a part of the loss whose sign is wrong, or without bound."
+    )
+    yield Alert(
+        board.step,
+        AWAY,
+        "",
+        "loss",
+        last,
+        limit if up else -limit,
+        f"{last:.4g} in the median of {PART} steps, {goes} from {first:.4g} in {PARTS * PART} steps; it began at {board.first_loss:.4g}.",
+        f"{why} If this is intended, switch it off: {how_to_set(AWAY, False)}.",
+        {"medians": [float(part) for part in parts], "first": board.first_loss},
+        asks=True,
     )
 
 
