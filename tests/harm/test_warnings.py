@@ -167,7 +167,38 @@ def of_a_script_that_has_imported_it(net: Net) -> None:
     net(X).sum().backward()
 
 
-PLACES = (forwards, hooked_forwards, hooks, optimizers, closures, custom, losses, inside, of_torch, of_a_script_that_has_imported_it)
+def of_torchs_c_code(net: Net) -> None:
+    """After backwards that no step follows: the last one leaves a mode of ours where it can't be taken off at once."""
+    optimizer, penalty = SGD(net.parameters(), 0.01), torch.zeros(())
+    for _ in range(24):
+        penalty = torch.stack([(p**2).sum() for p in net.parameters()]).sum()
+        optimizer.zero_grad()
+        (net(X).sum() + penalty).backward()
+        optimizer.step()
+    for _ in range(6):
+        net.zero_grad()
+        F.nll_loss(F.log_softmax(net(X), 1), net(X).argmax(1)).backward()
+        [p.grad**2 for p in net.parameters() if p.grad is not None]
+    torch.set_warn_always(True)
+    try:
+        float(penalty)
+    finally:
+        torch.set_warn_always(False)
+
+
+PLACES = (
+    forwards,
+    hooked_forwards,
+    hooks,
+    optimizers,
+    closures,
+    custom,
+    losses,
+    inside,
+    of_torch,
+    of_torchs_c_code,
+    of_a_script_that_has_imported_it,
+)
 
 
 def warned(net: Net, run: Callable[[Net], None]) -> list[tuple[str, str, str, int]]:

@@ -254,7 +254,6 @@ class Outside:
             # before they are forgotten here: an interrupt may come at any line
             self._leftover += [one for one in (self._remover, mode if self._remover is None else self._remover.probe) if one is not None]
             self._mode = self._remover = None
-            vars(mode).pop("__torch_function__", None)  # a cycle, with the tape in it; there is the class's
         self._pop_leftover()
         return mode
 
@@ -362,6 +361,7 @@ class Outside:
         for mode in tuple(self._leftover):
             if taken_off(mode, *(FUNCTION_MODES if isinstance(mode, TorchFunctionMode) else DISPATCH_MODES)):
                 self._leftover.remove(mode)
+                vars(mode).pop("__torch_function__", None)  # a cycle, with the tape in it; till here C has no frame that a warning would name
         del self._leftover[:-_MAX_LEFTOVER]
 
     # ---- backward
