@@ -361,7 +361,9 @@ class Outside:
         for mode in tuple(self._leftover):
             if taken_off(mode, *(FUNCTION_MODES if isinstance(mode, TorchFunctionMode) else DISPATCH_MODES)):
                 self._leftover.remove(mode)
-                vars(mode).pop("__torch_function__", None)  # a cycle, with the tape in it; till here C has no frame that a warning would name
+                vars(mode).pop(
+                    "__torch_function__", None
+                )  # a cycle, with the tape in it; till here C has no frame that a warning would name
         del self._leftover[:-_MAX_LEFTOVER]
 
     # ---- backward

@@ -233,7 +233,7 @@ def test_gradients_in_memory_of_the_script_s_own_beside_another_model_s_backward
     assert alerts_of(actor, train_both) == []
 
 
-@pytest.mark.parametrize("how", ["each micro-batch", "each step", "an attack first", "a GAN"])
+@pytest.mark.parametrize("how", ["each micro-batch", "each step", "an attack first", "a GAN", "put together", "of other leaves"])
 def test_gradients_cleared_for_each_micro_batch_are_asked_about(how: str) -> None:
     model = Net(dropout=0.0)
     optimizer = SGD(model.parameters(), lr=0.1)
@@ -241,7 +241,9 @@ def test_gradients_cleared_for_each_micro_batch_are_asked_about(how: str) -> Non
     def accumulate() -> None:
         data = list(batches(9))
         for step in range(3):
-            optimizer.zero_grad()
+            if how != "of other leaves":
+                optimizer.zero_grad()
+            each = []
             for micro, (x, y) in enumerate(data[3 * step : 3 * step + 3]):
                 if how == "an attack first":
                     for _ in range(2):
@@ -251,12 +253,21 @@ def test_gradients_cleared_for_each_micro_batch_are_asked_about(how: str) -> Non
                 if how == "a GAN":
                     F.cross_entropy(model(x), y).neg().backward()
                     optimizer.zero_grad()
-                if micro and how == "each micro-batch":
+                if micro and how in ("each micro-batch", "put together"):
+                    optimizer.zero_grad()
+                if how == "of other leaves":
+                    torch.ones(2, requires_grad=True).sum().backward()
                     optimizer.zero_grad()
                 F.cross_entropy(model(x), y).backward()
+                each.append([p.grad.clone() for p in model.parameters() if p.grad is not None])
+                if how == "of other leaves":
+                    optimizer.step()
                 if how in ("an attack first", "a GAN"):
                     optimizer.step()
                     optimizer.zero_grad()
+            if how == "put together":  # as PCGrad does
+                for p, gradients in zip(model.parameters(), zip(*each, strict=True), strict=True):
+                    p.grad = torch.stack(gradients).mean(0)
             optimizer.step()
 
     alerts = [alert for alert in alerts_of(model, accumulate) if "cleared" in alert.rule]

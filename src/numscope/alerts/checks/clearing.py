@@ -139,7 +139,9 @@ class Reaching(Check):
     def __init__(self, subject: Subject) -> None:
         super().__init__(subject)
         self._lost: list[ScriptLine] = []  # of this step's backwards whose gradients were gone before the next one
-        self._gave: ScriptLine | None = None  # the last backward, if gradients are there after it
+        self._gave: ScriptLine | None = None  # the last backward, if it gave gradients
+        self._was: tuple[int, int] | None = None
+        self._made: tuple[int, int] | None = None
         self._in_row = 0  # thorough steps with some
         self._calls = 0  # with gradients, in this step
         self._reaches = False
@@ -151,7 +153,8 @@ class Reaching(Check):
 
     def before_backward(self, roots: Sequence[Tensor]) -> None:
         if accumulates() and not in_step():  # a closure's backwards are the optimizer's affair
-            if self._gave is not None and not self._has_gradients():
+            self._was = self._first_gradient()
+            if self._gave is not None and self._was is None:
                 self._lost.append(self._gave)
             self._gave = current_line()
         if self._reaches or not self._calls:
@@ -164,15 +167,21 @@ class Reaching(Check):
             self._reason = FROZEN
 
     def after_backward(self) -> None:
-        if not self._has_gradients():
+        self._made = self._first_gradient()
+        if self._made in (None, self._was):  # of what is no part of the model
             self._gave = None
 
-    def _has_gradients(self) -> bool:
-        return any(gradient_of(p) is not None for p in self.subject.model.parameters())
+    def _first_gradient(self) -> tuple[int, int] | None:
+        """Which tensor it is, and its version; None where no parameter has a gradient."""
+        found = next((gradient for p in self.subject.model.parameters() if (gradient := gradient_of(p)) is not None), None)
+        return None if found is None else (id(found), found._version)
 
     def before_step(self, optimizer: Optimizer) -> None:
         line, kind = self._line, type(optimizer).__name__
         lost, gave, self._lost, self._gave = self._lost, self._gave, [], None
+        given = self._first_gradient()
+        if given is None or self._made is None or given[0] != self._made[0]:  # another tensor: the script has put all losses' together
+            gave = None
         self._in_row = self._in_row + 1 if lost and gave is not None and gave.file and {*lost} == {gave} else 0
         # Other losses, of an attack for example, are begun from another line, and a GAN has two optimizers.
         if self._in_row > 1 and gave is not None and len(living_optimizers()) == 1:
@@ -180,7 +189,7 @@ class Reaching(Check):
                 f"Of {len(lost) + 1} backwards{gave.at()} before {kind}'s step, the gradients of {len(lost)} are cleared by the next one."
             )
             self.say(text, "Call optimizer.zero_grad() once a step, not for each micro-batch.", rule=BETWEEN, line=gave, asks=True)
-        if not line.file or self._has_gradients():
+        if not line.file or given is not None:
             return
         if not self._reaches:
             text = f"{self._reason}{line.at(': backward at ')} gives it no gradients, and {kind} does not update it."
