@@ -66,7 +66,6 @@ def examination(
             "seen": f"10.0.0.{rank // per_node + 1}",
             "listen": {"address": f"10.0.0.{rank // per_node + 1}", "port": 40000 + rank},
             "offset_s": 0.001 * (rank % 100),
-            "round_trip_s": 0.001,
         }
         for rank in range(size)
     }
@@ -107,7 +106,7 @@ def _facts(*, rank: int, per_node: int, own_facts: Mapping[int, Mapping[str, Any
 
 
 def _compare(*, rank: int, per_node: int, **_: Any) -> dict[str, Any]:
-    return {"interface": {"name": "eth0", "mtu": 1500, "address": f"10.0.0.{rank // per_node + 1}"}, "offset_s": 0.0, "round_trip_s": 0.001}
+    return {"interface": {"name": "eth0", "mtu": 1500, "address": f"10.0.0.{rank // per_node + 1}"}}
 
 
 def _links(*, rank: int, num_nodes: int, per_node: int, links: Cells, heard: Callable[[int, int], bool], **_: Any) -> dict[str, Any]:

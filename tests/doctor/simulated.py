@@ -20,7 +20,6 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
-from numscope.doctor.agent import exchange_clocks
 from numscope.doctor.budget import Deadline, beat_s, silent_s
 from numscope.doctor.course import Course
 from numscope.doctor.meet import wire
@@ -103,11 +102,10 @@ class Fleet:
                 time.sleep(0.25)
         size = self.hosts * self.per_host
         patience = Deadline(silent_s(size) * self.settings.timeout_scale)
-        clock = exchange_clocks(connection, patience)
         host = rank // self.per_host
         identity = Identity(rank, size, rank % self.per_host, self.per_host, host, self.hosts, f"node{host:04d}", "slurm")
         listen = {"address": address_of(host), "port": 40000, "store_port": 40001}
-        wire.send(connection, {"kind": "join", "identity": identity, "pid": 4711, "listen": listen, **clock}, patience)
+        wire.send(connection, {"kind": "join", "identity": identity, "pid": 4711, "listen": listen, "t": time.time()}, patience)
         wire.receive(connection, patience, Welcome | Refused)
         self.traffic.messages += 16
         return connection
@@ -172,11 +170,11 @@ class Fleet:
         return facts(f"node{host:04d}", "127.0.0.1", versions={"python": "3.11.7", "numscope": "0.1.0", "torch": torch})
 
     def _rendezvous(self, rank: int, begin: dict[str, Any]) -> dict[str, Any]:
-        return {"endpoint": "node0000:29500", "origin": "simulated", "address": "127.0.0.1", "offset_s": 0.0, "round_trip_s": 0.001}
+        return {"endpoint": "node0000:29500", "origin": "simulated", "address": "127.0.0.1"}
 
     def _compare(self, rank: int, begin: dict[str, Any]) -> dict[str, Any]:
         address = address_of(rank // self.per_host)
-        return {"interface": {"name": "eth0", "mtu": 1500, "address": address}, "offset_s": 0.0, "round_trip_s": 0.001}
+        return {"interface": {"name": "eth0", "mtu": 1500, "address": address}}
 
     def _links(self, rank: int, begin: dict[str, Any]) -> dict[str, Any]:
         host, known = rank // self.per_host, {int(other): entry["identity"] for other, entry in begin["roster"].items()}

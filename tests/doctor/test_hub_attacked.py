@@ -28,10 +28,9 @@ from typing_extensions import NotRequired, Required, get_type_hints, is_typeddic
 from numscope.doctor.agent import Agent
 from numscope.doctor.budget import Deadline
 from numscope.doctor.meet import messages, wire
-from numscope.doctor.meet.hub import Hub
+from numscope.doctor.meet.hub import Hub, Member
 from numscope.doctor.meet.meeting import Meeting
-from numscope.doctor.meet.members import Member
-from numscope.doctor.meet.messages import Clock, Refused, ToHub, ToRank
+from numscope.doctor.meet.messages import Refused, ToHub, ToRank, Welcome
 from numscope.doctor.output import judge
 from numscope.doctor.records import ExamPhase, Identity, PhaseResult, Status, to_json
 from numscope.doctor.rendering import print_verdict
@@ -43,8 +42,7 @@ from tests.effort import examples
 IDENTITY = to_json(Identity(1, 2, 1, 2, hostname="evil", launcher="torchrun"))
 LISTEN = {"address": "", "port": 4711, "store_port": 0}
 MESSAGES: list[dict[str, Any]] = [
-    {"kind": "join", "identity": IDENTITY, "pid": 7, "listen": LISTEN, "offset_s": 0.0, "round_trip_s": 0.0},
-    {"kind": "time", "t": 0.0},
+    {"kind": "join", "identity": IDENTITY, "pid": 7, "listen": LISTEN, "t": 0.0},
     {"kind": "beat", "t": 0.0, "phase": 1, "doing": "", "for_s": 0.0},
     {"kind": "node", "hostname": "evil", "nnodes": 2, "nproc": 1, "node_rank": -1},
     {"kind": "leave", "signal": "SIGTERM"},
@@ -219,7 +217,7 @@ def test_join_with_a_bad_or_missing_field_closes_its_connection_alone(path: tupl
             for new in ("gone", *BAD, None, {}, []):
                 text = json.dumps(changed(MESSAGES[0], path, new))
                 if fits(text):  # an ordinary value, or one that has a default
-                    assert path[-1] in ("offset_s", "round_trip_s", "hostname") or (new == "gone" and len(path) == 2), (path, new)
+                    assert path[-1] in ("t", "hostname") or (new == "gone" and len(path) == 2), (path, new)
                     continue
                 with reached(hub.port, "secret") as bad:
                     bad.sendall(frame(text))
@@ -227,9 +225,9 @@ def test_join_with_a_bad_or_missing_field_closes_its_connection_alone(path: tupl
                     with pytest.raises(wire.WireError) as raised:
                         wire.receive(bad, Deadline(5), ToRank)
                     assert raised.value.kind == "closed"
-            wire.send(honest, {"kind": "time", "t": 1.0}, Deadline(5))
-            assert wire.receive(honest, Deadline(5), Clock)["t"] == 1.0
-        assert not hub.members and hub.is_here(1) is False
+            assert not hub.members and hub.is_here(1) is False
+            wire.send(honest, MESSAGES[0], Deadline(5))
+            assert wire.receive(honest, Deadline(5), Welcome)
     finally:
         hub.close()
 
@@ -238,13 +236,13 @@ def test_rank_whose_introduction_is_bad_is_told_and_alone_is_blamed() -> None:
     prelude = (
         "from numscope.doctor.agent import Agent\n"
         "old = Agent._introduction\n"
-        "Agent._introduction = lambda self: {**old(self), 'offset_s': float('inf')}"
+        "Agent._introduction = lambda self: {**old(self), 't': float('inf')}"
     )
     with fleet(2, preludes={1: prelude}) as ranks:
         ended = ranks.end()
     assert {one.code for one in ended.values()} == {1}, ended
     assert "Rank 1 never joined" in ended[0].out and ":0] is OK" in ended[0].out
-    assert "was not admitted: not a message of the doctor: join.offset_s: got 'Infinity'" in " ".join(ended[0].out.split())
+    assert "was not admitted: not a message of the doctor: join.t: got 'Infinity'" in " ".join(ended[0].out.split())
     assert "version-mismatch" in ended[1].out and "hub-died" not in ended[1].out + ended[0].out
 
 

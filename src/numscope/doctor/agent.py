@@ -30,7 +30,7 @@ from numscope.doctor.budget import Deadline, Overdue, beat_s, chosen, limited, s
 from numscope.doctor.meet import wire
 from numscope.doctor.meet.listener import PeerListener
 from numscope.doctor.meet.meeting import Meeting
-from numscope.doctor.meet.messages import Clock, Refused, ToRank, Welcome
+from numscope.doctor.meet.messages import Refused, ToRank, Welcome
 from numscope.doctor.meet.road import Road, Unreached
 from numscope.doctor.meet.sockets import address_of
 from numscope.doctor.phases import Context, PhaseFailed
@@ -68,7 +68,6 @@ class Agent:
         self._road = Road(meeting, elsewhere=elsewhere, scale=settings.timeout_scale, announce=announce)
         self._connection: socket.socket | None = None  # to the hub, once it knows this rank; the main thread sends there
         self._patience_s = max(silent_s(identity.world_size) * settings.timeout_scale, 0.5)  # for the hub
-        self._clock: dict[str, float] = {}  # as ``exchange_clocks`` returns it
         self._kept: dict[str, Any] = {}
         self._roster: dict[int, Mapping[str, Any]] = {}
         self._results: dict[ExamPhase, PhaseResult] = {}
@@ -149,7 +148,7 @@ class Agent:
             self._connection.close()
 
     def _arrive(self) -> None:
-        """Connects, compares clocks and joins; afterwards reads the connection."""
+        """Connects and joins; afterwards reads the connection."""
         try:
             found = self._road.open(self._deadline.within(share(self._settings, ExamPhase.RENDEZVOUS)))
         except Unreached as why:
@@ -157,8 +156,6 @@ class Agent:
             return
         patience = Deadline(self._patience_s)
         try:
-            self._road.announce("compare clocks with the hub")
-            self._clock = exchange_clocks(found, patience)
             self._road.announce("join the others at the hub")
             wire.send(found, self._introduction(), patience)
             answer = wire.receive(found, patience, Welcome | Refused)
@@ -179,7 +176,7 @@ class Agent:
                 message = wire.receive(found, Deadline(patience_s), ToRank)
                 if message["kind"] == "judged":
                     patience_s += message["for_s"]
-                if message["kind"] != "clock":
+                if message["kind"] != "alive":
                     self._events.put(("message", message))
         except wire.WireError as error:
             self._lose(error)
@@ -219,7 +216,7 @@ class Agent:
             "port": listener.port if listener else 0,
             "store_port": child.store_port if child else 0,
         }
-        return {"kind": "join", "identity": self._identity, "pid": os.getpid(), "listen": listen, **self._clock}
+        return {"kind": "join", "identity": self._identity, "pid": os.getpid(), "listen": listen, "t": time.time()}
 
     def _finish_arrival(self) -> None:
         assert self._road.address is not None
@@ -236,7 +233,6 @@ class Agent:
             "attempts": dict(self._road.attempts),
             "ifname": self._settings.ifname,
             "ifname_address": address_of(self._settings.ifname),
-            **self._clock,
         }
         seconds = self._deadline.seconds - self._deadline.left
         self._results[ExamPhase.RENDEZVOUS] = PhaseResult(ExamPhase.RENDEZVOUS, self._identity.rank, "ok", seconds=seconds, data=data)
@@ -313,18 +309,3 @@ def _run(phase: ExamPhase, context: Context) -> Mapping[str, Any]:
         return run_in_child(phase, context)
     data: Mapping[str, Any] = importlib.import_module(f"numscope.doctor.phases.{phase.label}").run(context)
     return data
-
-
-def exchange_clocks(connection: socket.socket, deadline: Deadline) -> dict[str, float]:
-    """``offset_s``, this host's clock minus the hub's, and ``round_trip_s`` of that measurement.
-
-    The error of the offset is at most half the round trip.
-    *Source:* RFC 5905, section 8, with the server's two times taken as one.
-
-    Raises: WireError.
-    """
-    before, sent = time.monotonic(), time.time()
-    wire.send(connection, {"kind": "time", "t": sent}, deadline)
-    answer = wire.receive(connection, deadline, Clock)
-    trip = time.monotonic() - before
-    return {"offset_s": sent + trip / 2 - answer["hub"], "round_trip_s": trip}

@@ -24,7 +24,7 @@ from numscope.doctor.redact import redacted
 from numscope.records.words import count, escape, named
 from numscope.version import __version__
 
-SCHEMA = 3  # version of the JSON; increases when a key changes its meaning or is removed
+SCHEMA = 4  # version of the JSON; increases when a key changes its meaning or is removed
 MOST_ROWS = 32  # with more ranks a row stands for a host, and few healthy ones are shown
 MOST_NODES = 12  # rows of the matrix of links
 _EVIDENCE_LINES = 6

@@ -105,16 +105,12 @@ def split(values: Mapping[int, str], id: str, subject: str) -> Difference | None
 
 
 def clocks(examined: Examined) -> dict[int, float]:
-    """Seconds by which a rank's clock is ahead of (positive) or behind the median, where that exceeds ``CLOCK_S`` and the error."""
+    """Seconds by which a rank's clock is ahead of (positive) or behind the median, where that exceeds ``CLOCK_S``."""
     offsets = {rank: float(entry.get("offset_s", 0.0)) for rank, entry in examined.roster.items()}
     if len(offsets) < 2:
         return {}
     middle = statistics.median_low(sorted(offsets.values()))
-    return {
-        rank: offset - middle
-        for rank, offset in sorted(offsets.items())
-        if abs(offset - middle) > CLOCK_S + float(examined.roster[rank].get("round_trip_s", 0.0)) / 2
-    }
+    return {rank: offset - middle for rank, offset in sorted(offsets.items()) if abs(offset - middle) > CLOCK_S}
 
 
 def _gpus(gpus: Mapping[str, Any]) -> str:

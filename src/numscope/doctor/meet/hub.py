@@ -3,8 +3,7 @@
 An authenticated connection sends one of
 
     join    who it is; answered with ``welcome`` or ``refused`` (it then only waits for the verdict)
-    time    a clock exchange, answered with the hub's wall clock
-    beat    what the rank is about to do; answered in the same way, which shows the rank that the hub is alive
+    beat    what the rank is about to do; answered with ``alive``, which shows the rank that the hub is alive
     node    a node's launcher asks for its node's number; answered with ``place`` or ``refused``
     result  a phase's result         leave   a signal ends the rank         bye     the rank has printed its line
 
@@ -20,22 +19,22 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import math
 import resource
 import socket
 import threading
 import time
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import replace
-from typing import Any
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal
 
 from pydantic_core import to_jsonable_python
 
 from numscope.doctor.budget import Deadline, silent_s
 from numscope.doctor.meet.meeting import Meeting
-from numscope.doctor.meet.members import Guest, Member, NodeNumbers, refusal
-from numscope.doctor.meet.messages import Join
+from numscope.doctor.meet.messages import Introduced, Join, ToHub
 from numscope.doctor.meet.sockets import is_loopback, listen
-from numscope.doctor.meet.wire import WireError, accept, pack
+from numscope.doctor.meet.wire import HEAD_BYTES, RANK_LIMIT_BYTES, WireError, accept, check_marks, length_of, pack, unpack
 from numscope.doctor.records import ExamPhase, Identity, PhaseResult, Settings, to_json
 
 HANDSHAKE_S = 5.0
@@ -44,6 +43,7 @@ _MAX_UNAUTHENTICATED = 256  # more than ranks that may still come; beyond that t
 _LOOK_S = 0.005  # between two looks whether all ranks are done
 _MAX_REFUSED = 100  # the reasons of more are not kept
 _SPARE_FILES = 1024  # besides the ranks' connections
+How = Literal["here", "silent", "died", "left"]
 
 
 class HubTaken(Exception):
@@ -53,6 +53,128 @@ class HubTaken(Exception):
         super().__init__(f"port {', '.join(map(str, ports))}: {reason}")
         self.ports = ports
         self.reason = reason
+
+
+@dataclass(slots=True)
+class Member:
+    """A rank that joined."""
+
+    guest: Guest  # its connection
+    introduced: Introduced  # as it introduced itself
+    admitted: bool  # whether it takes part; the others (a second rank 1, for example) only wait for the verdict
+    how: How = "here"  # here; silent: its heartbeat stopped; died: its connection ended; left: it announced that a signal ends it
+    detail: str = ""
+    phase: ExamPhase = ExamPhase.FACTS  # the one it announced last
+    doing: str = ""  # the step it announced last
+    since: float = field(default_factory=time.monotonic)  # on the hub's monotonic clock
+    offset_s: float = -math.inf  # the rank's clock minus the hub's
+    last_beat: float = field(default_factory=time.monotonic)
+    said_bye: bool = False
+
+    @property
+    def identity(self) -> Identity:
+        return self.introduced["identity"]
+
+    @property
+    def process(self) -> str:
+        """``node3 (process 4711)``."""
+        return f"{self.identity.hostname} (process {self.introduced['pid']})"
+
+    @property
+    def here(self) -> bool:
+        return self.how == "here"
+
+    def lose(self, how: How, detail: str) -> None:
+        """Notes that the rank is gone; the first reason counts."""
+        if self.here:
+            self.how, self.detail = how, detail
+
+    def beat(self, phase: ExamPhase, doing: str, for_s: float, clock: float) -> None:
+        """Takes in a heartbeat: the rank has been at a step for ``for_s`` seconds, and what its clock showed."""
+        self.last_beat = time.monotonic()
+        self.phase, self.doing, self.since = phase, doing, self.last_beat - for_s
+        self.offset_s = max(self.offset_s, clock - time.time())  # the message that traveled least is the most exact
+
+    def last_words(self) -> str:
+        """The step it announced last, and for how long: ``connect to node3:4711, for 2.1 s``."""
+        return f"{self.doing}, for {time.monotonic() - self.since:.1f} s" if self.doing else ""
+
+
+class Guest:
+    """One connection, between an address and our own one."""
+
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.address, self.own_address = (
+            str((writer.get_extra_info(name) or [""])[0]).removeprefix("::ffff:") for name in ("peername", "sockname")
+        )
+        self.member: Member | None = None  # the rank that it belongs to, once that is known
+        self.has_sent = False  # anything at all
+        self._reader = reader
+        self._writer = writer
+
+    def answer(self, message: Mapping[str, Any]) -> None:
+        """Sends a message; in the hub's thread only."""
+        self.write(pack(message))
+
+    def write(self, data: bytes) -> None:
+        if not self._writer.is_closing():
+            self._writer.write(data)
+
+    async def read(self, size: int, marks: bytes = b"") -> bytes:
+        """Exactly ``size`` bytes, which must begin with ``marks``. Raises: EOFError, OSError, WireError."""
+        data = b""
+        while len(data) < size:
+            piece = await self._reader.read(size - len(data))
+            if not piece:
+                raise EOFError
+            self.has_sent = True
+            data += piece
+            check_marks(data, marks)
+        return data
+
+    async def receive(self) -> Any:
+        """The next message. Raises: EOFError, OSError, WireError."""
+        length, compressed = length_of(await self._reader.readexactly(HEAD_BYTES), RANK_LIMIT_BYTES)
+        return unpack(await self._reader.readexactly(length), compressed, ToHub, RANK_LIMIT_BYTES)
+
+    def close(self) -> None:
+        """Closes the connection once everything is sent."""
+        self._writer.close()
+
+    async def sent(self) -> None:
+        """Sends everything, and closes the connection."""
+        self.close()
+        with contextlib.suppress(OSError):
+            await self._writer.wait_closed()
+
+
+class NodeNumbers:
+    """Assigns numbers to nodes. The hub's own node is number 0, and was given these numbers of nodes and ranks."""
+
+    def __init__(self, num_nodes: int, nproc: int, hostname: str) -> None:
+        self._num_nodes = num_nodes
+        self._nproc = nproc
+        self._taken: dict[int, str] = {0: hostname}
+        self._free = 1  # none below it is free
+
+    def assign(self, request: Mapping[str, Any], address: str) -> dict[str, Any]:
+        """The answer to a node's request: its number, or why it gets none. With ``node_rank`` -1 it gets any."""
+        who = f"{request['hostname']} ({address})"
+        nodes, nproc, wish = request["nnodes"], request["nproc"], request["node_rank"]
+        if (nodes, nproc) != (self._num_nodes, self._nproc):
+            ours = f"--nnodes {self._num_nodes} --nproc {self._nproc}"
+            return refusal("world_size", f"{who} was started with --nnodes {nodes} --nproc {nproc}, {self._taken[0]} with {ours}")
+        if wish >= nodes:
+            return refusal("rank", f"{who} was started with node_rank {wish}, expected 0 to {nodes - 1}")
+        if wish in self._taken:
+            return refusal("duplicate", f"{who} and {self._taken[wish]} both claim node number {wish}")
+        while self._free in self._taken:
+            self._free += 1
+        node = wish if wish >= 0 else self._free
+        if node >= nodes:
+            return refusal("duplicate", f"{who} is one node more than --nnodes {nodes}")
+        self._taken[node] = who
+        return {"kind": "place", "node": node}
 
 
 class Hub:
@@ -120,7 +242,8 @@ class Hub:
                 "address": address,
                 "seen": seen,
                 "listen": {**introduced["listen"], "address": introduced["listen"]["address"] or address},
-                **{key: introduced[key] for key in ("offset_s", "round_trip_s", "pid")},
+                "offset_s": self.members[rank].offset_s,
+                "pid": introduced["pid"],
             }
         return roster
 
@@ -198,9 +321,7 @@ class Hub:
         """Takes in a message of an authenticated connection. Raises: WireError for one that does not fit."""
         kind = message["kind"]
         member = guest.member
-        if kind == "time":
-            guest.answer({"kind": "clock", "t": message["t"], "hub": time.time()})
-        elif kind == "node" and self._numbers is not None:
+        if kind == "node" and self._numbers is not None:
             place = self._numbers.assign(message, guest.address)
             if place["kind"] == "refused":
                 self._refuse(guest, place["why"], place["reason"], rank=-1, hostname=message["hostname"])
@@ -211,8 +332,8 @@ class Hub:
         elif member is None:
             raise WireError("garbage", f"{kind!r} before joining")
         elif kind == "beat":
-            member.beat(message["phase"], message["doing"][:300], message["for_s"])
-            guest.answer({"kind": "clock", "t": message["t"], "hub": time.time()})
+            member.beat(message["phase"], message["doing"][:300], message["for_s"], message["t"])
+            guest.answer({"kind": "alive"})
         elif kind == "result":
             values = to_jsonable_python(message["result"])  # links are objects
             result = PhaseResult(**{**values, "phase": ExamPhase(values["phase"])})
@@ -228,7 +349,7 @@ class Hub:
     def _join(self, guest: Guest, message: Join) -> None:
         identity = message["identity"]
         rank, holder = identity.rank, self.members.get(identity.rank)
-        member = guest.member = Member(guest, message, admitted=False)
+        member = guest.member = Member(guest, message, admitted=False, offset_s=message["t"] - time.time())
         why = reason = ""
         if identity.world_size != self.world_size:
             why = "world_size"
@@ -266,6 +387,11 @@ class Hub:
             member.last_beat += paused_s
             if now - member.last_beat > self._silent_s:
                 member.lose("silent", f"no heartbeat for {self._silent_s:.1f} s")
+
+
+def refusal(why: str, reason: str, *, stay: bool = False) -> dict[str, Any]:
+    """The message to who does not take part; with ``stay`` it may wait for the verdict."""
+    return {"kind": "refused", "why": why, "reason": reason, "stay": stay}
 
 
 def identities(members: Mapping[int, Member]) -> dict[int, Identity]:

@@ -81,8 +81,6 @@ class Rendezvous(Measured, total=False):
     attempts: dict[Text, Int]
     ifname: Text
     ifname_address: Text
-    offset_s: Number
-    round_trip_s: Number
 
 
 # The interface at which others reach a rank; the name is "" if no interface of its host has that address (it is translated on the way).
@@ -92,8 +90,6 @@ Reached = TypedDict("Reached", {"name": Text, "mtu": Int, "address": Text, "erro
 class Compare(Measured, total=False):
     """Phase 2."""
 
-    offset_s: Number  # this clock minus the hub's
-    round_trip_s: Number  # taken by that measurement; the error is at most half of it
     interface: Reached
     master: Resolved  # how the name of rank 0's host (MASTER_ADDR if it is set) resolves here
 
@@ -309,8 +305,6 @@ class Introduced(TypedDict):
     identity: Identity
     pid: Int
     listen: Listen
-    offset_s: Number
-    round_trip_s: Number
 
 
 class Joined(Introduced):
@@ -318,23 +312,24 @@ class Joined(Introduced):
 
     address: Address
     seen: Address
+    offset_s: Number  # its clock minus the hub's, by the message that traveled least
 
 
 class Join(Introduced):
     """See hub.py."""
 
     kind: Literal["join"]
+    t: Number  # the rank's clock, seconds since 1970
 
 
 # To the hub.
-Time = TypedDict("Time", {"kind": Literal["time"], "t": Number})
 Beat = TypedDict("Beat", {"kind": Literal["beat"], "t": Number, "phase": ExamPhase, "doing": Text, "for_s": Number})
 Node = TypedDict("Node", {"kind": Literal["node"], "hostname": Name, "nnodes": Count, "nproc": Count, "node_rank": _NodeRank})
 Outcome = TypedDict("Outcome", {"kind": Literal["result"], "result": Result})
 Leave = TypedDict("Leave", {"kind": Literal["leave"], "signal": Name})
 Bye = TypedDict("Bye", {"kind": Literal["bye"]})
 # From the hub.
-Clock = TypedDict("Clock", {"kind": Literal["clock"], "t": Number, "hub": Number})
+Alive = TypedDict("Alive", {"kind": Literal["alive"]})
 Welcome = TypedDict("Welcome", {"kind": Literal["welcome"]})
 Refused = TypedDict("Refused", {"kind": Literal["refused"], "why": Text, "reason": Text, "stay": bool})
 Place = TypedDict("Place", {"kind": Literal["place"], "node": Rank})
@@ -361,6 +356,6 @@ Ephemeral = TypedDict("Ephemeral", {"kind": Literal["ephemeral"]})
 Opened = TypedDict("Opened", {"kind": Literal["port"], "port": Port})
 Go = TypedDict("Go", {"kind": Literal["go"], "go": bool})
 _by_kind = Field(discriminator="kind")
-ToHub = Annotated[Union[Join, Time, Beat, Node, Outcome, Leave, Bye], _by_kind]  # noqa: UP007
-ToRank = Annotated[Union[Begin, Judged, Decided, End, Clock], _by_kind]  # noqa: UP007
+ToHub = Annotated[Union[Join, Beat, Node, Outcome, Leave, Bye], _by_kind]  # noqa: UP007
+ToRank = Annotated[Union[Begin, Judged, Decided, End, Alive], _by_kind]  # noqa: UP007
 ToListener = Annotated[Union[Bursts, Ephemeral], _by_kind]  # noqa: UP007

@@ -16,8 +16,6 @@ def run(context: Context) -> dict[str, Any]:
     first = context.roster.get(0, {}).get("identity", {})
     name = os.environ.get("MASTER_ADDR") or str(first.get("hostname", ""))
     data: dict[str, Any] = {
-        "offset_s": float(entry.get("offset_s", 0.0)),
-        "round_trip_s": float(entry.get("round_trip_s", 0.0)),
         "interface": {"name": "", "mtu": 0, "address": address},
     }
     try:
