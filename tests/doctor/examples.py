@@ -23,12 +23,10 @@ def facts(host: str, address: str, **other: Any) -> dict[str, Any]:
         "name": {"name": host, "addresses": [address], "loopback": False, "error": "", "seconds": 0.001},
         "interfaces": {"lo": {"addresses": ["127.0.0.1"], "mtu": 65536}, "eth0": {"addresses": [address], "mtu": 1500}},
         "shm": {"size_bytes": 64 << 30, "free_bytes": 60 << 30},
-        "limits": {"memlock_bytes": -1, "nofile": 65536, "nproc": -1},
+        "limits": {"memlock_bytes": -1, "nofile": 65536},
         "cpus": {"count": 64, "usable": 64},
-        "memory": {"total_bytes": 256 << 30},
         "versions": {"python": "3.11.7", "numscope": "0.1.0", "torch": "2.13.0"},
         "environment": {},
-        "left_out": [],
         "gpus": {"status": "none", "error": "", "devices": []},
         "infiniband": {},
         "errors": {},
@@ -152,7 +150,7 @@ def _pairs(*, rank: int, num_nodes: int, per_node: int, pairs: Cells, **_: Any) 
 
 
 def _collectives(**_: Any) -> dict[str, Any]:
-    return {"missing": [], "memory": {"device": "cpu", "bytes": 1 << 20, "seconds": 0.1, "error": ""}, "collectives": []}
+    return {"missing": [], "collectives": []}
 
 
 def _compute(*, rank: int, compute: Mapping[int, float], **_: Any) -> dict[str, Any]:

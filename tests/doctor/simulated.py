@@ -228,8 +228,7 @@ class Fleet:
         entry |= {"bytes_per_s_min": 1e8, "bytes_per_s_max": 2e8, "wrong": None, "digests": [], "error": "", "missing": []}
         each = [{**entry, "name": name, "group": "all", "bytes": size} for name in _NAMES for size in _SIZES]
         each += [{**entry, "name": name, "group": "half", "bytes": size} for name in _NAMES for size in _SIZES[:2]]
-        memory = {"device": "cpu", "bytes": 1 << 23, "seconds": 0.1, "error": ""}
-        return {"members": begin["alive"], "missing": [], "stopped": "", "memory": memory, "collectives": each}
+        return {"members": begin["alive"], "missing": [], "stopped": "", "collectives": each}
 
     def _compute(self, rank: int, begin: dict[str, Any]) -> dict[str, Any]:
         seconds = 4.0 if rank // self.per_host in self.planted.slow else 1.0 + 0.001 * (rank % 7)

@@ -71,7 +71,7 @@ def hang_in_pairs() -> list[list[Told]]:
 
 def hang_in_a_pair() -> list[list[Told]]:
     """And later, in a step that can't be abandoned, before a collective."""
-    with Crew(2, "hang:phase=5,rank=1,step=send; hang:phase=6,rank=1,step=allocate", sizes=(8, 1 << 16)) as crew:
+    with Crew(2, "hang:phase=5,rank=1,step=send; hang:phase=6,rank=1,step=wait for the other ranks", sizes=(8, 1 << 16)) as crew:
         told = [crew.run(4, 100.0), crew.run(5, 12.0), crew.run(6, 12.0)]
     assert all(is_gone(group) for group in crew.groups)
     return told
@@ -138,7 +138,7 @@ def test_hang_in_the_middle_of_a_pair_is_given_up_and_named(stories: Stories) ->
 
 def test_hang_in_collectives_is_killed_with_its_name_and_named_by_the_others(stories: Stories) -> None:
     _, _, told = stories["hang_in_a_pair"]
-    assert told[1].error.startswith("rank 1's torch process hung in collectives: allocate memory on cpu, for ")
+    assert told[1].error.startswith("rank 1's torch process hung in collectives: wait for the other ranks: collectives, for ")
     assert told[0].data["missing"] == [[1, 1]]
     assert told[0].error == "rank 1 did not join the collectives"
 

@@ -339,11 +339,6 @@ def test_wrong_result_on_one_rank_is_that_ranks() -> None:
     assert any("element 7 is 3.0, expected 4.0" in line for line in only(verdict).evidence)
 
 
-def test_memory_that_can_not_be_had_is_told() -> None:
-    memory = {"device": "cuda:0", "bytes": 1 << 30, "seconds": 0.1, "error": "CUDA out of memory"}
-    assert only(diagnose(failed(examination(2), 6, 1, "no memory", memory=memory))).id == "memory-unavailable"
-
-
 # ---- speed ----------------------------------------------------------------------------------------------------------------------
 
 

@@ -262,7 +262,7 @@ def test_results_of_healthy_ranks_and_corrupted_numbers_have_their_shape() -> No
 
 
 def test_text_that_is_no_utf8_and_numbers_that_are_none_are_sent_as_text() -> None:
-    result = PhaseResult(ExamPhase.FACTS, 0, "failed", error="no file \udcff", data={"wall_s": 1.0, "errors": {"shm": "\udcfe"}})
+    result = PhaseResult(ExamPhase.FACTS, 0, "failed", error="no file \udcff", data={"errors": {"shm": "\udcfe"}})
     message = wire.unpack(wire.pack({"kind": "result", "result": result})[4:], False, ToHub, 1 << 20)
     assert (message["result"]["error"], message["result"]["data"]["errors"]) == ("no file ?", {"shm": "?"})
 

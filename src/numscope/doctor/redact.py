@@ -99,8 +99,7 @@ def _words(examined: Examined) -> dict[str, str]:
             words[f"{host}#{identity.get('node', 0)}"] = word  # as findings distinguish hosts of the same name
     others = []
     for result in examined.results:
-        others.append(result.data.get("hostname", ""))
-        others += [about.get("name", "") for key in ("name", "master") if isinstance(about := result.data.get(key), Mapping)]
+        others += [result.data.get("hostname", ""), result.data.get("name", {}).get("name", "")]
     others += [each.get("hostname", "") for each in examined.refused]
     others += [examined.hub.get("here", "")]
     others += [endpoint.rpartition(":")[0] for endpoint in (str(examined.hub.get("endpoint", "")), examined.settings.endpoint)]

@@ -108,7 +108,7 @@ class Strike:
     def wrap_phases(self) -> None:
         """Has the phases send corrupted payloads, receive corrupted results, and work slowly, as requested."""
         from numscope.doctor.child import backend, collectives, compute, pairs
-        from numscope.doctor.child.exercises import Exercise
+        from numscope.doctor.child.collectives import Exercise
 
         pattern, prepare, measure = pairs.pattern, Exercise.prepare, compute._time
 

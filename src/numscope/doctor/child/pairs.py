@@ -11,6 +11,7 @@ The phase fails if a pair is not ok or a rank is missing.
 
 from __future__ import annotations
 
+import hashlib
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import timedelta
@@ -20,7 +21,6 @@ import torch
 import torch.distributed as dist
 
 from numscope.doctor.budget import Overdue
-from numscope.doctor.child.exercises import difference, pattern
 from numscope.doctor.child.session import ChildSession, Failed, Present, StoreLost, Wire, sentence
 from numscope.doctor.phases.plan import ALL_RANKS, partners
 from numscope.records.words import few, in_bytes, named, spans
@@ -197,3 +197,25 @@ class _Match:
 
 def _times(size: int) -> int:
     return _TIMES if size <= 1 << 20 else 1
+
+
+def pattern(num_bytes: int, *words: object) -> torch.Tensor:
+    """Random bytes, uint8 [num_bytes], the same on all ranks for the same words."""
+    seed = int.from_bytes(hashlib.sha256("/".join(map(str, words)).encode()).digest()[:8], "little") >> 1
+    generator = torch.Generator().manual_seed(seed)
+    words64 = torch.empty(-(-num_bytes // 8), dtype=torch.int64).random_(-(2**63), None, generator=generator)
+    return words64.view(torch.uint8)[:num_bytes]
+
+
+def difference(got: torch.Tensor, expected: torch.Tensor) -> dict[str, int] | None:
+    """Compares two uint8 tensors: the first offset in bytes, the number of bytes and of bits; None if they are equal.
+
+    *Cost:* one comparison; more only if they differ.
+    """
+    if torch.equal(got, expected):
+        return None
+    bits = got ^ expected
+    where = bits.nonzero().view(-1)
+    wrong = bits[where]
+    num_bits = sum(int(((wrong >> shift) & 1).sum()) for shift in range(8))
+    return {"first_offset": int(where[0]), "num_bytes": len(where), "num_bits": num_bits}

@@ -163,7 +163,7 @@ class ChildSession:
         raise StoreLost(f"{whose}, does not answer", self.store_host)
 
 
-def sentence(error: BaseException) -> str:
+def sentence(error: BaseException | str) -> str:
     """The first line of an error, without its location in torch's sources and its general advice."""
     first = next(iter(str(error).splitlines()), "") or type(error).__name__
     return re.sub(r"^\[[^\]]*\.(cc|cpp|h):\d+\]\s*", "", first).partition(". This is typically")[0][:300]

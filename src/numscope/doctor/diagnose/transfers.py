@@ -32,8 +32,7 @@ def pairs(examined: Examined, blame: Blame) -> Iterator[DoctorFinding]:
 
 
 def collectives(examined: Examined, blame: Blame) -> Iterator[DoctorFinding]:
-    """Wrong results, nondeterministic results, memory that could not be allocated, and collectives that failed."""
-    yield from _memory(examined, blame)
+    """Wrong results, nondeterministic results, and collectives that failed."""
     yield from _nondeterministic(examined)
     wrong: dict[tuple[str, str], dict[int, Mapping[str, Any]]] = defaultdict(dict)
     broken: dict[tuple[str, str], dict[int, Mapping[str, Any]]] = defaultdict(dict)
@@ -150,14 +149,6 @@ def _lines(backend: str, failed: Iterable[Pair], cells: Mapping[Pair, Mapping[st
         f"{str(cell.get('error', ''))[:MOST_TEXT]}"
         for one, other in sorted(failed)
     ]
-
-
-def _memory(examined: Examined, blame: Blame) -> Iterator[DoctorFinding]:
-    for rank, result in sorted(examined.of(ExamPhase.COLLECTIVES).items()):
-        memory = result.data.get("memory") or {}
-        if memory.get("error"):
-            words: dict[str, Any] = {"size": f"{int(memory.get('bytes', 0)):,}", "device": memory.get("device", "")}
-            yield blame.finding("memory-unavailable", ranks=(rank,), evidence=(str(memory["error"])[:MOST_TEXT],), **words)
 
 
 def _nondeterministic(examined: Examined) -> Iterator[DoctorFinding]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Annotated, Generic, Literal, TypeVar, Union
 
 from pydantic import Field
-from typing_extensions import NotRequired, Required, TypedDict
+from typing_extensions import NotRequired, TypedDict
 
 from numscope.doctor.records import Address, Cell, Count, ExamPhase, Identity, Int, Name, Number, Port, Rank, Status, Text, Verdict
 
@@ -28,23 +28,12 @@ class Measured(TypedDict, total=False):
 # How a name resolves; loopback: there are addresses, and all are loopback.
 Resolved = TypedDict("Resolved", {"name": Text, "addresses": list[Text], "loopback": bool, "error": Text, "seconds": Number})
 Shm = TypedDict("Shm", {"size_bytes": Int, "free_bytes": Int})
-Limits = TypedDict("Limits", {"memlock_bytes": Int, "nofile": Int, "nproc": Int})
+Limits = TypedDict("Limits", {"memlock_bytes": Int, "nofile": Int})
 Cpus = TypedDict("Cpus", {"count": Int, "usable": Int, "quota": NotRequired[Number]})
-Memory = TypedDict("Memory", {"total_bytes": Int, "available_bytes": NotRequired[Int], "limit_bytes": NotRequired[Int]})
 Gpu = TypedDict("Gpu", {"index": Int, "name": Text, "uuid": Text, "memory_bytes": Int})
+Interface = TypedDict("Interface", {"addresses": list[Text], "mtu": NotRequired[Int]})
 # status: ok, none, failed, timeout
 Gpus = TypedDict("Gpus", {"status": Text, "error": Text, "driver": NotRequired[Text], "devices": list[Gpu]})
-
-
-class Interface(TypedDict, total=False):
-    """A network interface of a host."""
-
-    addresses: Required[list[Text]]
-    mtu: Int
-    up: bool
-    running: bool
-    loopback: bool
-    speed_mbps: Int
 
 
 class Facts(Measured, total=False):
@@ -54,20 +43,15 @@ class Facts(Measured, total=False):
     system: Text
     kernel: Text
     machine: Text
-    container: Text  # its kind; "" if none was recognized
     name: Resolved  # how the host's own name resolves
     interfaces: dict[Text, Interface]
     shm: Shm  # /dev/shm
     limits: Limits  # -1: unlimited
     cpus: Cpus  # usable: affinity; quota: of the cgroup, in CPUs
-    memory: Memory  # limit: of the cgroup
     versions: dict[Text, Text]  # python, numscope, torch, nccl, …, as installed
     environment: dict[Text, Text]  # variables that matter for collectives, up to 200 characters each
-    left_out: list[Text]  # names of such variables whose names look secret
     gpus: Gpus
     infiniband: dict[Text, dict[Text, Text]]  # by device: port, state, rate, link_layer
-    wall_s: Number  # this host's clock, seconds since 1970
-    pid: Int
     errors: dict[Text, Text]  # by fact: why it is absent
 
 
@@ -91,7 +75,6 @@ class Compare(Measured, total=False):
     """Phase 2."""
 
     interface: Reached
-    master: Resolved  # how the name of rank 0's host (MASTER_ADDR if it is set) resolves here
 
 
 class Links(Measured, total=False):
@@ -218,14 +201,9 @@ class Collective(TypedDict):
     missing: NotRequired[list[Rank]]  # ranks that did not enter it, if it failed
 
 
-# error: why the memory could not be allocated and filled
-Allocated = TypedDict("Allocated", {"device": Text, "bytes": Int, "seconds": Number, "error": Text})
-
-
 class Collectives(GroupMeasured, total=False):
     """Phase 6."""
 
-    memory: Allocated
     collectives: list[Collective]
 
 

@@ -54,20 +54,16 @@ def run(context: Context) -> dict[str, Any]:
 def gather(environ: Mapping[str, str], deadline: Deadline, scale: float = 1.0) -> dict[str, Any]:
     """All facts, within the deadline."""
     errors: dict[str, str] = {}
-    data: dict[str, Any] = {"errors": errors, "wall_s": time.time(), "pid": os.getpid()}
-    values, left_out = environment(environ)
-    data["environment"], data["left_out"] = values, left_out
+    data: dict[str, Any] = {"errors": errors, "environment": environment(environ)}
     facts: dict[str, Callable[[], Any]] = {
         "hostname": socket.gethostname,
         "system": platform.system,
         "kernel": platform.release,
         "machine": platform.machine,
-        "container": _container,
         "interfaces": interfaces,
         "shm": _shm,
         "limits": _limits,
         "cpus": _cpus,
-        "memory": _memory,
         "versions": versions,
         "infiniband": infiniband,
         "name": lambda: resolve(socket.gethostname(), deadline.within(NAME_S * scale)),
@@ -81,17 +77,15 @@ def gather(environ: Mapping[str, str], deadline: Deadline, scale: float = 1.0) -
     return data
 
 
-def environment(environ: Mapping[str, str]) -> tuple[dict[str, str], list[str]]:
-    """The variables that matter for collectives, and the names of those whose values are secret."""
-    wanted = sorted(name for name in environ if name.startswith(PREFIXES) or name in NAMES)
-    left_out = [name for name in wanted if _SECRET.search(name)]
+def environment(environ: Mapping[str, str]) -> dict[str, str]:
+    """The variables that matter for collectives, without those whose names look secret."""
     values = {}
-    for name in wanted:
-        if name not in left_out:
+    for name in sorted(environ):
+        if (name.startswith(PREFIXES) or name in NAMES) and not _SECRET.search(name):
             value = _LOGIN.sub("***", environ[name].encode("utf-8", "replace").decode())
             more = f"… ({len(value):,} characters)"
             values[name] = value if len(value) <= _VALUE_CHARACTERS else value[:_VALUE_CHARACTERS] + more
-    return values, left_out
+    return values
 
 
 def resolve(name: str, deadline: Deadline) -> dict[str, Any]:
@@ -121,13 +115,6 @@ def interfaces() -> dict[str, dict[str, Any]]:
             request = struct.pack("256s", name.encode()[:15])
             with contextlib.suppress(OSError):
                 (facts["mtu"],) = struct.unpack_from("=i", fcntl.ioctl(asking, 0x8921, request), 16)  # SIOCGIFMTU
-            with contextlib.suppress(OSError):
-                (flags,) = struct.unpack_from("=H", fcntl.ioctl(asking, 0x8913, request), 16)  # SIOCGIFFLAGS
-                facts.update(up=bool(flags & 1), loopback=bool(flags & 8), running=bool(flags & 0x40))
-            with contextlib.suppress(OSError, ValueError):
-                speed = int(Path(f"/sys/class/net/{name}/speed").read_text())
-                if speed > 0:
-                    facts["speed_mbps"] = speed
         for name, address in _addresses(asking):
             found.setdefault(name, {"addresses": []})["addresses"].append(address)
     return found
@@ -188,7 +175,7 @@ def _shm() -> dict[str, int]:
 def _limits() -> dict[str, int]:
     import resource
 
-    kinds = {"memlock_bytes": resource.RLIMIT_MEMLOCK, "nofile": resource.RLIMIT_NOFILE, "nproc": resource.RLIMIT_NPROC}
+    kinds = {"memlock_bytes": resource.RLIMIT_MEMLOCK, "nofile": resource.RLIMIT_NOFILE}
     soft = {name: resource.getrlimit(kind)[0] for name, kind in kinds.items()}
     return {name: -1 if limit == resource.RLIM_INFINITY else limit for name, limit in soft.items()}
 
@@ -202,24 +189,6 @@ def _cpus() -> dict[str, Any]:
         if quota != "max":
             found["quota"] = int(quota) / int(period)
     return found
-
-
-def _memory() -> dict[str, int]:
-    found = {"total_bytes": os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")}
-    with contextlib.suppress(OSError, ValueError):
-        for line in Path("/proc/meminfo").read_text().splitlines():
-            if line.startswith("MemAvailable:"):
-                found["available_bytes"] = int(line.split()[1]) << 10
-    with contextlib.suppress(OSError, ValueError):
-        found["limit_bytes"] = int(Path("/sys/fs/cgroup/memory.max").read_text())
-    return found
-
-
-def _container() -> str:
-    for mark, name in (("/.dockerenv", "docker"), ("/run/.containerenv", "podman"), ("/.singularity.d", "apptainer")):
-        if os.path.exists(mark):
-            return name
-    return ""
 
 
 def gpus(environ: Mapping[str, str], deadline: Deadline) -> dict[str, Any]:
