@@ -30,10 +30,8 @@ def patterns() -> Iterator[tuple[str, re.Pattern[str]]]:
         for key, value in vars(module).items():
             if isinstance(value, re.Pattern):
                 yield f"{name}.{key}", value
-        for key, value in getattr(module, "_PATTERNS", {}).items():
-            yield f"{name}.{key}", value
-        for rule in getattr(module, "RULES", ()):
-            yield f"{name}.{rule.id}", rule.pattern
+        if name in ("patterns", "nccl_rules"):
+            yield from dict(getattr(module, "PATTERNS" if name == "patterns" else "_RULES")).items()
 
 
 def example(items: Any, chance: random.Random) -> str:

@@ -232,7 +232,7 @@ def test_p2p_that_is_disabled_is_degraded_and_said_once(said) -> None:
     line = "node1:4000:4000 [0] NCCL INFO P2P is disabled between connected GPUs {} and {}. You can repress this message."
     one = said(*both(), line.format(6, 7), line.format(7, 6), line.format(5, 4))["gpu-p2p-disabled"]
     assert one.severity == "degraded"
-    assert "GPUs 4-5, 6-7 on node1" in one.summary
+    assert "GPUs 4-5 and 6-7 on node1" in one.summary
 
 
 @pytest.mark.parametrize("prefix", ["[1,3]<stdout>:", "0: ", "(Worker pid=7, ip=10.0.0.1) ", "[trainer3]:", "2026/10/26 09:19:04 "])

@@ -16,7 +16,7 @@ from numscope.doctor.explain.nccl_rules import explain_nccl
 from numscope.doctor.explain.patterns import Messages
 from numscope.doctor.explain.rendezvous import explain_rendezvous, hosts_sought
 from numscope.doctor.explain.torchrun import Torchrun, Tracebacks
-from numscope.doctor.explain.watchdog import Watchdog
+from numscope.doctor.explain.watchdog import explain_watchdog, ranks_timed_out
 from numscope.doctor.findings import CONSEQUENCES, gravity
 from numscope.doctor.output import write_json
 from numscope.doctor.records import DoctorFinding, to_json
@@ -49,7 +49,7 @@ def examine(paths: Sequence[Path], *, redact: bool = False) -> Explanation:
     *Cost:* one pass over the text; 10 to 20 s per 100 MB of NCCL log, half a second per dump of 2,000 calls with 20 frames each.
     """
     reader = LogReader(paths)
-    log, watchdog, tracebacks, messages, recorders = NcclLog(), Watchdog(), Tracebacks(), Messages(), Recorders()
+    log, tracebacks, messages, recorders = NcclLog(), Tracebacks(), Messages(), Recorders()
     torchrun = Torchrun(messages)
     for record, content in reader:
         if isinstance(content, Dump):
@@ -61,8 +61,6 @@ def examine(paths: Sequence[Path], *, redact: bool = False) -> Explanation:
                 if "NCCL INFO" in line.text:
                     continue  # most lines of a log are these, and they are never torch's
             site = tracebacks.line(line, torchrun.speaker(line))
-            if watchdog.line(line, site):
-                record.kinds.add("torch.distributed")
             if torchrun.line(line):
                 record.kinds.add("torchrun")
             record.kinds |= messages.line(line, site)
@@ -73,8 +71,8 @@ def examine(paths: Sequence[Path], *, redact: bool = False) -> Explanation:
     ranks = log.ranks() | torchrun.ranks() | tracebacks.ranks
     found = [
         *explain_nccl(log),
-        *watchdog.findings(ranks),
-        *torchrun.findings(tracebacks, set(watchdog.timeouts)),
+        *explain_watchdog(messages, ranks),
+        *torchrun.findings(tracebacks, ranks_timed_out(messages)),
         *explain_rendezvous(messages, ended=torchrun.ended(), several_hosts=len(hosts) > 1),
         *recorders.findings(),
     ]

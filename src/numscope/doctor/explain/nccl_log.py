@@ -8,7 +8,7 @@ Prefixes of launchers (``[1,3]<stdout>:``, ``0: ``, ``(Worker pid=7)``) are skip
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from numscope.doctor.explain.log_files import LogLine
@@ -27,12 +27,12 @@ class Warned:
     """A line that may report a fault."""
 
     line: LogLine
-    speaker: tuple[str, str, str]
+    speaker: Speaker
     text: str  # after NCCL's prefix
     warning: bool
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class Speaker:
     """One process and device.
 
@@ -66,7 +66,12 @@ class Communicator:
     nranks: int
     started: dict[int, LogLine] = field(default_factory=dict)
     complete: dict[int, LogLine] = field(default_factory=dict)
-    speakers: set[tuple[str, str, str]] = field(default_factory=set)
+    speakers: set[Speaker] = field(default_factory=set)
+
+    @property
+    def waiting(self) -> set[int]:
+        """Ranks that began its initialization and did not complete it."""
+        return self.started.keys() - self.complete.keys()
 
 
 @dataclass(slots=True)
@@ -98,8 +103,8 @@ class NcclLog:
             if line.rank >= 0:
                 speaker.ranks[0] = line.rank
         rest = text[m.end() :]
-        if m["level"] != "INFO" or self._fact(line, key, speaker, rest):
-            self._warn(Warned(line, key, rest, m["level"] != "INFO"))
+        if m["level"] != "INFO" or self._fact(line, speaker, rest):
+            self._warn(Warned(line, speaker, rest, m["level"] != "INFO"))
         return True
 
     def _bare(self, line: LogLine) -> bool:
@@ -114,14 +119,14 @@ class NcclLog:
                 speaker.keep("version", version["version"], line)
             else:
                 speaker.ranks |= {0: line.rank} if line.rank >= 0 else {}
-                self._warn(Warned(line, key, line.text, False))
+                self._warn(Warned(line, speaker, line.text, False))
         return True
 
     def _warn(self, warned: Warned) -> None:
         if len(self.warned) < MAX_WARNINGS:
             self.warned.append(warned)
 
-    def _fact(self, line: LogLine, key: tuple[str, str, str], speaker: Speaker, rest: str) -> bool:
+    def _fact(self, line: LogLine, speaker: Speaker, rest: str) -> bool:
         """Keeps the fact in an INFO line; returns whether the line reports a fault."""
         if (m := _NCCL["communicator"].search(rest)) is not None:
             rank, nranks = int(m["rank"]), int(m["nranks"])
@@ -130,7 +135,7 @@ class NcclLog:
                 id = _NCCL["id"].search(rest, m.end(), init.start())
                 communicator = self.communicators.setdefault((id["id"] if id else "", nranks), Communicator(nranks))
                 (communicator.started if init["what"] == "START" else communicator.complete).setdefault(rank, line)
-                communicator.speakers.add(key)
+                communicator.speakers.add(speaker)
         elif (m := _NCCL["fact"].search(rest)) is not None:
             found = {name: value for name, value in m.groupdict().items() if value is not None}
             if "variable" in found:
@@ -153,11 +158,6 @@ class NcclLog:
     def hosts(self) -> set[str]:
         """Host names."""
         return {speaker.host for speaker in self.speakers.values() if speaker.host}
-
-    def speakers_of(self, warned: Iterable[Warned]) -> tuple[set[int], set[str]]:
-        """The ranks and hosts that logged these lines."""
-        speakers = [self.speakers[one.speaker] for one in warned]
-        return {s.rank for s in speakers if s.rank >= 0}, {s.host for s in speakers if s.host}
 
     def host_of(self) -> Callable[[str], str]:
         """A function from an address to the host that uses it; to the address itself if that is unknown."""
