@@ -16,8 +16,9 @@ from rich.text import Text
 
 from numscope.doctor.diagnose.baseline import measured
 from numscope.doctor.diagnose.blame import hosts_of
-from numscope.doctor.diagnose.coverage import not_examined
 from numscope.doctor.diagnose.transfers import pair_cells
+from numscope.doctor.findings import listed
+from numscope.doctor.phases.plan import group_of
 from numscope.doctor.records import DoctorFinding, Examined, ExamPhase, PhaseResult, Verdict, cells_of
 from numscope.doctor.records import to_json as as_json
 from numscope.doctor.redact import redacted
@@ -96,6 +97,31 @@ def to_json(verdict: Verdict, examined: Examined) -> dict[str, Any]:
         "not_examined": not_examined(examined),
         "measured": measured(examined),
     }
+
+
+def not_examined(examined: Examined) -> list[str]:
+    """A sentence for each phase that did not examine all pairs of nodes or ranks that took part in it: a fault there is not excluded."""
+    links = [(cell["from_node"], cell["to_node"], cell) for _, cell in examined.each(ExamPhase.LINKS, "cells")]
+    pairs = [(rank, pair["peer"], pair) for rank, pair in examined.each(ExamPhase.PAIRS, "pairs")]
+    found = []
+    for phase, what, between in ((ExamPhase.LINKS, "nodes", links), (ExamPhase.PAIRS, "ranks", pairs)):
+        done = {frozenset((one, other)) for one, other, cell in between if cell.get("status") != "skipped"}
+        skipped = {frozenset((one, other)): str(cell.get("error", "")) for one, other, cell in between if cell.get("status") == "skipped"}
+        num = len({each for one, other, _ in between for each in (one, other)})
+        if len(done) < num * (num - 1) // 2:
+            partners = Counter(each for pair in done for each in pair).values()
+            each = f"{min(partners)} to {max(partners)}" if partners and min(partners) < max(partners) else str(max(partners, default=0))
+            text = (
+                f"{phase.title} examined {len(done):,} of {num * (num - 1) // 2:,} pairs of {what}, each of the {num:,} with {each} others"
+            )
+            names = [
+                f"{' and '.join(map(str, sorted(pair)))} ({why})" for pair, why in sorted(skipped.items(), key=str) if pair not in done
+            ]
+            found.append(f"{text}{f'; skipped: {listed(names)}' if names else ''}. A fault between two others stays unseen.")
+    groups = group_of(max(examined.expected - 1, 0), max(examined.expected, 1)) + 1
+    if groups > 1 and examined.of(ExamPhase.BACKEND):
+        found.append(f"Phases 4 to 6 ran in {groups} groups of ranks, so nothing between these groups was examined there.")
+    return found
 
 
 def _render(verdict: Verdict, examined: Examined, width: int) -> RenderableType:

@@ -13,8 +13,8 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from numscope.doctor.diagnose.blame import Blame
-from numscope.doctor.diagnose.link_matrix import LinkMatrix, Pair, links_of
 from numscope.doctor.diagnose.matrix import Cause, attribute
+from numscope.doctor.diagnose.network import LinkMatrix, Pair, links_of
 from numscope.doctor.diagnose.transfers import pair_cells
 from numscope.doctor.findings import finding, without
 from numscope.doctor.records import Cell, Confidence, DoctorFinding, Examined, ExamPhase

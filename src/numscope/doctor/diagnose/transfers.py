@@ -7,8 +7,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from numscope.doctor.diagnose.blame import MOST_TEXT, Blame, most_accused
-from numscope.doctor.diagnose.link_matrix import Pair
 from numscope.doctor.diagnose.matrix import Cause, attribute
+from numscope.doctor.diagnose.network import Pair
 from numscope.doctor.findings import finding, listed, named, without
 from numscope.doctor.records import DoctorFinding, Examined, ExamPhase
 
