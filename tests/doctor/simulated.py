@@ -170,7 +170,7 @@ class Fleet:
         return facts(f"node{host:04d}", "127.0.0.1", versions={"python": "3.11.7", "numscope": "0.1.0", "torch": torch})
 
     def _rendezvous(self, rank: int, begin: dict[str, Any]) -> dict[str, Any]:
-        return {"endpoint": "node0000:29500", "origin": "simulated", "address": "127.0.0.1"}
+        return {"ifname": "", "ifname_address": ""}
 
     def _compare(self, rank: int, begin: dict[str, Any]) -> dict[str, Any]:
         address = address_of(rank // self.per_host)

@@ -224,15 +224,7 @@ class Agent:
         self._announce(ExamPhase.RENDEZVOUS, "wait for the other ranks")
         if self._refused:
             return
-        data = {
-            "endpoint": self._meeting.name,
-            "origin": self._meeting.origin,
-            "address": address,
-            "addresses": list(self._road.addresses),
-            "attempts": dict(self._road.attempts),
-            "ifname": self._settings.ifname,
-            "ifname_address": address_of(self._settings.ifname),
-        }
+        data = {"ifname": self._settings.ifname, "ifname_address": address_of(self._settings.ifname)}
         seconds = self._deadline.seconds - self._deadline.left
         self._results[ExamPhase.RENDEZVOUS] = PhaseResult(ExamPhase.RENDEZVOUS, self._identity.rank, "ok", seconds=seconds, data=data)
         for result in self._results.values():

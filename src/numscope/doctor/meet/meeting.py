@@ -16,7 +16,7 @@ from numscope.doctor.budget import Deadline
 from numscope.doctor.meet import wire
 from numscope.doctor.meet.identity import first_node, nodelist
 from numscope.doctor.meet.secret import NoSecret, given_secret, secret_of
-from numscope.doctor.meet.sockets import is_loopback, is_own, kind_of, resolve
+from numscope.doctor.meet.sockets import connect, failure_of, is_loopback, is_own, resolve
 from numscope.doctor.records import Identity, Settings
 from numscope.records.errors import UsageError
 
@@ -239,17 +239,12 @@ class Road:
     def _connect(self, address: str, port: int, deadline: Deadline) -> socket.socket:
         where = f"{self.meeting.host}:{port}" + (f" ({address})" if address != self.meeting.host else "")
         try:
-            connection = socket.create_connection((address, port), timeout=max(deadline.left, 1e-3))
+            connection = connect(address, port, deadline.left)
         except OSError as error:
-            known: dict[str, tuple[wire.Kind, str]] = {
-                "refused": ("refused", " refuses connections: nothing listens there"),
-                "dropped": ("dropped", " does not answer at all"),
-                "unreachable": ("unreachable", f" can't be reached: {error.strerror}"),
-            }
-            kind, sentence = known.get(kind_of(error), ("closed", f": {error.strerror or error}"))
-            raise wire.WireError(kind, where + sentence) from None
+            failure, sentence = failure_of(error, deadline.seconds)
+            kind: wire.Kind = "closed" if failure == "reset" or failure == "failed" else failure
+            raise wire.WireError(kind, f"{where}: {sentence}") from None
         try:
-            connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             wire.authenticate(connection, self.meeting.token, deadline)
         except wire.WireError as error:
             connection.close()

@@ -58,12 +58,7 @@ class Facts(Measured, total=False):
 class Rendezvous(Measured, total=False):
     """Phase 1."""
 
-    endpoint: Text
-    origin: Text
-    address: Text
-    addresses: list[Text]
-    attempts: dict[Text, Int]
-    ifname: Text
+    ifname: Text  # as given with --ifname
     ifname_address: Text
 
 

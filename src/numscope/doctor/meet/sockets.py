@@ -7,8 +7,11 @@ import errno
 import ipaddress
 import socket
 import struct
+from typing import Literal
 
 from numscope.doctor.budget import Deadline, Overdue, limited
+
+Failure = Literal["refused", "dropped", "reset", "unreachable", "failed"]  # dropped: no answer
 
 
 def listen(port: int = 0, backlog: int = 1024, host: str = "") -> socket.socket:
@@ -85,13 +88,21 @@ def take(connection: socket.socket, size: int, deadline: Deadline) -> bytes:
     return bytes(data)
 
 
-def kind_of(error: OSError) -> str:
-    """Classifies a failed connection: refused, dropped (no answer), reset, unreachable, or failed for any other reason."""
+def connect(address: str, port: int, seconds: float) -> socket.socket:
+    """A connection that sends small messages at once. Raises: OSError."""
+    connection = socket.create_connection((address, port), max(seconds, 1e-3))
+    connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    return connection
+
+
+def failure_of(error: OSError, seconds: float) -> tuple[Failure, str]:
+    """Why a connection that was allowed so many seconds failed, and a sentence."""
     if isinstance(error, ConnectionRefusedError):
-        return "refused"
+        return "refused", "connection refused: nothing listens there, or a firewall rejects it"
     if isinstance(error, TimeoutError):  # includes ETIMEDOUT, the kernel's own
-        return "dropped"
+        return "dropped", f"no answer within {seconds:.1f} s"
     if isinstance(error, ConnectionResetError | BrokenPipeError | ConnectionAbortedError):
-        return "reset"
+        return "reset", "the connection was reset"
     lost = (errno.EHOSTUNREACH, errno.ENETUNREACH, errno.ENETDOWN, errno.EHOSTDOWN, errno.EACCES, errno.EADDRNOTAVAIL)
-    return "unreachable" if error.errno in lost or isinstance(error, socket.gaierror) else "failed"
+    unreachable = error.errno in lost or isinstance(error, socket.gaierror)
+    return ("unreachable", f"{error.strerror}") if unreachable else ("failed", f"the connection failed: {error.strerror or error}")

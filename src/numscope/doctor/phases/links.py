@@ -23,7 +23,7 @@ from numscope.doctor.budget import Deadline
 from numscope.doctor.meet import wire
 from numscope.doctor.meet.listener import BURST, PATIENCE_S, PING, PeerListener, datagram
 from numscope.doctor.meet.messages import Go, Here, Opened
-from numscope.doctor.meet.sockets import family_of, is_own, kind_of, take
+from numscope.doctor.meet.sockets import connect, failure_of, family_of, is_own, take
 from numscope.doctor.phases import Context, PhaseFailed
 from numscope.doctor.records import Cell, Word, to_json
 from numscope.records.words import few
@@ -114,7 +114,7 @@ class Examiner:
                 cell.status, cell.error = "skipped", "no time was left for it"
             elif connection := self._open(cell, CONNECT_AGAIN_S):
                 with connection:
-                    with self._noting_failure(cell):
+                    with self._noting_failure(cell, PATIENCE_S):
                         self._measure(cell, connection)
                     cell.segments, cell.retransmitted, cell.mss, cell.pmtu = tcp_info(connection)
                 cell.loss = cell.retransmitted / max(cell.segments, 1)
@@ -134,30 +134,31 @@ class Examiner:
 
     def _open(self, cell: Cell, seconds: float) -> socket.socket | None:
         """A connection to the rank that is meant, or None, with the cell's status and error."""
-        started = time.monotonic()
-        connection, cell.status, cell.error = self._connect(cell.address, cell.port, seconds)
-        if connection is None:
-            return None
-        cell.connect_s = time.monotonic() - started
-        with self._noting_failure(cell):
+        connection = None
+        with self._noting_failure(cell, seconds):
+            started = time.monotonic()
+            connection = connect(cell.address, cell.port, self._within(seconds).left)
+            cell.connect_s = time.monotonic() - started
             wire.authenticate(connection, self._context.settings.token, self._within(PATIENCE_S))
             hello = wire.receive(connection, self._within(PATIENCE_S), Here, _MESSAGE_BYTES)
             if hello["rank"] in (cell.to_rank, -1):
                 return connection
             cell.status = "stranger"
             cell.error = f"rank {hello['rank']} answers at {_name(cell)} instead of rank {cell.to_rank}: several nodes have this address"
-        connection.close()
+        if connection is not None:
+            connection.close()
         return None
 
     @contextlib.contextmanager
-    def _noting_failure(self, cell: Cell) -> Iterator[None]:
+    def _noting_failure(self, cell: Cell, seconds: float) -> Iterator[None]:
+        seconds = self._within(seconds).left
         try:
             yield
         except wire.WireError as error:
             words: dict[str, Word] = {"silent": "silent", "closed": "reset", "token": "denied"}
             cell.status, cell.error = words.get(error.kind, "stranger"), str(error)
         except OSError as error:
-            cell.status, cell.error = _classified(error, self._deadline.seconds)
+            cell.status, cell.error = failure_of(error, seconds)
 
     def _measure(self, cell: Cell, connection: socket.socket) -> None:
         announce, name = self._context.announce, _name(cell)
@@ -243,21 +244,13 @@ class Examiner:
     def _within(self, seconds: float) -> Deadline:
         return self._deadline.within(seconds * self._scale)
 
-    def _connect(self, address: str, port: int, seconds: float = CONNECT_S) -> tuple[socket.socket | None, Word, str]:
-        """A connection, or its status and error."""
-        timeout_s = max(self._within(seconds).left, 0.05)
-        try:
-            connection = socket.create_connection((address, port), timeout_s)
-            connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        except OSError as error:
-            return None, *_classified(error, timeout_s)
-        return connection, "ok", ""
-
     def _status(self, address: str, port: int) -> Word:
-        connection, status, _ = self._connect(address, port)
-        if connection is not None:
-            connection.close()
-        return status
+        limit = self._within(CONNECT_S)
+        try:
+            connect(address, port, limit.left).close()
+        except OSError as error:
+            return failure_of(error, limit.seconds)[0]
+        return "ok"
 
     def _send_datagrams(self, cell: Cell) -> None:
         with contextlib.suppress(OSError), socket.socket(family_of(cell.address), socket.SOCK_DGRAM) as sender:
@@ -268,17 +261,6 @@ class Examiner:
 
 def _name(cell: Cell) -> str:
     return f"{cell.to_host} ({cell.address}:{cell.port})"
-
-
-def _classified(error: OSError, seconds: float) -> tuple[Word, str]:
-    """The status and the sentence of an error."""
-    known: dict[str, tuple[Word, str]] = {
-        "refused": ("refused", "connection refused: nothing listens there, or a firewall rejects it"),
-        "dropped": ("dropped", f"no answer within {seconds:.1f} s"),
-        "reset": ("reset", "the connection was reset"),
-        "unreachable": ("unreachable", f"{error.strerror}"),
-    }
-    return known.get(kind_of(error), ("failed", f"the test failed: {error}"))
 
 
 def tcp_info(connection: socket.socket) -> tuple[int, int, int, int]:
