@@ -231,11 +231,10 @@ def test_backend_that_starts_nowhere_is_not_attributed() -> None:
 
 def test_nccl_that_cannot_be_had_is_named_with_the_ranks_that_lack_what_it_needs() -> None:
     """From what the children report, whatever the words of their error."""
-    lacking = {"gpu": [[1, 1]], "nccl": [[2, 3]]}
     examined = examination(4)
-    for rank in range(4):
-        groups = {"gloo": {"error": ""}, "nccl": {"seconds": 0.0, "error": "", "skipped": "x", "not_ready": [], "lacking": lacking}}
-        examined = failed(examined, 4, rank, "x", groups=groups, num_gpus=rank)
+    for rank, lacks in enumerate(("", "gpu", "nccl", "nccl")):
+        groups = {"gloo": {"error": ""}, "nccl": {"seconds": 0.0, "error": "", "skipped": "x", "not_ready": []}}
+        examined = failed(examined, 4, rank, "x", groups=groups, num_gpus=rank, lacks=lacks)
     verdict = diagnose(examined)
     found = only(verdict)
     assert (verdict.exit_code, found.id, found.ranks, found.confidence) == (1, "backend-unavailable", (1, 2, 3), "certain")
@@ -249,7 +248,8 @@ def test_nccl_that_nobody_asked_for_may_be_impossible() -> None:
     examined = examination(2)
     for result in examined.results:
         if result.phase == 4:
-            result.data["groups"]["nccl"] = {"error": "", "skipped": "x", "lacking": {"gpu": [[0, 1]]}}  # type: ignore[index]
+            result.data["groups"]["nccl"] = {"error": "", "skipped": "x"}  # type: ignore[index]
+            result.data["lacks"] = "gpu"  # type: ignore[index]
     assert diagnose(examined).findings == ()
 
 

@@ -37,7 +37,6 @@ class Course:
         self.hub = Hub(meeting, settings, world_size, numbers)
         self.departed: dict[int, str] = {}  # set by the launcher: how ranks ended that never joined
         self._settings, self._deadline, self._output = settings, deadline, output
-        self._results: dict[tuple[ExamPhase, int], PhaseResult] = {}  # by phase and rank
         self._roster: dict[int, dict[str, Any]] = {}  # who joined in time
         self._known: dict[int, set[int]] = {}  # by rank, those that it was told of
         self._verdict_s = min(VERDICT_S + world_size / _JUDGED_PER_S, deadline.seconds / 4)
@@ -149,12 +148,12 @@ class Course:
             self._add(replace(result, started=round(started, 3)))
 
     def _add(self, result: PhaseResult) -> None:
-        self._results[result.phase, result.rank] = result
+        self.hub.results[result.phase, result.rank] = result
 
     def _obstacle(self, phase: ExamPhase, rank: int) -> str:
         """Returns the reason why a rank can't run a phase; "" if it can."""
         for needed in phase.needs:
-            result = self._results.get((needed, rank))
+            result = self.hub.results.get((needed, rank))
             if result is not None and result.status != "ok":
                 return f"{needed.title} was {result.status}: {result.error}"
         return ""
@@ -162,7 +161,7 @@ class Course:
     def _examined(self) -> Examined:
         hub = self.hub
         for rank, member in hub.members.items():  # those lost while no phase waited for them
-            own = [result for phase in ExamPhase if (result := self._results.get((phase, rank))) is not None]
+            own = [result for phase in ExamPhase if (result := self.hub.results.get((phase, rank))) is not None]
             if member.how in ("silent", "died") and not any(result.status == "silent" for result in own):
                 done = {result.phase for result in own}
                 phase = member.phase if member.phase not in done else max(done)
@@ -170,12 +169,11 @@ class Course:
         about = {
             "reached": True,
             "interrupted": hub.hurry,
-            "num_refused": hub.num_refused,
             "left": sorted(rank for rank, member in hub.members.items() if member.how == "left"),
             "seconds": round(time.monotonic() - hub.started, 3),
         }
         return Examined(
-            self._settings, hub.world_size, hub.roster(), [self._results[key] for key in sorted(self._results)], list(hub.refused), about
+            self._settings, hub.world_size, hub.roster(), [hub.results[key] for key in sorted(hub.results)], list(hub.refused), about
         )
 
     def _time_for(self, phase: ExamPhase) -> float:

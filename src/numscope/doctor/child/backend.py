@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import os
 import socket
-import sys
 import time
 from collections.abc import Callable, Mapping
 from datetime import timedelta
@@ -23,12 +22,10 @@ from torch.distributed import ProcessGroup
 from numscope.doctor.budget import Overdue
 from numscope.doctor.child.session import ChildSession, Failed, StoreLost, Wire, sentence, text_of
 from numscope.doctor.phases.children import LISTEN_FD
-from numscope.records.words import named, spans, unspanned
+from numscope.records.words import named, spans
 
 _STORE_SHARE = 0.45  # share of the phase, to reach a store whose host may still be importing torch
 _ROLL_SHARE = 0.5  # until all have registered
-_NOTHING = "nothing"
-_MEANS = {"gpu": "GPU of its own", "nccl": "NCCL in its torch"}
 _START_SHARE = 0.9  # until torch's own timeout for starting a group
 
 
@@ -37,12 +34,12 @@ def run(session: ChildSession, arguments: Mapping[str, Any]) -> None:
     torch.set_num_threads(1)
     report, where, members = session.report, arguments["store"], arguments["members"]
     num_gpus = torch.cuda.device_count() if torch.cuda.is_available() else 0
-    report.set(torch=str(torch.__version__), import_s=session.import_s, num_gpus=num_gpus, device="cpu")
+    lacks = "nccl" if not dist.is_nccl_available() else "gpu" if arguments["local_rank"] >= num_gpus else ""
+    report.set(torch=str(torch.__version__), import_s=session.import_s, num_gpus=num_gpus, lacks=lacks, device="cpu")
     store = _open_stores(session, where)
     with report.step("wait for the other ranks at the store"):
-        wish = _lacks_for_nccl(arguments, num_gpus) or _NOTHING
         try:
-            store.set(f"device/{session.rank}", wish)
+            store.set(f"lacks/{session.rank}", lacks)
             seconds = max(session.left - (1 - _ROLL_SHARE) * session.limit_s, 0.3 * session.left)
             present = session.gather("arrived", members, seconds, 0.1 * session.limit_s)
         except StoreLost as error:
@@ -55,25 +52,16 @@ def run(session: ChildSession, arguments: Mapping[str, Any]) -> None:
     _start_group(session, "gloo", groups, lambda: _first_group(session, store), torch.device("cpu"))
     asked = arguments["backend"]
     if "nccl" in asked or not asked:
-        lacks = {rank: store.get(f"device/{rank}").decode() for rank in members}
-        of = {what: spans(rank for rank in members if lacks[rank] == what) for what in _MEANS}
-        if lacking := {what: ranks for what, ranks in of.items() if ranks}:
-            why = "; ".join(f"no {_MEANS[what]}: {named(unspanned(ranks, sys.maxsize))}" for what, ranks in lacking.items())
-            groups["nccl"] = {"seconds": 0.0, "error": "", "skipped": why, "not_ready": [], "lacking": lacking}
+        if lacking := [rank for rank in members if store.get(f"lacks/{rank}")]:
+            why = f"{named(lacking)} can't use NCCL"
+            groups["nccl"] = {"seconds": 0.0, "error": "", "skipped": why, "not_ready": []}
             report.set(groups=groups)
             if "nccl" in asked:
-                raise Failed(f"nccl was requested, but there is {why}")
+                raise Failed(f"nccl was requested, but {why}")
         else:
             device = torch.device("cuda", arguments["local_rank"])
             _start_group(session, "nccl", groups, lambda: _nccl_group(session, device), device)
             report.set(device=str(device))
-
-
-def _lacks_for_nccl(arguments: Mapping[str, Any], num_gpus: int) -> str:
-    """Returns what NCCL needs and this rank lacks, a key of ``_MEANS``; "" if nothing."""
-    if not dist.is_nccl_available():
-        return "nccl"
-    return "" if arguments["local_rank"] < num_gpus else "gpu"
 
 
 def _open_stores(session: ChildSession, where: Mapping[str, Any]) -> TCPStore:
@@ -113,7 +101,7 @@ def _start_group(
 ) -> None:
     began = time.perf_counter()
     short = ""
-    entry = groups[backend] = {"seconds": 0.0, "error": "", "skipped": "", "not_ready": [], "lacking": {}}
+    entry = groups[backend] = {"seconds": 0.0, "error": "", "skipped": "", "not_ready": []}
     with session.report.step(f"start {backend} between {len(session.members)} ranks"):
         try:
             group = session.report.limited(session.left - (1 - _START_SHARE) * session.limit_s, make)

@@ -45,7 +45,7 @@ def backend(examined: Examined, blame: Blame) -> Iterator[DoctorFinding]:
     failed = {rank: result for rank, result in results.items() if result.status in ("failed", "timeout")}
     if not failed or blame.faults:
         return
-    if unavailable := _unavailable(failed, examined.expected, blame):
+    if unavailable := _unavailable(failed, blame):
         yield unavailable
         return
     missing = _accused(examined, ExamPhase.BACKEND)
@@ -99,23 +99,21 @@ def _store_unreachable(unmet: dict[int, PhaseResult], blame: Blame) -> DoctorFin
     )
 
 
-def _unavailable(failed: dict[int, PhaseResult], num_ranks: int, blame: Blame) -> DoctorFinding | None:
-    """NCCL was requested but can't start: each rank reports which ranks prevent that, and what they lack."""
-    each = [result.data.get("groups", {}).get("nccl", {}).get("lacking") or {} for result in failed.values()]
-    bare, lacks_nccl = (unspanned({tuple(span) for lacks in each for span in lacks.get(what, ())}, num_ranks) for what in ("gpu", "nccl"))
-    lacking = {*bare, *lacks_nccl}
+def _unavailable(failed: dict[int, PhaseResult], blame: Blame) -> DoctorFinding | None:
+    """NCCL was requested but can't start: each rank reports what it lacks."""
+    skipped = {rank: result.data for rank, result in failed.items() if result.data.get("groups", {}).get("nccl", {}).get("skipped")}
+    bare, without_nccl = ([rank for rank, data in skipped.items() if data.get("lacks") == what] for what in ("gpu", "nccl"))
+    lacking = sorted({*bare, *without_nccl})
     if not lacking:
         return None
     own = f"{named(bare)} {'has no GPU of its' if len(bare) == 1 else 'have no GPU of their'} own" if bare else ""
-    built = f"torch on {named(lacks_nccl)} was built without NCCL" if lacks_nccl else ""
+    built = f"torch on {named(without_nccl)} was built without NCCL" if without_nccl else ""
+    gpus = ((rank, skipped[rank].get("num_gpus", 0), skipped[rank].get("torch", "")) for rank in lacking)
+    lines = [f"rank {rank}: {num} GPU(s) visible to its torch {version}" for rank, num, version in gpus]
     return blame.finding(
         "backend-unavailable",
         ranks=lacking,
-        evidence=[
-            f"rank {rank}: {failed[rank].data.get('num_gpus', 0)} GPU(s) visible to its torch {failed[rank].data.get('torch', '')}"
-            for rank in sorted(lacking)
-            if rank in failed
-        ],
+        evidence=lines,
         lacks=", and ".join(filter(None, (own, built))),
         gpus="nvidia-smi -L  # there: each rank of a host needs its own GPU; otherwise use fewer ranks per host" if own else "",
         build="pip install torch  # there: a CUDA build" if built else "",

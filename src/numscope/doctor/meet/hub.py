@@ -191,9 +191,8 @@ class Hub:
         self.world_size = world_size
         self.members: dict[int, Member] = {}  # admitted ranks
         self.onlookers: list[Member] = []  # ranks that were not admitted
-        self.results: dict[tuple[ExamPhase, int], PhaseResult] = {}  # by phase and rank
+        self.results: dict[tuple[ExamPhase, int], PhaseResult] = {}  # by phase and rank; of each the first counts
         self.refused: list[dict[str, Any]] = []  # rejected connections and ranks, with reasons
-        self.num_refused = 0
         self.num_turned_away = 0  # ranks of nodes that got no number
         self.started = time.monotonic()
         self.hurry = ""  # ends all waiting: why everything that is left is skipped, a signal's name
@@ -377,7 +376,6 @@ class Hub:
             self._refuse(guest, kind, reason)
 
     def _refuse(self, guest: Guest, kind: str, reason: str, **more: Any) -> None:
-        self.num_refused += 1
         if len(self.refused) < _MAX_REFUSED:
             self.refused.append({"address": guest.address, "kind": kind, "reason": reason, **more})
 

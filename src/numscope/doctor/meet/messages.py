@@ -110,7 +110,6 @@ class GroupStart(TypedDict, total=False):
     error: Text  # torch's own text
     skipped: Text  # why it was not started
     not_ready: list[Rank]  # ranks whose group did not start, known only where ours did not start either
-    lacking: dict[Text, Spans]  # by what prevents NCCL from starting, "gpu" (none of its own) or "nccl" (its torch has none): ranks
 
 
 class Store(TypedDict):
@@ -130,6 +129,7 @@ class Backend(GroupMeasured, total=False):
     import_s: Number  # time to import torch
     device: Text  # cpu, or cuda:<local rank> if NCCL was started; the same in later phases
     num_gpus: Int  # visible to this rank's child
+    lacks: Text  # what NCCL needs and this rank has not: "gpu" (none of its own), "nccl" (its torch has none), "" nothing
     store: Store
     groups: dict[Text, GroupStart]  # gloo, nccl
 
