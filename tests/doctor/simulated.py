@@ -132,8 +132,8 @@ class Fleet:
                 send({"kind": "result", "result": self._result(phase, rank, {})})
             while True:
                 head = await reader.readexactly(wire.HEAD_BYTES)
-                length, compressed = wire.length_of(head, wire.LIMIT_BYTES)
-                message = wire.unpack(await reader.readexactly(length), compressed, ToRank, wire.LIMIT_BYTES)
+                length = wire.length_of(head)
+                message = wire.unpack(await reader.readexactly(length), ToRank)
                 self.traffic.messages += 1
                 self.traffic.received += length + len(head)
                 if message["kind"] == "phase":

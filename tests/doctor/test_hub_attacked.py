@@ -79,7 +79,7 @@ def frame(text: str) -> bytes:
 
 def fits(text: str) -> bool:
     with contextlib.suppress(wire.WireError):
-        wire.unpack(text.encode(), False, ToHub, 1 << 20)
+        wire.unpack(text.encode(), ToHub)
         return True
     return False
 
@@ -251,19 +251,19 @@ def test_results_of_healthy_ranks_and_corrupted_numbers_have_their_shape() -> No
     assert {result.phase for result in results} == set(ExamPhase)
     for result in results:
         message = {"kind": "result", "result": to_json(result)}
-        read = wire.unpack(json.dumps(message).encode(), False, ToHub, 1 << 24)
+        read = wire.unpack(json.dumps(message).encode(), ToHub)
         assert holds(to_jsonable_python(read), to_jsonable_python(message))  # nothing of it is unknown, and so left out
     wrong = {"index": 3, "got": math.nan, "expected": 1.0, "num_wrong": 1, "num_elements": 8}
     entry = {"name": "all_reduce", "backend": "gloo", "group": "all", "ranks": [[0, 1]], "bytes": 8, "status": "wrong", "wrong": wrong}
     result = PhaseResult(ExamPhase.COLLECTIVES, 0, "failed", data={"collectives": [entry]})
     packed = wire.pack({"kind": "result", "result": to_json(result)})
-    message = wire.unpack(packed[4:], False, ToHub, 1 << 20)
+    message = wire.unpack(packed[4:], ToHub)
     assert message["result"]["data"]["collectives"][0]["wrong"]["got"] == "NaN"
 
 
 def test_text_that_is_no_utf8_and_numbers_that_are_none_are_sent_as_text() -> None:
     result = PhaseResult(ExamPhase.FACTS, 0, "failed", error="no file \udcff", data={"errors": {"shm": "\udcfe"}})
-    message = wire.unpack(wire.pack({"kind": "result", "result": result})[4:], False, ToHub, 1 << 20)
+    message = wire.unpack(wire.pack({"kind": "result", "result": result})[4:], ToHub)
     assert (message["result"]["error"], message["result"]["data"]["errors"]) == ("no file ?", {"shm": "?"})
 
 

@@ -134,8 +134,8 @@ class Guest:
 
     async def receive(self) -> Any:
         """The next message. Raises: EOFError, OSError, WireError."""
-        length, compressed = length_of(await self._reader.readexactly(HEAD_BYTES), RANK_LIMIT_BYTES)
-        return unpack(await self._reader.readexactly(length), compressed, ToHub, RANK_LIMIT_BYTES)
+        length = length_of(await self._reader.readexactly(HEAD_BYTES), RANK_LIMIT_BYTES)
+        return unpack(await self._reader.readexactly(length), ToHub)
 
     def close(self) -> None:
         """Closes the connection once everything is sent."""
@@ -155,7 +155,6 @@ class NodeNumbers:
         self._num_nodes = num_nodes
         self._nproc = nproc
         self._taken: dict[int, str] = {0: hostname}
-        self._free = 1  # none below it is free
 
     def assign(self, request: Mapping[str, Any], address: str) -> dict[str, Any]:
         """The answer to a node's request: its number, or why it gets none. With ``node_rank`` -1 it gets any."""
@@ -164,15 +163,14 @@ class NodeNumbers:
         if (nodes, nproc) != (self._num_nodes, self._nproc):
             ours = f"--nnodes {self._num_nodes} --nproc {self._nproc}"
             return refusal("world_size", f"{who} was started with --nnodes {nodes} --nproc {nproc}, {self._taken[0]} with {ours}")
-        if wish >= nodes:
-            return refusal("rank", f"{who} was started with node_rank {wish}, expected 0 to {nodes - 1}")
         if wish in self._taken:
             return refusal("duplicate", f"{who} and {self._taken[wish]} both claim node number {wish}")
-        while self._free in self._taken:
-            self._free += 1
-        node = wish if wish >= 0 else self._free
+        free = (number for number in range(nodes) if number not in self._taken)
+        node = wish if wish >= 0 else next(free, nodes)
         if node >= nodes:
-            return refusal("duplicate", f"{who} is one node more than --nnodes {nodes}")
+            if wish < 0:
+                return refusal("duplicate", f"{who} is one node more than --nnodes {nodes}")
+            return refusal("rank", f"{who} was started with node_rank {wish}, expected 0 to {nodes - 1}")
         self._taken[node] = who
         return {"kind": "place", "node": node}
 

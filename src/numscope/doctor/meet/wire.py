@@ -7,7 +7,7 @@ The handshake never transmits the token, only its HMAC over two fresh numbers:
     connecting side  HMAC(token, client, both numbers)
     accepting side   ``yes`` and HMAC(token, server, both numbers), or ``no`` and zeros
 
-A frame is four bytes of length (highest bit: compressed) and JSON. Every wait has a deadline, and no length is trusted. A message that
+A frame is four bytes of length and JSON. Every wait has a deadline, and no length is trusted. A message that
 does not match messages.py is an error of its connection. Nothing after the handshake is encrypted or signed.
 """
 
@@ -20,7 +20,6 @@ import json
 import secrets
 import socket
 import struct
-import zlib
 from collections.abc import Callable, Coroutine, Mapping
 from typing import Any, Literal
 
@@ -30,10 +29,9 @@ from pydantic_core import PydanticSerializationError, to_json, to_jsonable_pytho
 from numscope.doctor.budget import Deadline
 from numscope.doctor.records import adapter
 
-LIMIT_BYTES = 64 << 20  # limit for a frame from the hub, uncompressed: the roster of 32,768 ranks is 10 MB
-HEAD_BYTES = 4  # before each frame
+LIMIT_BYTES = 64 << 20  # limit for a frame from the hub: a verdict names ranks and hosts
 RANK_LIMIT_BYTES = 4 << 20  # limit for a frame from a rank
-COMPRESS_BYTES = 4096  # longer frames are compressed, which shrinks a roster to a tenth
+HEAD_BYTES = 4  # before each frame
 
 _NUMBER = 32  # hex digits
 _PROOF = 64
@@ -41,7 +39,6 @@ _START, _END = b"NUMSCOPE /", b" HTTP/1.0\r\n\r\n"
 _HELLO = len(_START + _END) + _NUMBER
 _GREETING = b"NUMSCOPE/1 "
 _GREETED = len(_GREETING) + _NUMBER + 1
-_COMPRESSED = 1 << 31
 
 Kind = Literal[
     "unresolved",  # the name of the other side's host does not resolve here
@@ -110,15 +107,12 @@ async def accept(read: Callable[..., Coroutine[Any, Any, bytes]], write: Callabl
 
 def pack(message: Mapping[str, Any]) -> bytes:
     """A message as the bytes of a frame. What JSON has no numbers for (a corrupted result may be NaN) becomes text."""
-    flag = 0
     try:
         data = to_json(message, inf_nan_mode="strings")
     except PydanticSerializationError:  # text that is not UTF-8, as a file's name may be
         text = json.dumps(to_jsonable_python(message), ensure_ascii=False).encode("utf-8", "replace")
         data = to_json(json.loads(text), inf_nan_mode="strings")
-    if len(data) > COMPRESS_BYTES:
-        data, flag = zlib.compress(data, 1), _COMPRESSED
-    return struct.pack(">I", len(data) | flag) + data
+    return struct.pack(">I", len(data)) + data
 
 
 def send(connection: socket.socket, message: Mapping[str, Any], deadline: Deadline) -> None:
@@ -128,38 +122,30 @@ def send(connection: socket.socket, message: Mapping[str, Any], deadline: Deadli
 
 def receive(connection: socket.socket, deadline: Deadline, kind: Any, limit: int = LIMIT_BYTES) -> Any:
     """The next message, which must be of this kind, a type in messages.py. Once it has begun, it has as long again. Raises: WireError."""
-    length, compressed = length_of(_receive(connection, HEAD_BYTES, deadline), limit)
-    return unpack(_receive(connection, length, Deadline(deadline.seconds)), compressed, kind, limit)
+    length = length_of(_receive(connection, HEAD_BYTES, deadline), limit)
+    return unpack(_receive(connection, length, Deadline(deadline.seconds)), kind)
 
 
 def _proof(token: str, side: bytes, *numbers: bytes) -> bytes:
     return hmac.new(token.encode(), b"/".join((side, *numbers)), hashlib.sha256).hexdigest().encode()
 
 
-def length_of(data: bytes, limit: int) -> tuple[int, bool]:
-    """The length that a frame's head announces, and whether the frame is compressed. Raises: WireError."""
-    (word,) = struct.unpack(">I", data)
-    length = word & ~_COMPRESSED
+def length_of(data: bytes, limit: int = LIMIT_BYTES) -> int:
+    """The length that a frame's head announces. Raises: WireError."""
+    length = int.from_bytes(data, "big")
     if length > limit:
         raise WireError("oversized", f"a message of {length:,} bytes was announced, the limit is {limit:,}")
-    return length, bool(word & _COMPRESSED)
+    return length
 
 
-def unpack(data: bytes, compressed: bool, kind: Any, limit: int) -> Any:
+def unpack(data: bytes, kind: Any) -> Any:
     """The message in a frame. Raises: WireError."""
     try:
-        if compressed:
-            inflating = zlib.decompressobj()
-            data = inflating.decompress(data, limit)
-            if inflating.unconsumed_tail:
-                raise WireError("oversized", f"a compressed message unpacks to more than {limit:,} bytes")
         return adapter(kind).validate_json(data, strict=True)
     except ValidationError as error:
         first = error.errors(include_url=False, include_context=False)[0]
         what = f"{'.'.join(map(str, first['loc'])) or 'it'}: got {repr(first['input'])[:60]}: {first['msg']}"
         raise WireError("garbage", f"not a message of the doctor: {what:.300}") from None
-    except zlib.error as error:
-        raise WireError("garbage", f"not a message of the doctor: {error}") from None
 
 
 def _send(connection: socket.socket, data: bytes, deadline: Deadline) -> None:
