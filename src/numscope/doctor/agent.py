@@ -56,7 +56,7 @@ class Agent:
     """One rank, until the deadline of the whole examination. ``elsewhere``: the hub is known to be on another host."""
 
     def __init__(self, identity: Identity, settings: Settings, meeting: Meeting, deadline: Deadline, *, elsewhere: bool) -> None:
-        self._identity = identity
+        self.identity = identity  # once there is a roster, with the node number that the hub assigned
         self._settings = replace(settings, token=meeting.token, endpoint=meeting.name)
         self._meeting = meeting
         self._host = meeting.own_address if meeting.local else ""  # where this rank's ports are open
@@ -70,17 +70,11 @@ class Agent:
         self._kept: dict[str, Any] = {}
         self._roster: dict[int, Mapping[str, Any]] = {}
         self._results: dict[ExamPhase, PhaseResult] = {}
-        self._announced = ExamPhase.FACTS
         self._refused = ""
 
     def interrupt(self, signal_name: str) -> None:
         """Ends the examination for this rank; safe in a signal handler."""
         self._events.put(("signal", signal_name))
-
-    @property
-    def identity(self) -> Identity:
-        """This rank's identity; once there is a roster, with the node number that the hub assigned."""
-        return self._identity
 
     def run(self) -> Outcome:
         """Runs until the verdict; the connection stays open for ``bye``."""
@@ -91,15 +85,17 @@ class Agent:
         interrupted = ""
         while not patience.over:
             if beat.over and self._connection is not None:
-                self._send_beat()
-                beat = Deadline(beat_s(self._identity.world_size) * min(1.0, self._settings.timeout_scale))
+                phase, doing, since = self._doing
+                for_s = round(time.monotonic() - since, 3)
+                self._send({"kind": "beat", "t": time.time(), "phase": phase, "doing": doing, "for_s": for_s})
+                beat = Deadline(beat_s(self.identity.world_size) * min(1.0, self._settings.timeout_scale))
             wait_s = patience.left if self._connection is None else min(patience.left, beat.left)
             try:
                 kind, value = self._events.get(timeout=max(wait_s, 1e-3))
             except queue.Empty:
                 continue
             if kind == "lost":
-                lost = {"phase": self._announced or ExamPhase.RENDEZVOUS, **value}
+                lost = {"phase": max(self._doing[0], ExamPhase.RENDEZVOUS), **value}
                 return self._outcome(lost=None if interrupted else lost, interrupted=interrupted)
             if kind == "signal":
                 if interrupted:
@@ -115,10 +111,10 @@ class Agent:
                 self._finish_arrival()
             elif kind == "message":
                 if value["kind"] == "verdict":
-                    return self._outcome(verdict=replace(value["verdict"], ok=(self._identity.rank,) if value["ok"] else ()))
+                    return self._outcome(verdict=replace(value["verdict"], ok=(self.identity.rank,) if value["ok"] else ()))
                 if value["kind"] == "judged":  # the hub's process is busy
                     beat = Deadline(value["for_s"])
-                elif not interrupted:
+                elif value["kind"] == "phase" and not interrupted:
                     self._obey(value)
         return self._outcome(interrupted=interrupted or "the deadline")
 
@@ -193,20 +189,14 @@ class Agent:
         except wire.WireError as error:
             self._lose(error)
 
-    def _send_beat(self) -> None:
-        """Reports what this rank is about to do; the answer shows that the hub is alive."""
-        phase, doing, since = self._doing
-        for_s = round(time.monotonic() - since, 3)
-        self._send({"kind": "beat", "t": time.time(), "phase": phase, "doing": doing, "for_s": for_s})
-
     def _open_early(self) -> None:
         """Opens ports that other ranks must know, and starts what takes long to start."""
         try:
-            self._kept["listener"] = PeerListener(self._settings, self._identity.rank, self._host)
+            self._kept["listener"] = PeerListener(self._settings, self.identity.rank, self._host)
         except OSError as error:
             self._announce(ExamPhase.FACTS, f"open a listening port: {error}")
         if any(phase.in_child for phase in chosen(self._settings)):
-            self._kept["child"] = Child(self._identity, self._settings, host=self._host)  # imports torch while the ranks meet
+            self._kept["child"] = Child(self.identity, self._settings, host=self._host)  # imports torch while the ranks meet
 
     def _introduction(self) -> dict[str, Any]:
         listener, child = self._kept.get("listener"), self._kept.get("child")
@@ -215,7 +205,7 @@ class Agent:
             "port": listener.port if listener else 0,
             "store_port": child.store_port if child else 0,
         }
-        return {"kind": "join", "identity": self._identity, "pid": os.getpid(), "listen": listen, "t": time.time()}
+        return {"kind": "join", "identity": self.identity, "pid": os.getpid(), "listen": listen, "t": time.time()}
 
     def _finish_arrival(self) -> None:
         assert self._road.address is not None
@@ -226,23 +216,21 @@ class Agent:
             return
         data = {"ifname": self._settings.ifname, "ifname_address": address_of(self._settings.ifname)}
         seconds = self._deadline.seconds - self._deadline.left
-        self._results[ExamPhase.RENDEZVOUS] = PhaseResult(ExamPhase.RENDEZVOUS, self._identity.rank, "ok", seconds=seconds, data=data)
+        self._results[ExamPhase.RENDEZVOUS] = PhaseResult(ExamPhase.RENDEZVOUS, self.identity.rank, "ok", seconds=seconds, data=data)
         for result in self._results.values():
             self._send({"kind": "result", "result": result})
 
     def _obey(self, message: Mapping[str, Any]) -> None:
-        if message["kind"] == "phase":
-            entries = {int(rank): entry for rank, entry in message["roster"].items()}
-            if self._identity.rank in entries:  # the hub numbers nodes where the launcher does not
-                self._identity = entries[self._identity.rank]["identity"]
-            self._roster = {**self._roster, **{rank: {**entry, "identity": to_json(entry["identity"])} for rank, entry in entries.items()}}
-            self._announced = message["phase"]
-            self._start(self._announced, message["budget_s"], unspanned(message["alive"], self._identity.world_size), message["meetings"])
+        entries = {int(rank): entry for rank, entry in message["roster"].items()}
+        if self.identity.rank in entries:  # the hub numbers nodes where the launcher does not
+            self.identity = entries[self.identity.rank]["identity"]
+        self._roster = {**self._roster, **{rank: {**entry, "identity": to_json(entry["identity"])} for rank, entry in entries.items()}}
+        self._start(message["phase"], message["budget_s"], unspanned(message["alive"], self.identity.world_size), message["meetings"])
 
     def _start(self, phase: ExamPhase, budget_s: float, alive: tuple[int, ...] = (), meetings: Sequence[tuple[int, int]] = ()) -> None:
         deadline = self._deadline.within(budget_s)
         context = Context(
-            identity=self._identity,
+            identity=self.identity,
             settings=self._settings,
             roster=self._roster,
             deadline=deadline,
@@ -271,7 +259,7 @@ class Agent:
         except BaseException as bug:  # of the doctor: the rank goes on and reports it
             error, data = f"{type(bug).__name__}: {bug}", {"internal": traceback.format_exc(limit=-6)}
         if status != "ok":
-            doing = self._doing_in(phase)
+            doing = self._doing[1] if self._doing[0] == phase else ""
             error += f": {doing}" if status == "timeout" and doing else ""
         seconds = time.monotonic() - started
         self._events.put(("done", PhaseResult(phase, context.identity.rank, status, seconds=seconds, doing=doing, error=error, data=data)))
@@ -286,10 +274,6 @@ class Agent:
         # While facts are gathered and the hub is looked for at the same time, only the rendezvous is reported.
         if phase >= self._doing[0] or phase > ExamPhase.RENDEZVOUS:
             self._doing = (phase, what, time.monotonic())
-
-    def _doing_in(self, phase: ExamPhase) -> str:
-        current, what, _ = self._doing
-        return what if current == phase else ""
 
     def _outcome(self, **how: Any) -> Outcome:
         return Outcome(refused=self._refused, results=tuple(self._results.values()), **how)

@@ -9,20 +9,18 @@ import signal
 import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import Any, NoReturn
 
 from numscope.doctor.agent import Agent, Outcome
 from numscope.doctor.budget import Deadline
+from numscope.doctor.course import Course
+from numscope.doctor.meet.hub import HubTaken
 from numscope.doctor.meet.identity import identify
 from numscope.doctor.meet.meeting import Meeting, look, meet
 from numscope.doctor.output import INCOMPLETE, Output, alone, finding_lines, for_ranks, name_of, show, write_lines
 from numscope.doctor.records import Identity, Settings, from_json
 from numscope.records.errors import UsageError
 from numscope.records.parent import die_with
-
-if TYPE_CHECKING:
-    from numscope.doctor.course import Course
-    from numscope.doctor.meet.hub import HubTaken
 
 SETTINGS = "NUMSCOPE_DOCTOR_SETTINGS"  # as JSON, for ranks that the doctor itself starts
 _OVERTIME_S = 1.5  # after the deadline, before a process ends itself by force
@@ -38,9 +36,6 @@ def examine(identity: Identity, settings: Settings, environ: Mapping[str, str], 
     meeting = meet(identity, settings, environ)
     course: Course | None = None
     if meeting.hosted:
-        from numscope.doctor.course import Course
-        from numscope.doctor.meet.hub import HubTaken
-
         try:
             course = Course(meeting, settings, identity.world_size, deadline, output)
         except HubTaken as taken:

@@ -9,7 +9,7 @@ An authenticated connection sends one of
 
 One thread with one event loop serves all connections and conducts the examination (``course.py``), so neither a thousand ranks nor a port
 scanner's half-open connections cost a thread each, and nothing needs a lock. Connections that do not prove to hold the token within seconds
-are closed. Only the hub's process imports this: asyncio takes 60 ms to import.
+are closed.
 
 A message costs the same however many ranks there are.
 *Cost:* a rank's heartbeat is 100 bytes a second each way, less often above 4,000 ranks.
