@@ -132,24 +132,30 @@ def num_gpus(environ: Mapping[str, str]) -> int:
 
 
 def _run(node: Identity, settings: Settings, endpoint: str, token: str, deadline: Deadline, output: Output, course: Course | None) -> int:
-    """Starts the node's ranks and returns the verdict's exit code."""
+    """Runs the node's ranks until the verdict has reached them; returns its exit code."""
+    ranks: dict[int, subprocess.Popen[bytes]] = {}
     stopped: list[str] = []
+    limits = [deadline]  # the last one counts
 
     def stop(name: str) -> None:
         if course is not None:
             course.hub.hurry = name
+        else:
+            limits.append(deadline.within(_AFTER_END_S))
         if course is None or stopped:
             _signal(ranks, signal.SIGTERM)
         stopped.append(name)
 
-    ranks: dict[int, subprocess.Popen[bytes]] = {}
     with on_signals(stop):
         for rank in _ranks(node):
             command = [sys.executable, "-m", "numscope.doctor.rank", str(os.getpid())]
             environ = _environ(node, rank, settings, endpoint, token)
             ranks[rank] = subprocess.Popen(command, env=environ, stdin=subprocess.DEVNULL, stdout=output.lines, start_new_session=True)
         try:
-            _watch(ranks, deadline, course, stopped)
+            while not limits[-1].over and (course.running if course is not None else any(p.poll() is None for p in ranks.values())):
+                if course is not None:
+                    course.departed |= {rank: _how(code) for rank, process in ranks.items() if (code := process.poll()) is not None}
+                time.sleep(_POLL_S)
         finally:
             if course is not None:
                 course.hub.close()
@@ -171,31 +177,16 @@ def _run(node: Identity, settings: Settings, endpoint: str, token: str, deadline
     return INCOMPLETE
 
 
+def _how(code: int) -> str:
+    how = f"signal {signal.Signals(-code).name}" if code < 0 else f"exit status {code}"
+    return f"its process ended with {how} before it joined"
+
+
 def _signal(ranks: Mapping[int, subprocess.Popen[bytes]], number: signal.Signals) -> None:
     for process in ranks.values():
         if process.poll() is None:
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 os.killpg(process.pid, number)
-
-
-def _watch(ranks: Mapping[int, subprocess.Popen[bytes]], deadline: Deadline, course: Course | None, stopped: list[str]) -> None:
-    """Returns when the verdict has reached all ranks, when all ranks have ended, or at the deadline."""
-    parting: Deadline | None = None
-    while not deadline.over:
-        codes = {rank: process.poll() for rank, process in ranks.items()}
-        if course is None:
-            if stopped and parting is None:
-                parting = Deadline(_AFTER_END_S)
-            if None not in codes.values() or (parting is not None and parting.over):
-                return
-        else:
-            for rank, code in codes.items():
-                if code is not None:
-                    how = f"signal {signal.Signals(-code).name}" if code < 0 else f"exit status {code}"
-                    course.departed[rank] = f"its process ended with {how} before it joined"
-            if not course.running:
-                return
-        time.sleep(_POLL_S)
 
 
 def _environ(node: Identity, rank: int, settings: Settings, endpoint: str, token: str) -> dict[str, str]:
