@@ -19,7 +19,7 @@ from typing import Any, Literal
 
 from numscope.doctor.records import Confidence
 
-Kind = Literal["everything", "split", "groups", "node", "inbound", "outbound", "link", "direction"]
+Kind = Literal["everything", "split", "groups", "node", "inbound", "outbound", "link", "direction", "packets"]  # packets: see network.py
 Cell = tuple[Any, Any]  # from and to: all of them numbers, or all names
 
 _FEWEST_BETWEEN = 4  # broken links between two groups
@@ -49,7 +49,7 @@ class Cause:
 
     def links(self, name: Callable[[Any], str]) -> tuple[tuple[str, str], ...]:
         """The directions of a link, or the one direction; none for other causes."""
-        if self.kind not in ("link", "direction"):
+        if self.kind not in ("link", "direction", "packets"):
             return ()
         ends = (name(self.nodes[0]), name(self.nodes[1]))
         return (ends, ends[::-1]) if self.kind == "link" else (ends,)

@@ -5,16 +5,14 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
-from typing import Any, Literal
+from typing import Any
 
 from numscope.doctor.diagnose.blame import Blame, node_of
-from numscope.doctor.diagnose.matrix import Cause, attribute
-from numscope.doctor.diagnose.matrix import Kind as CauseKind
+from numscope.doctor.diagnose.matrix import Cause, Kind, attribute
 from numscope.doctor.findings import finding, listed, named, pasted, without
 from numscope.doctor.records import Cell, DoctorFinding, Examined, ExamPhase, cells_of, from_json
 
 Pair = tuple[int, int]  # from node, to node
-Kind = CauseKind | Literal["packets"]  # packets: of a link, only one direction carries them
 _WHERE: dict[Kind, str] = {
     "everything": "between all nodes",
     "split": "between the parts of the network",
@@ -127,26 +125,24 @@ def _is_of_lost(cause: Cause, lost: set[int], died: set[int], links: LinkMatrix)
 class ObservedCause:
     """A cause, with what was observed."""
 
-    cause: Cause
+    cause: Cause  # refined by datagrams: of a link, only one direction may carry packets
     links: LinkMatrix
-    kind: Kind  # the cause's, refined by datagrams
-    nodes: tuple[int, ...]  # the node; the ends of the link; from and to of the direction
     notes: tuple[str, ...] = ()  # further evidence
 
     def finding(self, id: str, **other: Any) -> DoctorFinding:
         """A finding about all that the case concerns."""
-        hosts, cells = self.hosts, self.cells
-        ranks = self.links.ranks.get(self.nodes[0], ()) if self.kind in ("node", "inbound", "outbound") else ()
-        pairs = (hosts, hosts[::-1]) if self.kind == "link" else (hosts,) if self.kind in ("direction", "packets") else ()
-        where = _WHERE[self.kind].format(*hosts) + (f" ({named(ranks)})" if ranks else "")
+        hosts, cells, cause = self.hosts, self.cells, self.cause
+        ranks = self.links.ranks.get(cause.nodes[0], ()) if cause.one_node else ()
+        where = _WHERE[cause.kind].format(*hosts) + (f" ({named(ranks)})" if ranks else "")
         route = f"ip route get {pasted(cells[0].address)}  # on {pasted(cells[0].from_host)}" if cells[0].address else ""
-        about: dict[str, Any] = {"ranks": ranks, "hosts": hosts, "links": pairs, "confidence": self.cause.confidence}
-        about |= {"evidence": [*self.links.lines(self.cause.cells), *self.notes], "where": where, "route": route}
+        links = cause.links(self.links.hosts.__getitem__)
+        about: dict[str, Any] = {"ranks": ranks, "hosts": hosts, "links": links, "confidence": cause.confidence}
+        about |= {"evidence": [*self.links.lines(cause.cells), *self.notes], "where": where, "route": route}
         return finding(id, **{**about, "without": without(*hosts[:1]), **other})
 
     @property
     def hosts(self) -> tuple[str, ...]:
-        return tuple(self.links.hosts[node] for node in self.nodes)
+        return tuple(self.links.hosts[node] for node in self.cause.nodes)
 
     @property
     def cells(self) -> list[Cell]:
@@ -161,9 +157,8 @@ class ObservedCause:
 
 def _explain(cause: Cause, links: LinkMatrix, num_cells: int) -> DoctorFinding:
     """The finding of the first rule that applies."""
-    case = ObservedCause(cause, links, cause.kind, cause.nodes)
-    if num_cells > len(cause.cells):
-        case = replace(case, notes=(f"{len(cause.cells)} of {num_cells} directions between nodes fail for this reason",))
+    share = f"{len(cause.cells)} of {num_cells} directions between nodes fail for this reason"
+    case = ObservedCause(cause, links, (share,) if num_cells > len(cause.cells) else ())
     match Counter(cell.status for cell in case.cells).most_common(1)[0][0]:
         case "stalled":
             return case.finding("mtu-mismatch")
@@ -176,24 +171,24 @@ def _explain(cause: Cause, links: LinkMatrix, num_cells: int) -> DoctorFinding:
 
 def _refined(case: ObservedCause) -> ObservedCause:
     """Uses datagrams to find which direction fails, where TCP, which needs both, fails in both."""
-    links, nodes = case.links, case.nodes
-    if case.kind == "node":
+    cause, links, nodes = case.cause, case.links, case.cause.nodes
+    if cause.kind == "node":
         (node,) = nodes
-        others = {other for pair in case.cause.cells for other in pair if other != node and other in links.listened}
+        others = {other for pair in cause.cells for other in pair if other != node and other in links.listened}
         sent = {other for other in others if (node, other) in links.heard}
         received = {other for other in others if (other, node) in links.heard}
         if node in links.listened and others and {len(sent), len(received)} == {0, len(others)}:
-            return replace(case, kind="inbound" if sent else "outbound")
-    elif case.kind == "link" and set(nodes) <= links.listened:
+            return replace(case, cause=replace(cause, kind="inbound" if sent else "outbound"))
+    elif cause.kind == "link" and set(nodes) <= links.listened:
         heard = [pair for pair in (nodes, nodes[::-1]) if pair in links.heard]
         if not heard:
             return replace(case, notes=(*case.notes, "no datagrams arrive either"))
         if len(heard) == 1:
             sender, receiver = (links.hosts[node] for node in heard[0])
             line = f"datagrams from {sender} arrive at {receiver}, none arrive in the other direction"
-            return replace(case, kind="packets", nodes=heard[0][::-1], notes=(*case.notes, line))
-    elif case.kind == "direction" and ((back := links.cells.get((nodes[1], nodes[0]))) is None or back.status == "skipped"):
-        return replace(case, kind="link")
+            return replace(case, cause=replace(cause, kind="packets", nodes=heard[0][::-1]), notes=(*case.notes, line))
+    elif cause.kind == "direction" and ((back := links.cells.get((nodes[1], nodes[0]))) is None or back.status == "skipped"):
+        return replace(case, cause=replace(cause, kind="link"))
     return case
 
 
@@ -209,14 +204,14 @@ def _wrong_address(case: ObservedCause) -> DoctorFinding:
 
 
 def _blocked_ports(case: ObservedCause, **more: Any) -> DoctorFinding:
-    return case.finding("ephemeral-ports-blocked", **{"confidence": "likely" if case.kind == "everything" else "certain", **more})
+    return case.finding("ephemeral-ports-blocked", **{"confidence": "likely" if case.cause.kind == "everything" else "certain", **more})
 
 
 def _by_kind(case: ObservedCause) -> DoctorFinding:
     names, sides = case.links.hosts, ["{" + listed(case.links.hosts[node] for node in side) + "}" for side in case.cause.sides]
-    match case.kind:
+    match kind := case.cause.kind:
         case "everything":
-            sure = len(case.nodes) > 3 and len({cell.status for cell in case.cells}) == 1
+            sure = len(case.hosts) > 3 and len({cell.status for cell in case.cells}) == 1
             return case.finding("network-blocked", confidence="likely" if sure else "possible", nodes=listed(names.values()))
         case "split":
             return case.finding("network-split", sides=" and ".join(sides))
@@ -226,7 +221,7 @@ def _by_kind(case: ObservedCause) -> DoctorFinding:
         case "node":
             return case.finding("node-unreachable")
         case "inbound" | "outbound":
-            return case.finding(f"node-{case.kind}-blocked")
+            return case.finding(f"node-{kind}-blocked")
         case "link":
             one, other = case.hosts
             which = "; which of the two is at fault is unknown" if len(names) == 2 else ""
@@ -235,9 +230,9 @@ def _by_kind(case: ObservedCause) -> DoctorFinding:
         case "direction" | "packets":
             one, other = case.hosts
             what, why = "Connections", "a firewall that rejects new connections"
-            if case.kind == "packets":  # if connections work in one direction, packets pass in both
+            if kind == "packets":  # if connections work in one direction, packets pass in both
                 what, why = "Packets", "a firewall or a route"
-            source, target = (_address_of(node, case.links) for node in case.nodes)
+            source, target = (_address_of(node, case.links) for node in case.cause.nodes)
             words = {"one": one, "other": other, "pasted_one": pasted(one), "pasted_other": pasted(other), "what": what, "why": why}
             return case.finding("one-way-link", source=source, target=target, **words)
 
@@ -249,7 +244,7 @@ def _fresh_ports(links: LinkMatrix) -> Iterator[DoctorFinding]:
         unexplained = cause.kind == "everything" and not cause.nodes
         pairs = links.names(cause.cells) if unexplained else ()
         more = {"where": "several links", "links": pairs, "hosts": {host for pair in pairs for host in pair}} if unexplained else {}
-        yield _blocked_ports(ObservedCause(cause, links, cause.kind, cause.nodes), **more)
+        yield _blocked_ports(ObservedCause(cause, links), **more)
 
 
 def _loopbacks(examined: Examined, blame: Blame) -> Iterator[DoctorFinding]:
