@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from numscope.doctor.explain.flight_recorder import Recorders
-from numscope.doctor.explain.log_files import Dump, FileRead, LogReader
+from numscope.doctor.explain.log_files import Dump, FileRead, read
 from numscope.doctor.explain.nccl_log import NcclLog
 from numscope.doctor.explain.nccl_rules import explain_nccl
 from numscope.doctor.explain.patterns import Messages
@@ -48,10 +48,11 @@ def examine(paths: Sequence[Path], *, redact: bool = False) -> Explanation:
 
     *Cost:* one pass over the text; 10 to 20 s per 100 MB of NCCL log, half a second per dump of 2,000 calls with 20 frames each.
     """
-    reader = LogReader(paths)
+    files: list[FileRead] = []
     log, tracebacks, messages, recorders = NcclLog(), Tracebacks(), Messages(), Recorders()
     torchrun = Torchrun(messages)
-    for record, content in reader:
+    for record, content in read(paths):
+        files.append(record)
         if isinstance(content, Dump):
             recorders.add(content)
             continue
@@ -67,8 +68,8 @@ def examine(paths: Sequence[Path], *, redact: bool = False) -> Explanation:
         if not record.kinds and any(one.line.file == record.name for one in tracebacks.raised):
             record.kinds.add("traceback")
 
-    hosts = log.hosts() | torchrun.hosts()
-    ranks = log.ranks() | torchrun.ranks() | tracebacks.ranks
+    hosts = log.hosts() | {failure.host for failure in torchrun.failures if failure.host}
+    ranks = log.ranks() | {failure.rank for failure in torchrun.failures if failure.rank >= 0} | tracebacks.ranks
     found = [
         *explain_nccl(log),
         *explain_watchdog(messages, ranks),
@@ -76,7 +77,7 @@ def examine(paths: Sequence[Path], *, redact: bool = False) -> Explanation:
         *explain_rendezvous(messages, ended=torchrun.ended(), several_hosts=len(hosts) > 1),
         *recorders.findings(),
     ]
-    findings, files = sorted(_joined(found), key=_order), list(reader.files)
+    findings = sorted(_joined(found), key=_order)
     if redact:
         named = {host for one in findings for names in (one.hosts, *one.links) for host in names}
         redaction = of_hosts(hosts | hosts_sought(messages) | named)

@@ -9,7 +9,7 @@ import os
 import re
 import stat
 import zlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, Any
@@ -74,37 +74,28 @@ class FileRead:
     num_lines: int = 0
 
 
-class LogReader:
-    """Opens files one by one. Folders are walked, links to folders are not followed."""
-
-    def __init__(self, paths: Sequence[Path]) -> None:
-        self.paths = paths
-        self.files: list[FileRead] = []
-
-    def __iter__(self) -> Iterator[tuple[FileRead, Dump | Iterator[LogLine]]]:
-        for path in self._walk():
-            record = FileRead(visible(str(path)))
-            self.files.append(record)
-            if len(self.files) > MAX_FILES:
-                record.problem = f"not read: more than {MAX_FILES:,} files"
-                return
+def read(paths: Sequence[Path]) -> Iterator[tuple[FileRead, Dump | Iterable[LogLine]]]:
+    """Opens files one by one, each once, also those in folders. A file that can't be read has no lines, and its record says why."""
+    seen: set[str] = set()
+    for path in paths:
+        for file in sorted(_files_in(path)) if path.is_dir() else [path]:
+            real = os.path.realpath(file)
+            if real in seen:
+                continue
+            seen.add(real)
+            record = FileRead(visible(str(file)))
+            content: Dump | Iterable[LogLine] = ()
             try:
-                content = _opened(path, record)
+                if len(seen) > MAX_FILES:
+                    raise ValueError(f"not read: more than {MAX_FILES:,} files")
+                content = _opened(file, record)
             except (OSError, EOFError, zlib.error) as error:
                 record.problem = f"cannot be read: {visible(getattr(error, 'strerror', None) or str(error))}"
             except ValueError as error:
                 record.problem = visible(str(error))
-            else:
-                yield record, content
-
-    def _walk(self) -> Iterator[Path]:
-        seen: set[str] = set()
-        for path in self.paths:
-            for file in sorted(_files_in(path)) if path.is_dir() else [path]:
-                real = os.path.realpath(file)
-                if real not in seen:
-                    seen.add(real)
-                    yield file
+            yield record, content
+            if len(seen) > MAX_FILES:
+                return
 
 
 def _opened(path: Path, record: FileRead) -> Dump | Iterator[LogLine]:

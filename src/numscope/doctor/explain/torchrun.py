@@ -136,13 +136,6 @@ class Torchrun:
         elif key == "traceback":
             row.traceback = shown(value)
 
-    def hosts(self) -> set[str]:
-        """Host names in the tables."""
-        return {failure.host for failure in self.failures if failure.host}
-
-    def ranks(self) -> set[int]:
-        return {failure.rank for failure in self.failures if failure.rank >= 0}
-
     def ended(self) -> set[int]:
         """Ranks that the launcher terminated."""
         return {failure.rank for failure in self.failures if failure.code == -signal.SIGTERM and failure.rank >= 0}
