@@ -15,7 +15,7 @@ from numscope.doctor.explain.nccl_log import NcclLog
 from numscope.doctor.explain.nccl_rules import explain_nccl
 from numscope.doctor.explain.patterns import Messages
 from numscope.doctor.explain.rendezvous import explain_rendezvous, hosts_sought
-from numscope.doctor.explain.torchrun import Torchrun, Tracebacks
+from numscope.doctor.explain.torchrun import Torchrun
 from numscope.doctor.explain.watchdog import explain_watchdog, ranks_timed_out
 from numscope.doctor.findings import CONSEQUENCES, gravity
 from numscope.doctor.output import write_json
@@ -49,7 +49,7 @@ def examine(paths: Sequence[Path], *, redact: bool = False) -> Explanation:
     *Cost:* one pass over the text; 10 to 20 s per 100 MB of NCCL log, half a second per dump of 2,000 calls with 20 frames each.
     """
     files: list[FileRead] = []
-    log, tracebacks, messages, recorders = NcclLog(), Tracebacks(), Messages(), Recorders()
+    log, messages, recorders = NcclLog(), Messages(), Recorders()
     torchrun = Torchrun(messages)
     for record, content in read(paths):
         files.append(record)
@@ -61,19 +61,19 @@ def examine(paths: Sequence[Path], *, redact: bool = False) -> Explanation:
                 record.kinds.add("NCCL log")
                 if "NCCL INFO" in line.text:
                     continue  # most lines of a log are these, and they are never torch's
-            site = tracebacks.line(line, torchrun.speaker(line))
+            site = torchrun.site(line)
             if torchrun.line(line):
                 record.kinds.add("torchrun")
             record.kinds |= messages.line(line, site)
-        if not record.kinds and any(one.line.file == record.name for one in tracebacks.raised):
+        if not record.kinds and any(one.line.file == record.name for one in torchrun.raised):
             record.kinds.add("traceback")
 
     hosts = log.hosts() | {failure.host for failure in torchrun.failures if failure.host}
-    ranks = log.ranks() | {failure.rank for failure in torchrun.failures if failure.rank >= 0} | tracebacks.ranks
+    ranks = log.ranks() | {failure.rank for failure in torchrun.failures if failure.rank >= 0} | torchrun.ranks
     found = [
         *explain_nccl(log),
         *explain_watchdog(messages, ranks),
-        *torchrun.findings(tracebacks, ranks_timed_out(messages)),
+        *torchrun.findings(ranks_timed_out(messages)),
         *explain_rendezvous(messages, ended=torchrun.ended(), several_hosts=len(hosts) > 1),
         *recorders.findings(),
     ]

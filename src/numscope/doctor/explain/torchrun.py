@@ -42,40 +42,6 @@ class Raised:
 
 
 @dataclass(slots=True)
-class Tracebacks:
-    """Collects exceptions and the frames above them."""
-
-    raised: list[Raised] = field(default_factory=list)
-    ranks: set[int] = field(default_factory=set)
-    _sites: dict[tuple[str, int], str] = field(default_factory=dict)
-
-    def line(self, line: LogLine, rank: int) -> str:
-        """Adds a line, of a rank or -1; returns the current frame in the user's code."""
-        text = line.text
-        if rank >= MAX_RANKS:
-            return ""
-        if rank >= 0:
-            self.ranks.add(rank)
-        key = (line.file, rank)
-        if "Traceback (most recent call last)" in text:
-            self._sites.pop(key, None)
-        elif 'File "' in text and (frame := _FRAME.search(text)) is not None:
-            if not any(part in frame["file"] for part in _INSIDE):
-                self._sites[key] = shown(f"{frame['file']}:{frame['line']}" + (f" ({frame['name'].strip()})" if frame["name"] else ""))
-        elif (m := _RAISED.search(text)) is not None and len(self.raised) < MAX_RAISED:
-            text = shown(f"{m['type']}: {m['text']}")
-            self.raised.append(
-                Raised(line, rank, text, self._sites.get(key, ""), PATTERNS["echo of another rank"].search(text) is not None)
-            )
-        return self._sites.get(key, "")
-
-    def of(self, rank: int) -> Raised | None:
-        """A rank's exception, preferably one that another rank's fault did not cause."""
-        mine = [one for one in self.raised if one.rank == rank >= 0]
-        return min(mine, key=lambda one: one.echo, default=None)
-
-
-@dataclass(slots=True)
 class Failure:
     """One row of torchrun's table."""
 
@@ -92,12 +58,35 @@ class Failure:
 
 @dataclass(slots=True)
 class Torchrun:
-    """Reads the messages, and torchrun's table of failures."""
+    """Reads torchrun's table of failures, and the exceptions of its ranks with the frames above them."""
 
     messages: Messages
     failures: list[Failure] = field(default_factory=list)
+    raised: list[Raised] = field(default_factory=list)
+    ranks: set[int] = field(default_factory=set)  # that printed anything
     _root: dict[str, bool] = field(default_factory=dict)
     _open: dict[str, Failure] = field(default_factory=dict)
+    _sites: dict[tuple[str, int], str] = field(default_factory=dict)
+
+    def site(self, line: LogLine) -> str:
+        """Adds a line that may be of a traceback; returns its rank's current frame in the user's code."""
+        text, rank, row = line.text, line.rank, self._open.get(line.file)
+        if rank < 0 and row is not None and row.traceback:
+            rank = row.rank  # a traceback in the table has no prefix
+        if rank >= MAX_RANKS:
+            return ""
+        if rank >= 0:
+            self.ranks.add(rank)
+        key = (line.file, rank)
+        if "Traceback (most recent call last)" in text:
+            self._sites.pop(key, None)
+        elif 'File "' in text and (frame := _FRAME.search(text)) is not None:
+            if not any(part in frame["file"] for part in _INSIDE):
+                self._sites[key] = shown(f"{frame['file']}:{frame['line']}" + (f" ({frame['name'].strip()})" if frame["name"] else ""))
+        elif (m := _RAISED.search(text)) is not None and len(self.raised) < MAX_RAISED:
+            text = shown(f"{m['type']}: {m['text']}")
+            self.raised.append(Raised(line, rank, text, self._sites.get(key, ""), bool(PATTERNS["echo of another rank"].search(text))))
+        return self._sites.get(key, "")
 
     def line(self, line: LogLine) -> bool:
         """Adds a line; returns whether it is part of a table."""
@@ -113,11 +102,6 @@ class Torchrun:
         else:
             return False
         return True
-
-    def speaker(self, line: LogLine) -> int:
-        """A line's rank; of a traceback in the table, which has no prefix, its row's."""
-        row = self._open.get(line.file)
-        return row.rank if line.rank < 0 and row is not None and row.traceback else line.rank
 
     def _field(self, line: LogLine, key: str, value: str) -> None:
         row = self._open.get(line.file)
@@ -140,33 +124,37 @@ class Torchrun:
         """Ranks that the launcher terminated."""
         return {failure.rank for failure in self.failures if failure.code == -signal.SIGTERM and failure.rank >= 0}
 
-    def findings(self, tracebacks: Tracebacks, watchdog_ranks: set[int]) -> list[DoctorFinding]:
+    def findings(self, watchdog_ranks: set[int]) -> list[DoctorFinding]:
         """Findings; ``watchdog_ranks`` are those with messages of NCCL's watchdog."""
-        return [*self._kernel(), *self._failed(tracebacks, watchdog_ranks)]
+        return [*self._kernel(), *self._failed(watchdog_ranks)]
 
-    def _failed(self, tracebacks: Tracebacks, watchdog_ranks: set[int]) -> Iterator[DoctorFinding]:
+    def _exception(self, rank: int) -> Raised | None:
+        """A rank's exception, preferably one that another rank's fault did not cause."""
+        mine = [one for one in self.raised if one.rank == rank >= 0]
+        return min(mine, key=lambda one: one.echo, default=None)
+
+    def _failed(self, watchdog_ranks: set[int]) -> Iterator[DoctorFinding]:
         rows = self.failures or [
             Failure(seen.line, True, local_rank=int(seen.match["local"]), code=int(seen.match["code"]), pid=int(seen.match["pid"]))
             for seen in self.messages.of("failed")
         ]
         others = [row for row in rows if row.code != -signal.SIGTERM]
         if not rows:
-            own = next((one for one in tracebacks.raised if not one.echo and (one.rank >= 0 or one.site)), None)
+            own = next((one for one in self.raised if not one.echo and (one.rank >= 0 or one.site)), None)
             if own is not None and own.rank >= 0:
                 yield _raised(own, None)
         elif not others:
             evidence = [*map(_row, rows[:SHOWN]), *(seen.line.quoted for seen in self.messages.of("signaled")[:2])]
             yield finding("job-terminated", ranks=[row.rank for row in rows], evidence=evidence)
         else:
-            root = self._first(others, tracebacks)
-            yield self._ended(root, rows, tracebacks.of(root.rank), root.rank in watchdog_ranks)
+            root = self._first(others)
+            yield self._ended(root, rows, self._exception(root.rank), root.rank in watchdog_ranks)
 
-    @staticmethod
-    def _first(rows: list[Failure], tracebacks: Tracebacks) -> Failure:
+    def _first(self, rows: list[Failure]) -> Failure:
         """The first rank to fail: by time; within the same second a signal, then its own exception, then torchrun's choice."""
 
         def order(row: Failure) -> tuple[str, int, bool]:
-            mine = tracebacks.of(row.rank)
+            mine = self._exception(row.rank)
             grade = 2 if mine is None else 3 if mine.echo else 1
             return (row.time, 0 if row.code < 0 and row.code != -signal.SIGABRT else grade, not row.root)
 
