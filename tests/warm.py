@@ -443,7 +443,7 @@ class _Modules:
         root, family = self.root_of[name], name.partition(".")[0]
         for need in _ROOTS.get(root, ()):
             importlib.import_module(need)
-        for each in [each for each in self.hidden if self.root_of[each] == root and each.partition(".")[0] == family]:
+        for each in [each for each in tuple(self.hidden) if self.root_of[each] == root and each.partition(".")[0] == family]:
             module = sys.modules.setdefault(each, self.hidden.pop(each))
             parent, _, tail = each.rpartition(".")
             if parent in sys.modules and self.root_of.get(parent) != root:

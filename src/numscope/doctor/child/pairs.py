@@ -42,28 +42,26 @@ def run(session: ChildSession, arguments: Mapping[str, Any]) -> None:
     rounds = partners(ranks.index(session.rank), len(ranks), ALL_RANKS[arguments["quick"]])
     session.report.set(sizes=sizes, members=spans(ranks), missing=[], num_rounds=len(rounds), rounds_done=0, stopped="", pairs=[])
     bad: list[str] = []
-    missing: set[int] = set()
-    done = 0
     stopped = ""
+    present = Present((), ())
     try:
         present = _agree(session, "start", ranks, session.limit_s * 0.3, len(rounds) > 0)
         for round_, index in enumerate(rounds):
-            missing |= set(present.missing)
             if session.rank not in present.here:
                 stopped = f"the others went on without rank {session.rank}, which was too late"
             elif not present.word["go_on"]:
-                stopped = "the time of the phase was over" if done < len(rounds) else ""
+                stopped = "the time of the phase was over"
             if stopped:
                 break
             if index is not None:
                 bad += _meet(session, ranks[index], round_, sizes, present.word["limit_s"], ranks[index] in present.missing)
-            done += 1
-            session.report.set(rounds_done=done, missing=spans(missing))
-            present = _agree(session, f"round{round_}", present.here, present.word["limit_s"] * 1.3, done < len(rounds), present.missing)
-        missing |= set(present.missing)
+            session.report.set(rounds_done=round_ + 1, missing=spans(present.missing))
+            limit_s, more = present.word["limit_s"] * 1.3, round_ + 1 < len(rounds)
+            present = _agree(session, f"round{round_}", present.here, limit_s, more, present.missing)
+        missing = set(present.missing)
     except StoreLost as error:
         stopped = str(error)
-        missing.add(error.rank)
+        missing = {*present.missing, error.rank}
     session.report.set(stopped=stopped, missing=spans(missing))
     if bad:
         raise Failed(few(bad, 3, "; "))

@@ -5,6 +5,8 @@ from __future__ import annotations
 import functools
 import re
 
+from numscope.records.words import escape
+
 SHOWN_CHARS = 400  # per line of evidence
 READ_CHARS = 4000  # the rest of a line is ignored
 
@@ -29,11 +31,7 @@ HIDDEN = "***"
 
 def visible(text: str) -> str:
     """Text for one line of a terminal: escape sequences are removed, other control characters are spelled out."""
-    text = _ANSI.sub("", text)
-    text = "".join(
-        c if c.isprintable() else " " if c == "\t" else c.encode("unicode_escape", "backslashreplace").decode("ascii") for c in text
-    )
-    return text.encode("utf-8", "backslashreplace").decode("utf-8")  # file names may contain lone surrogates
+    return escape(_ANSI.sub("", text).replace("\t", " "))
 
 
 def without_secrets(text: str) -> str:
