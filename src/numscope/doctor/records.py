@@ -15,9 +15,20 @@ Launcher = Literal["torchrun", "slurm", "mpi", "local", "nnodes"]
 Status = Literal["ok", "failed", "skipped", "timeout", "silent"]
 Severity = Literal["fault", "degraded", "note"]
 Confidence = Literal["certain", "likely", "possible"]
+# Status of a link.
 Word = Literal[
-    "ok", "refused", "dropped", "unreachable", "reset", "silent", "stranger", "denied", "stalled", "skipped", "failed"
-]  # status of a link, see ``Cell``
+    "ok",
+    "refused",  # nothing listens there, or a firewall rejects the connection
+    "dropped",  # no answer at all
+    "unreachable",  # there is no route, or no host has the address
+    "reset",  # the connection was reset
+    "silent",  # the kernel of the other side accepted the connection, but its process sends nothing
+    "stranger",  # something else, or another rank, listens there: a wrong address
+    "denied",  # the other side has another token
+    "stalled",  # small messages pass, 64 KiB do not: the MTU on the way is smaller than both ends assume
+    "skipped",  # no time was left
+    "failed",
+]
 
 # What a record and a message may have in such a field.
 Text = Annotated[str, Field(max_length=64 << 10)]
@@ -139,33 +150,7 @@ class PhaseResult:
 
 @dataclass(slots=True)
 class Cell:
-    """One direction of a link, as its sending side measured it. Numbers are 0 where they were not measured.
-
-    Args:
-        from_node, to_node, from_rank, to_rank, from_host, to_host: its ends.
-        status: ok
-            refused: nothing listens there, or a firewall rejects the connection
-            dropped: no answer at all
-            unreachable: there is no route, or no host has the address
-            reset: the connection was reset
-            silent: the kernel of the other side accepted the connection, but its process sends nothing
-            stranger: something else, or another rank, listens there: a wrong address
-            denied: the other side has another token
-            stalled: small messages pass, 64 KiB do not: the MTU on the way is smaller than both ends assume
-            skipped: no time was left
-            failed: anything else
-        error: a sentence; "" if ok.
-        known: the status of the hub's port number at that address, if the link is dropped, refused or unreachable. With ok or refused,
-            packets arrive there, so a firewall treats the two port numbers differently.
-        ephemeral: the status of a port that the other side opened on request, as gloo and NCCL do.
-        rtt_s, rtt_min_s: median and smallest round trip.
-        payload_s: 64 KiB and an acknowledgment.
-        bytes: of all bursts.
-        bytes_per_s: of the fastest burst, including its acknowledgment; 0 if either node was too busy.
-        segments, retransmitted, loss, mss, pmtu: from the kernel, on Linux; ``retransmitted`` excludes needless ones, ``loss`` is its ratio
-            to ``segments``. A full queue loses packets too, so a slow link is reported as slow, not as lossy.
-        burst_losses: of each burst its segments and how many were retransmitted (negative if earlier ones turn out to be needless).
-    """
+    """One direction of a link, as its sending side measured it. Numbers are 0 where they were not measured."""
 
     from_node: Rank
     to_node: Rank
@@ -177,21 +162,24 @@ class Cell:
     port: Port
     round: Int = 0
     status: Word = "ok"
-    error: Text = ""
+    error: Text = ""  # a sentence; "" if ok
+    # Status of the hub's port number at that address, if the link is dropped, refused or unreachable. With ok or refused, packets arrive
+    # there, so a firewall treats the two port numbers differently.
     known: Word | Literal[""] = ""
-    ephemeral: Word | Literal[""] = ""
+    ephemeral: Word | Literal[""] = ""  # status of a port that the other side opened on request, as gloo and NCCL do
     connect_s: Number = 0.0
-    rtt_s: Number = 0.0
+    rtt_s: Number = 0.0  # median round trip
     rtt_min_s: Number = 0.0
-    payload_s: Number = 0.0
-    bytes: Int = 0
-    bytes_per_s: Number = 0.0
+    payload_s: Number = 0.0  # 64 KiB and an acknowledgment
+    bytes: Int = 0  # of all bursts
+    bytes_per_s: Number = 0.0  # of the fastest burst, including its acknowledgment; 0 if either node was too busy
+    # From the kernel, on Linux. A full queue loses packets too, so a slow link is reported as slow, not as lossy.
     segments: Int = 0
-    retransmitted: Int = 0
-    loss: Number = 0.0
+    retransmitted: Int = 0  # without needless ones
+    loss: Number = 0.0  # retransmitted / segments
     mss: Int = 0
     pmtu: Int = 0
-    burst_losses: tuple[tuple[Int, Int], ...] = ()
+    burst_losses: tuple[tuple[Int, Int], ...] = ()  # segments and retransmitted (negative if earlier ones prove needless) of each burst
 
     @property
     def works(self) -> bool:
@@ -220,17 +208,13 @@ class DoctorFinding:
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """The outcome that all ranks receive.
+    """The outcome that all ranks receive."""
 
-    Args:
-        exit_code: of every rank: 0 healthy, 1 fault found and attributed, 2 wrong usage, 3 fault not attributed, 4 degraded (strict),
-            5 incomplete, 70 internal error.
-        ok: healthy ranks.
-    """
-
+    # Of every rank: 0 healthy, 1 fault found and attributed, 2 wrong usage, 3 fault not attributed, 4 degraded (strict), 5 incomplete,
+    # 70 internal error.
     exit_code: Annotated[int, Field(ge=0, lt=256)]
     findings: tuple[DoctorFinding, ...] = ()
-    ok: tuple[Rank, ...] = ()
+    ok: tuple[Rank, ...] = ()  # healthy ranks
     seconds: Number = 0.0
 
 

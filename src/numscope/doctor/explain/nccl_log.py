@@ -34,20 +34,14 @@ class Warned:
 
 @dataclass(slots=True, eq=False)
 class Speaker:
-    """One process and device.
-
-    Args:
-        ranks: its rank by size of communicator; in the largest one that is the rank in the job.
-        facts: by the name of the pattern's group, or of the environment variable; ``no_ib``: no InfiniBand device was found.
-        lines: where each fact was read.
-    """
+    """One process and device."""
 
     host: str
     file: str
-    ranks: dict[int, int] = field(default_factory=dict)
-    facts: dict[str, str] = field(default_factory=dict)
-    disabled: set[tuple[str, str]] = field(default_factory=set)
-    lines: dict[str, LogLine] = field(default_factory=dict)
+    ranks: dict[int, int] = field(default_factory=dict)  # by size of communicator; in the largest one that is the rank in the job
+    facts: dict[str, str] = field(default_factory=dict)  # by the pattern's group or the variable; ``no_ib``: no InfiniBand device was found
+    disabled: set[tuple[str, str]] = field(default_factory=set)  # pairs of GPUs without P2P
+    lines: dict[str, LogLine] = field(default_factory=dict)  # where each fact was read
 
     def keep(self, name: str, value: str, line: LogLine) -> None:
         """Keeps a fact, of which the last one counts."""

@@ -21,12 +21,7 @@ def hosts_sought(messages: Messages) -> set[str]:
 
 
 def explain_rendezvous(messages: Messages, *, ended: set[int], several_hosts: bool) -> Iterator[DoctorFinding]:
-    """Findings of the messages.
-
-    Args:
-        ended: ranks that the launcher terminated together with others, without their own error.
-        several_hosts: whether the job is known to have more than one host.
-    """
+    """Findings of the messages; ``ended`` are the ranks that the launcher terminated together with others, without their own error."""
     if lines := messages.of("in use"):
         port = next((next(g for g in m.groups() if g) for s in lines if (m := _PORT.search(s.line.text)) is not None), "")
         yield _found("port-in-use", lines, port=port or "of the rendezvous", number=port or 29500)

@@ -179,10 +179,6 @@ class Hub:
     """The meeting point of ``world_size`` ranks. Runs in its own thread until ``close``. Raises: HubTaken.
 
     Other threads, and handlers of signals, may look at everything, set ``hurry``, and call ``close``.
-
-    Args:
-        meeting: provides the ports to try, and the token.
-        numbers: assigns node numbers, where launchers ask for them.
     """
 
     def __init__(self, meeting: Meeting, settings: Settings, world_size: int, numbers: NodeNumbers | None = None) -> None:

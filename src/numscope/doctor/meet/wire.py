@@ -87,13 +87,7 @@ def challenge(connection: socket.socket, token: str, deadline: Deadline) -> None
 
 
 async def accept(read: Callable[..., Coroutine[Any, Any, bytes]], write: Callable[[bytes], None], token: str) -> None:
-    """The accepting side of the handshake.
-
-    Args:
-        read: from a number of bytes, and those that they must begin with, makes the bytes.
-
-    Raises: WireError.
-    """
+    """The accepting side of the handshake; ``read`` takes a number of bytes, and those that they must begin with. Raises: WireError."""
     hello = await read(_HELLO, _START)
     theirs, mine = hello[len(_START) : len(_START) + _NUMBER], secrets.token_hex(_NUMBER // 2).encode()
     if not hello.endswith(_END):

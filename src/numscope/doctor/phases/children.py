@@ -35,13 +35,10 @@ _REAP_S = 2.0  # for a killed process to end; one that hangs in the kernel (in a
 
 
 class Child:
-    """The child.
+    """The child, with a socket at ``host`` ("" for all addresses, None for no socket) for torch's store if this rank hosts it.
 
     Starting it does not wait for torch's import (seconds), so that runs while the ranks meet. It dies with its agent, by the end of its
     standard input and by the kernel's parent-death signal, which comes when the thread that made this object ends.
-
-    Args:
-        host: the address, or "" for all, of the socket that torch's store will listen on if this rank hosts it; None for no socket.
     """
 
     def __init__(self, identity: Identity, settings: Settings, host: str | None = "") -> None:
@@ -69,15 +66,10 @@ class Child:
         return self._process.pid if self._process is not None else 0
 
     def run(self, phase: ExamPhase, arguments: Mapping[str, Any], deadline: Deadline, announce: Callable[[str], None]) -> dict[str, Any]:
-        """Has the child run a phase; returns the phase's data.
+        """Has the child run a phase; returns the phase's data. Before the deadline the child is killed, with its process group.
 
-        Args:
-            arguments: JSON values, as documented in the phase's file in child/. ``limit_s`` and ``end`` (on the host's monotonic clock,
-                since the child may still be importing torch) are added: when it must give up by itself.
-            deadline: for the phase; the child is killed before, with its process group.
-            announce: called with each step before it is taken.
-
-        Raises: PhaseFailed with what was measured until then.
+        To the arguments (JSON values, see the phase's file in child/) it adds ``limit_s`` and ``end`` (on the host's monotonic clock, since
+        the child may still be importing torch): when it must give up by itself. Raises: PhaseFailed with what was measured until then.
         """
         data: dict[str, Any] = {}
         if self.ended:

@@ -19,11 +19,7 @@ _GOLDEN = (sqrt(5) - 1) / 2  # its multiples are spread evenly
 
 
 def partners(index: int, count: int, most: int) -> list[int | None]:
-    """The partner of number ``index`` of ``count`` in each round; None if it pauses. Two meet once at most, and in the same round.
-
-    Args:
-        most: so many or fewer all meet.
-    """
+    """The partner of number ``index`` of ``count`` in each round; None if it pauses. Two meet once at most, ``most`` or fewer all meet."""
     if count <= most:
         return [_opponent(index, number, count) for number in range(count - 1 + count % 2 if count > 1 else 0)]
     # Differ in a bit, after a shift: ((1 + 1) ^ 1) - 1 = 2 is one further, and 3 one further than 2.
@@ -42,12 +38,9 @@ def group_of(rank: int, world_size: int) -> int:
 
 
 def meetings(node_of: Mapping[int, int], most: int) -> dict[int, list[tuple[int, int]]]:
-    """Whose port each rank examines in phase 3, as (round, rank).
+    """Whose port each rank examines in phase 3, as (round, rank), from the node of each.
 
     A node's lowest rank examines those of other nodes, each of the node's other ranks that one.
-
-    Args:
-        node_of: the node of each rank that takes part.
     """
     first: dict[int, int] = {}
     for rank in sorted(node_of):
