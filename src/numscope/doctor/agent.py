@@ -58,7 +58,6 @@ class Agent:
     def __init__(self, identity: Identity, settings: Settings, meeting: Meeting, deadline: Deadline, *, elsewhere: bool) -> None:
         self.identity = identity  # once there is a roster, with the node number that the hub assigned
         self._settings = replace(settings, token=meeting.token, endpoint=meeting.name)
-        self._meeting = meeting
         self._host = meeting.own_address if meeting.local else ""  # where this rank's ports are open
         self._deadline = deadline
         self._events: queue.SimpleQueue[tuple[str, Any]] = queue.SimpleQueue()  # its put is safe in a signal handler

@@ -75,11 +75,6 @@ class ChildSession:
         self.limit_s, self._end = limit_s, end
 
     @property
-    def answer_s(self) -> float:
-        """Seconds that a store may take for an immediate answer; then it counts as lost."""
-        return max(0.5, 0.1 * self.limit_s)
-
-    @property
     def left(self) -> float:
         """Seconds left of the phase's time."""
         return max(0.0, self._end - time.monotonic())
@@ -155,7 +150,7 @@ class ChildSession:
         whose = f"the store, hosted by rank {self.store_host}"
         if not self._store_hangs:
             try:
-                return self.report.limited(seconds + self.answer_s, partial(function, self.store))
+                return self.report.limited(seconds + max(0.5, 0.1 * self.limit_s), partial(function, self.store))
             except Overdue:
                 self._store_hangs = True  # the abandoned thread still blocks the connection
             except RuntimeError as error:  # includes torch's DistError
