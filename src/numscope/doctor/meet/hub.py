@@ -225,7 +225,7 @@ class Hub:
         return [*self.members.values(), *self.onlookers]
 
     def roster(self) -> dict[int, dict[str, Any]]:
-        """The ranks that joined, as documented at ``Context.roster``."""
+        """The ranks that joined, as in the report; ``seen`` is an address as this host saw it."""
         roster = {}
         for rank, identity in identities(self.members).items():
             seen, introduced = self.members[rank].guest.address, self.members[rank].introduced

@@ -284,8 +284,6 @@ class Joined(Introduced):
     """A rank in the roster."""
 
     address: Address
-    seen: Address
-    offset_s: Number  # its clock minus the hub's, by the message that traveled least
 
 
 class Join(Introduced):

@@ -25,8 +25,8 @@ class Context:
 
     identity: Identity  # this rank's
     settings: Settings  # ``settings.token`` is always the job's token
-    # by rank, of those that this rank asks: ``identity`` (JSON values), ``address`` (at which others reach it), ``seen`` (its address as
-    # the hub saw it), ``listen`` (``address`` and ``port`` of its listener for phase 3). Empty in phase 0.
+    # by rank, of those that this rank asks: ``identity`` (JSON values), ``address`` (at which others reach it), ``listen`` (``address`` and
+    # ``port`` of its listener for phase 3, ``store_port`` for torch's store). Empty in phase 0.
     roster: Mapping[int, Mapping[str, Any]]
     deadline: Deadline  # for this phase, which is given up then
     # announces the step that this rank is about to take, so that silence has a name: ``announce("connect to node3:4711")``
