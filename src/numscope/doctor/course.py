@@ -166,15 +166,9 @@ class Course:
                 done = {result.phase for result in own}
                 phase = member.phase if member.phase not in done else max(done)
                 self._add(_without_word(phase, rank, member, 0.0, ""))
-        about = {
-            "reached": True,
-            "interrupted": hub.hurry,
-            "left": sorted(rank for rank, member in hub.members.items() if member.how == "left"),
-            "seconds": round(time.monotonic() - hub.started, 3),
-        }
-        return Examined(
-            self._settings, hub.world_size, hub.roster(), [hub.results[key] for key in sorted(hub.results)], list(hub.refused), about
-        )
+        about = {"reached": True, "interrupted": hub.hurry, "seconds": round(time.monotonic() - hub.started, 3)}
+        results = [hub.results[key] for key in sorted(hub.results)]
+        return Examined(self._settings, hub.world_size, hub.roster(), results, list(hub.refused), about)
 
     def _time_for(self, phase: ExamPhase) -> float:
         return min(share(self._settings, phase), self._left())
