@@ -22,12 +22,13 @@ from hypothesis import HealthCheck, settings
 
 from tests.distributed.ranks import RankPool
 from tests.quick import Quick
-from tests.warm import load_all_at_first, prepare, use_large_pages
+from tests.warm import differing, load_all_at_first, prepare, use_large_pages
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 os.environ.setdefault("TORCHINDUCTOR_COMPILE_THREADS", "1")  # a pool of compilers takes longer to start than these models to compile
 os.environ.setdefault("HF_HUB_OFFLINE", "1")  # models are built from configs; nothing may be fetched
 WARM = prepare()
+AT_START = dict(os.environ)
 if sys.version_info < (3, 11):  # pyproject.toml leaves out what these need
     collect_ignore = [*(f"integrations/test_{name}.py" for name in ("notebook", "spark")), "docs"]
 
@@ -133,6 +134,14 @@ def records_stay_in_the_tests_own_folder() -> Iterator[None]:
     was_there = left.exists()
     yield
     assert was_there or not left.exists(), f"{left} is left by this test: give its watch a log_dir, or change the folder"
+
+
+@pytest.fixture(autouse=True, scope="module")
+def variables_are_left_as_they_were() -> Iterator[None]:
+    """With others, what later tests start would no longer have torch from its start, and take five times as long."""
+    yield
+    left = differing(os.environ, AT_START)
+    assert not left, f"this module leaves {left} in the environment: set them for a part of it alone"
 
 
 @pytest.fixture(scope="session")

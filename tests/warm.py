@@ -21,6 +21,7 @@ import sys
 TYPE_CHECKING = False
 if TYPE_CHECKING:  # a command's start pays for each import
     import socket
+    from collections.abc import Mapping
     from importlib.machinery import ModuleSpec
     from types import ModuleType, TracebackType
     from typing import Any, NoReturn
@@ -53,6 +54,12 @@ _READ_LATER = (
 _AS_VARIABLES = {"-B": "PYTHONDONTWRITEBYTECODE", "-u": "PYTHONUNBUFFERED", "-s": "PYTHONNOUSERSITE"}
 _FORWARDED = ("SIGHUP", "SIGINT", "SIGQUIT", "SIGTERM", "SIGUSR1", "SIGUSR2", "SIGCONT")
 _HIGH = 512  # above all files that a command may hold
+
+
+def differing(environ: Mapping[str, str], other: Mapping[str, str]) -> list[str]:
+    """Variables with other values in the two, for which a command's interpreter has to start anew."""
+    names = {name for name in {*environ, *other} if name.startswith(_READ_AT_START) and not name.startswith(_READ_LATER)}
+    return [name for name in sorted(names) if environ.get(name, "") != other.get(name, "")]
 
 
 def _forks() -> bool:
@@ -313,20 +320,16 @@ class _Server:
             if head and len(body) == int.from_bytes(head, "big"):
                 namespaces, asker, *asked = marshal.loads(body)
                 others = [name for name, which in _namespaces().items() if namespaces[name] != which]
-                differing = self._differing(asked[2])
-                if not differing and (not others or ("pid" not in others and os.geteuid() == 0)):
+                refused = differing(asked[2], self.environ)
+                if not refused and (not others or ("pid" not in others and os.geteuid() == 0)):
                     for name in others:
                         entered.append(os.open(f"/proc/{asker}/ns/{name}", os.O_RDONLY))
                     return (entered, *asked, fds)
-                print(f"not with {differing or others}: {asked[1]}", file=sys.stderr, flush=True)
+                print(f"not with {refused or others}: {asked[1]}", file=sys.stderr, flush=True)
                 client.sendall(bytes(8))
         for fd in (*entered, *fds):
             os.close(fd)
         return None
-
-    def _differing(self, environ: dict[str, str]) -> list[str]:
-        names = {name for name in {*environ, *self.environ} if name.startswith(_READ_AT_START) and not name.startswith(_READ_LATER)}
-        return [name for name in sorted(names) if environ.get(name, "") != self.environ.get(name, "")]
 
 
 def _entries(path: str) -> list[str]:

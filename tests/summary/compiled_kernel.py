@@ -14,8 +14,7 @@ import subprocess
 import tempfile
 from dataclasses import dataclass
 from pathlib import Path
-
-os.environ.setdefault("TRITON_CACHE_DIR", str(Path(tempfile.gettempdir()) / f"numscope-triton-{os.getuid()}"))
+from unittest import mock
 
 import torch
 import triton
@@ -82,7 +81,9 @@ def compiled(
     values |= dict(L=kernel.LANES, CHUNK=kernel.CHUNK, FLUSH=kernel.FLUSH, SAMPLE=kernel.SAMPLE, FOLD=kernel.FOLD)
     signature = {name: "constexpr" if name in values else "i64" for name in kernel.observe.arg_names}
     options = dict(num_warps=kernel.LANES // device.warp_size, enable_fp_fusion=True)
-    found = triton.compile(ASTSource(kernel.observe, signature, values), target=device, options=options)
+    cache = os.environ.get("TRITON_CACHE_DIR", str(Path(tempfile.gettempdir()) / f"numscope-triton-{os.getuid()}"))
+    with mock.patch.dict(os.environ, TRITON_CACHE_DIR=cache):
+        found = triton.compile(ASTSource(kernel.observe, signature, values), target=device, options=options)
     elements = TILE[CODES[dtypes[0]]] // kernel.LANES
     if device.backend == "hip":
         text = found.asm["amdgcn"]
