@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import functools
+import inspect
 from collections.abc import Sequence
+from typing import Any
 
 import torch
 
@@ -21,6 +24,23 @@ def use(name: str) -> None:
     """Run all cases on a device, with the launcher that it has."""
     global device
     device = torch.device(name)
+
+
+def patch_once() -> None:
+    """Where the interpreter patches triton's language, it looks through all of it, at each call of a function: half of its time."""
+    from triton.language.core import is_builtin
+    from triton.runtime import interpreter
+
+    @functools.cache
+    def builtins_of(package: Any) -> list[str]:
+        return [name for name, member in inspect.getmembers(package) if is_builtin(member)]
+
+    def patch(package: Any, builder: Any, scope: Any) -> None:
+        for name in builtins_of(package):
+            if is_builtin(member := getattr(package, name)):
+                interpreter._patch_attr(package, name, member, builder, scope)
+
+    interpreter._patch_builtin = patch
 
 
 def observed(tensors: Sequence[torch.Tensor], groups: Groups = Groups.ALL) -> list[Summary]:

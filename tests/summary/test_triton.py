@@ -21,6 +21,7 @@ CASES = ("every_type_and_special_value", "hard_moments", "many_at_once", "reads_
 RUN = """
 import sys, traceback
 from tests.summary import kernel_cases
+kernel_cases.patch_once()
 for name in sys.argv[1:]:
     try:
         getattr(kernel_cases, name)()
