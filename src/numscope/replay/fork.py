@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import gc
 import os
 import pickle
@@ -85,6 +86,8 @@ def in_child(work: Callable[[], T], failed: Callable[[str], T], *, goes_on: bool
     global is_forking
     if not can_fork():
         return None
+    with contextlib.suppress(ImportError):  # the child tells of it
+        from numscope.replay import confine  # noqa: F401  # here, else each child would load it anew: a third of a small one's time
     parent = os.getpid()
     reading, writing = os.pipe()
     is_forking = True
