@@ -43,7 +43,7 @@ utils.device_type, utils.device_module = "cpu", Device("cpu")
 torch.distributed.set_timeout = lambda *_: None
 
 import torchtitan.models.llama3.config_registry as registry
-from torchtitan.models.common.attention import FlexAttention
+from torchtitan.models.common import attention as attentions
 from torchtitan.train import main
 from torchtitan.trainer import Trainer
 
@@ -53,7 +53,8 @@ def attention(q, k, v, *, scale, enable_gqa, **_):
     return out, types.SimpleNamespace(lse=None)
 
 
-FlexAttention._compiled_flex_attn = staticmethod(attention)
+attentions.FlexAttention._compiled_flex_attn = staticmethod(attention)
+attentions._compiled_create_block_mask = attentions.create_block_mask  # of a mask that nobody reads; to compile it takes 15 s
 adamw, close = registry.default_adamw, Trainer.close
 registry.default_adamw = lambda lr: adamw(lr=float(os.environ.get("LR", lr)))
 
