@@ -8,6 +8,7 @@ import io
 import multiprocessing
 import os
 import pickle
+import sys
 import time
 import traceback
 from collections.abc import Callable
@@ -16,6 +17,8 @@ from datetime import timedelta
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
+
+from tests.warm import use_large_pages
 
 # A scenario takes less than a second, and longer is a hang; but ranks that run at low priority beside other work can be starved for a
 # minute, and that decides no test. Below pytest's own limit, so that a hang is told as that of its scenario.
@@ -93,6 +96,7 @@ def _work(rank: int, world: int, pipe: Connection) -> None:
 
     torch.set_num_threads(1)
     agree.PATIENCE_S = PATIENCE_S
+    num_modules = 0
     while True:
         try:
             scenario, args, meeting = pipe.recv()
@@ -118,6 +122,9 @@ def _work(rank: int, world: int, pipe: Connection) -> None:
             scope.close()
         gc.collect()
         gc.freeze()  # what was imported, so that the next collection is quick
+        if sys.platform == "linux" and len(sys.modules) > num_modules + 100:
+            num_modules = len(sys.modules)
+            use_large_pages()  # and the next fork
         if isinstance(answer, Told) and os.path.isdir("/proc/self/task"):
             answer.num_threads = len(os.listdir("/proc/self/task"))
         pipe.send_bytes(pickle.dumps(answer))  # torch's own way of sending a tensor takes an open file for each, on both sides
