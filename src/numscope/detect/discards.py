@@ -21,7 +21,7 @@ from numscope.replay.tape import UNOBSERVED
 NOT_USED = "the script used no bad gradient"
 TRAINS_NOTHING = "what the model made is finite, and all gradients of this loss are zero"
 LEFT_TO_OPTIMIZER = "the optimizer looks for bad gradients itself: whether it uses them is seen after its step"
-_LOOKS = re.compile("isfinite|isnan|isinf|nan_to_num|found_inf|[Ss]kip")
+_LOOKS = re.compile(r"isfinite|isnan|isinf|nan_to_num|found_inf|class \w*Skip")
 
 
 def beyond_scale(journal: Journal, reached: Sequence[BadLeaf], own: set[int], others: set[int]) -> list[BadLeaf]:
@@ -62,7 +62,7 @@ def _trains_nothing(evidence: Evidence, bad: Sequence[BadLeaf], reached: Sequenc
     Where the model makes the loss, it has to be such a batch.
     """
     journal = evidence.journal
-    if not gradients or not set(gradients).isdisjoint({UNOBSERVED, *journal.ledger.bad()}):
+    if not gradients or not _are_finite(journal, gradients):
         return False
     events = [(event := journal.event(index), event.entry.is_root and _is_number(journal, index, slot)) for index, slot in bad]
     if not all(event.phase is Phase.LOSS or (event.phase is Phase.FORWARD and returns_it) for event, returns_it in events):
@@ -82,6 +82,10 @@ def _trains_nothing(evidence: Evidence, bad: Sequence[BadLeaf], reached: Sequenc
     with optimizer_probe.paused():
         culprit = diagnose(evidence, bad, reached).culprit
     return culprit is not None and culprit.reason is Reason.DIVISION_BY_ZERO
+
+
+def _are_finite(journal: Journal, gradients: Sequence[int]) -> bool:
+    return set(gradients).isdisjoint({UNOBSERVED, *journal.ledger.bad()})
 
 
 def _is_number(journal: Journal, index: int, slot: str) -> bool:
@@ -108,7 +112,7 @@ def _is_discarded(evidence: Evidence, reached: Sequence[BadLeaf], gradients: Seq
     journal = evidence.journal
     if not gradients:
         return none_is_used(evidence, reached, gradients)
-    if not set(gradients).isdisjoint({UNOBSERVED, *journal.ledger.bad()}):
+    if not _are_finite(journal, gradients):
         return False
     last_loss = max((i for i, event in enumerate(journal.events) if event.phase is Phase.LOSS), default=-1)
     phases = {index: journal.event(index).phase for index, _ in reached}
@@ -119,6 +123,6 @@ def _is_discarded(evidence: Evidence, reached: Sequence[BadLeaf], gradients: Seq
 def none_is_used(evidence: Evidence, reached: Sequence[BadLeaf], gradients: Sequence[int]) -> bool:
     """Whether the script has dropped all bad gradients, where the optimizer asks for them, or where none asks any more."""
     journal = evidence.journal
-    if not reached or not set(gradients).isdisjoint({UNOBSERVED, *journal.ledger.bad()}):
+    if not reached or not _are_finite(journal, gradients):
         return False
     return all(journal.event(index).phase is Phase.BACKWARD for index, _ in reached)
