@@ -163,6 +163,22 @@ def test_what_an_optimizer_only_looks_at_is_the_finding_behind_its_weights() -> 
     assert scope.findings[0].culprit is not None and scope.findings[0].culprit.op == "aten.sqrt_backward"
 
 
+def test_a_scheduler_around_an_optimizer_of_torchs_looks_at_no_gradient() -> None:
+    """It wraps ``step``, whose source names GradScaler's verdict."""
+    torch.manual_seed(0)
+    model = nn.Linear(3, 2)
+    optimizer = torch.optim.AdamW(model.parameters(), 0.1)
+    schedule = torch.optim.lr_scheduler.StepLR(optimizer, 2)
+    with numscope.watch(model) as scope, pytest.raises(numscope.NonFiniteError):
+        for step in range(STEPS):
+            optimizer.zero_grad()
+            loss_of(model, step == 3).backward()
+            optimizer.step()
+            schedule.step()
+    assert scope.findings[0].step == 3
+    assert all(p.isfinite().all() for p in model.parameters())
+
+
 class WithLoss(nn.Module):
     """As models of transformers do, it returns its loss where it gets labels."""
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import re
+import sys
 from collections.abc import Sequence
 from typing import Any
 
@@ -95,11 +96,12 @@ def _is_number(journal: Journal, index: int, slot: str) -> bool:
 
 def _looks_itself(optimizer: Optimizer) -> bool:
     """Whether an optimizer, or a hook before its step, seems to repair or refuse bad gradients: its source names a test of them."""
-    made_by = [one for one in type(optimizer).__mro__ if one is not object and one.__module__.partition(".")[0] != "torch"]
-    parts: list[Any] = [*made_by, *optimizer._optimizer_step_pre_hooks.values(), optimizer.__dict__.get("step")]
-    for part in filter(None, parts):
+    own: list[Any] = [*type(optimizer).__mro__[:-1], *optimizer._optimizer_step_pre_hooks.values(), vars(optimizer).get("step")]
+    for part in filter(None, own):
+        code = part if isinstance(part, type) else getattr(part, "__code__", None)  # not of what it wraps: a scheduler wraps torch's step
+        module = sys.modules.get(part.__module__) if isinstance(part, type) else inspect.getmodule(code)
         with suppress(OSError, TypeError):  # no source
-            if _LOOKS.search(inspect.getsource(part)):
+            if not getattr(module, "__name__", "").startswith("torch.") and _LOOKS.search(inspect.getsource(code)):
                 return True
     return False
 
