@@ -34,7 +34,7 @@ from numscope.doctor.budget import Deadline, silent_s
 from numscope.doctor.meet.meeting import Meeting
 from numscope.doctor.meet.messages import Introduced, Join, ToHub
 from numscope.doctor.meet.sockets import is_loopback, listen
-from numscope.doctor.meet.wire import HEAD_BYTES, RANK_LIMIT_BYTES, WireError, accept, check_marks, length_of, pack, unpack
+from numscope.doctor.meet.wire import HEAD_BYTES, WireError, accept, check_marks, length_of, pack, unpack
 from numscope.doctor.records import ExamPhase, Identity, PhaseResult, Settings, to_json
 
 HANDSHAKE_S = 5.0
@@ -134,7 +134,7 @@ class Guest:
 
     async def receive(self) -> Any:
         """The next message. Raises: EOFError, OSError, WireError."""
-        length = length_of(await self._reader.readexactly(HEAD_BYTES), RANK_LIMIT_BYTES)
+        length = length_of(await self._reader.readexactly(HEAD_BYTES))
         return unpack(await self._reader.readexactly(length), ToHub)
 
     def close(self) -> None:

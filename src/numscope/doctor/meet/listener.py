@@ -32,7 +32,6 @@ BURST = struct.Struct(">I")  # its size
 PATIENCE_S = 5.0  # for the next request, and for another transfer to end
 
 _CONNECTIONS = 64  # at once; further ones are closed
-_REQUEST_BYTES = 4096
 _PIECE = 256 << 10  # received at once
 _DATAGRAM = struct.Struct(">8s16sI")  # mark, proof of the token, rank
 
@@ -43,8 +42,8 @@ class PeerListener:
     Raises: OSError if no port can be opened.
     """
 
-    def __init__(self, settings: Settings, rank: int = -1, host: str = "") -> None:
-        self.rank = rank  # reported to those who connect, so that a wrong address is noticed; -1 until it is known
+    def __init__(self, settings: Settings, rank: int, host: str = "") -> None:
+        self._rank = rank  # reported to those who connect, so that a wrong address is noticed
         self.load = threading.Lock()  # held while a bulk transfer comes in or goes out
         self.heard: Counter[int] = Counter()  # number of datagrams received from each rank
         self._token = settings.token
@@ -100,9 +99,9 @@ class PeerListener:
             with connection:
                 connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
                 wire.challenge(connection, self._token, Deadline(self._patience_s))
-                wire.send(connection, {"kind": "rank", "rank": self.rank}, Deadline(self._patience_s))
+                wire.send(connection, {"kind": "rank", "rank": self._rank}, Deadline(self._patience_s))
                 while not self._closed.is_set():
-                    request = wire.receive(connection, Deadline(self._patience_s), ToListener, _REQUEST_BYTES)
+                    request = wire.receive(connection, Deadline(self._patience_s), ToListener)
                     self._answer(connection, request)
         except (wire.WireError, OSError):
             pass  # a scanner, or a rank whose link fails: that side reports it

@@ -321,7 +321,7 @@ Judged = TypedDict("Judged", {"kind": Literal["judged"], "for_s": Number})  # th
 Decided = TypedDict("Decided", {"kind": Literal["verdict"], "verdict": Verdict, "ok": bool})  # ok: the receiving rank is healthy
 End = TypedDict("End", {"kind": Literal["end"]})
 # To and from the port of a rank.
-Here = TypedDict("Here", {"kind": Literal["rank"], "rank": _NodeRank})
+Here = TypedDict("Here", {"kind": Literal["rank"], "rank": Rank})
 Bursts = TypedDict("Bursts", {"kind": Literal["bursts"], "alone": bool})
 Ephemeral = TypedDict("Ephemeral", {"kind": Literal["ephemeral"]})
 Opened = TypedDict("Opened", {"kind": Literal["port"], "port": Port})

@@ -29,8 +29,7 @@ from pydantic_core import PydanticSerializationError, to_json, to_jsonable_pytho
 from numscope.doctor.budget import Deadline
 from numscope.doctor.records import adapter
 
-LIMIT_BYTES = 64 << 20  # limit for a frame from the hub: a verdict names ranks and hosts
-RANK_LIMIT_BYTES = 4 << 20  # limit for a frame from a rank
+LIMIT_BYTES = 64 << 20  # of a frame
 HEAD_BYTES = 4  # before each frame
 
 _NUMBER = 32  # hex digits
@@ -114,9 +113,9 @@ def send(connection: socket.socket, message: Mapping[str, Any], deadline: Deadli
     _send(connection, pack(message), deadline)
 
 
-def receive(connection: socket.socket, deadline: Deadline, kind: Any, limit: int = LIMIT_BYTES) -> Any:
+def receive(connection: socket.socket, deadline: Deadline, kind: Any) -> Any:
     """The next message, which must be of this kind, a type in messages.py. Once it has begun, it has as long again. Raises: WireError."""
-    length = length_of(_receive(connection, HEAD_BYTES, deadline), limit)
+    length = length_of(_receive(connection, HEAD_BYTES, deadline))
     return unpack(_receive(connection, length, Deadline(deadline.seconds)), kind)
 
 
@@ -124,11 +123,11 @@ def _proof(token: str, side: bytes, *numbers: bytes) -> bytes:
     return hmac.new(token.encode(), b"/".join((side, *numbers)), hashlib.sha256).hexdigest().encode()
 
 
-def length_of(data: bytes, limit: int = LIMIT_BYTES) -> int:
+def length_of(data: bytes) -> int:
     """The length that a frame's head announces. Raises: WireError."""
     length = int.from_bytes(data, "big")
-    if length > limit:
-        raise WireError("oversized", f"a message of {length:,} bytes was announced, the limit is {limit:,}")
+    if length > LIMIT_BYTES:
+        raise WireError("oversized", f"a message of {length:,} bytes was announced, the limit is {LIMIT_BYTES:,}")
     return length
 
 

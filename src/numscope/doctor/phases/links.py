@@ -39,7 +39,6 @@ BURSTS_SHARE, LEAST_BURSTS_S = 0.3, 0.45  # less could not tell a slow link from
 FEWEST_BURSTS, MOST_BURSTS = 8, 64  # the first ones only open TCP's window
 DATAGRAMS = 3
 _RESERVED_S = 1.0  # kept of the phase's time, to end in order
-_MESSAGE_BYTES = 4096
 
 
 def run(context: Context) -> dict[str, Any]:
@@ -47,7 +46,6 @@ def run(context: Context) -> dict[str, Any]:
     listener = context.kept.get("listener")
     if not isinstance(listener, PeerListener):
         raise PhaseFailed("this rank has no listener, so nobody can examine its links", {"cells": []})
-    listener.rank = context.identity.rank
     mine, examiner = context.identity.node, Examiner(context, listener)
     cells = [examiner.cell(number, rank) for number, rank in context.meetings]
     examiner.reach(cells)
@@ -140,8 +138,8 @@ class Examiner:
             connection = connect(cell.address, cell.port, self._within(seconds).left)
             cell.connect_s = time.monotonic() - started
             wire.authenticate(connection, self._context.settings.token, self._within(PATIENCE_S))
-            hello = wire.receive(connection, self._within(PATIENCE_S), Here, _MESSAGE_BYTES)
-            if hello["rank"] in (cell.to_rank, -1):
+            hello = wire.receive(connection, self._within(PATIENCE_S), Here)
+            if hello["rank"] == cell.to_rank:
                 return connection
             cell.status = "stranger"
             cell.error = f"rank {hello['rank']} answers at {_name(cell)} instead of rank {cell.to_rank}: several nodes have this address"
@@ -178,7 +176,7 @@ class Examiner:
         self._measure_throughput(cell, connection)
         # Last, as the other side then waits for a connection that may never come.
         wire.send(connection, {"kind": "ephemeral"}, self._within(PATIENCE_S))
-        fresh = wire.receive(connection, self._within(PATIENCE_S), Opened, _MESSAGE_BYTES)["port"]
+        fresh = wire.receive(connection, self._within(PATIENCE_S), Opened)["port"]
         announce(f"connect to {cell.to_host} ({cell.address}:{fresh}), a fresh port")
         cell.ephemeral = self._status(cell.address, fresh)
         if cell.ephemeral != "ok":
@@ -186,7 +184,7 @@ class Examiner:
 
     def _begin_bursts(self, connection: socket.socket, *, alone: bool) -> bool:
         wire.send(connection, {"kind": "bursts", "alone": alone}, self._within(PATIENCE_S))
-        return bool(wire.receive(connection, self._within(2 * PATIENCE_S), Go, _MESSAGE_BYTES)["go"])
+        return bool(wire.receive(connection, self._within(2 * PATIENCE_S), Go)["go"])
 
     def _burst(self, connection: socket.socket, data: bytes | memoryview, limit_s: float) -> float:
         """Seconds until the other side has acknowledged these bytes."""
