@@ -26,7 +26,7 @@ def node_word(node: int) -> str:
 
 def of_hosts(hosts: Iterable[str]) -> Redaction:
     """A redaction for these hosts, with or without their domains."""
-    return Redaction({host: f"host-{number}" for number, host in enumerate(sorted(filter(_is_name, hosts)), 1)}, domains=True)
+    return Redaction({host: f"host-{number}" for number, host in enumerate(sorted(filter(_is_name, hosts)), 1)})
 
 
 def redacted(verdict: Verdict, examined: Examined) -> tuple[Verdict, Examined]:
@@ -45,13 +45,13 @@ def redacted(verdict: Verdict, examined: Examined) -> tuple[Verdict, Examined]:
 
 
 class Redaction:
-    """Replaces names by words, with ``domains`` together with their domains (``.cluster.org``), and the name of a user."""
+    """Replaces names by words, together with their domains (``.cluster.org``), and the name of a user."""
 
-    def __init__(self, words: Mapping[str, str], *, domains: bool = False, user: str = "") -> None:
+    def __init__(self, words: Mapping[str, str], *, user: str = "") -> None:
         self._words = words
         self._addresses: dict[str, str] = {}
         names = "|".join(map(re.escape, sorted(words, key=len, reverse=True)))
-        self._names = re.compile(rf"(?<![A-Za-z0-9])({names}){_DOMAIN if domains else ''}(?![A-Za-z0-9])") if words else None
+        self._names = re.compile(rf"(?<![A-Za-z0-9])({names}){_DOMAIN}(?![A-Za-z0-9])") if words else None
         self._user = re.compile(rf"(?<![\w-]){re.escape(user)}(?![\w-])") if len(user) > 2 and user != "root" else None
 
     def finding(self, finding: DoctorFinding) -> DoctorFinding:
@@ -89,26 +89,22 @@ class Redaction:
 
 
 def _words(examined: Examined) -> dict[str, str]:
-    """All host names in the observations, with their replacements: the same with and without the domain."""
+    """All host names in the observations, without domains, with their replacements."""
     words: dict[str, str] = {}
     for _, entry in sorted(examined.roster.items()):
         identity = entry.get("identity", {})
-        host, word = str(identity.get("hostname", "")), node_word(identity.get("node", 0))
+        host, node = str(identity.get("hostname", "")), identity.get("node", 0)
         if _is_name(host):
-            words[host] = words.setdefault(host.partition(".")[0], word)
-            words[f"{host}#{identity.get('node', 0)}"] = word  # as findings distinguish hosts of the same name
+            words.setdefault(host.partition(".")[0], node_word(node))
+            words[f"{host}#{node}"] = node_word(node)  # as findings distinguish hosts of the same name
     others = []
     for result in examined.results:
         others += [result.data.get("hostname", ""), result.data.get("name", {}).get("name", "")]
     others += [each.get("hostname", "") for each in examined.refused]
     others += [examined.hub.get("here", "")]
     others += [endpoint.rpartition(":")[0] for endpoint in (str(examined.hub.get("endpoint", "")), examined.settings.endpoint)]
-    count = 0
-    for host in map(str, others):
-        if _is_name(host) and host not in words:
-            count += host.partition(".")[0] not in words
-            words[host] = words.setdefault(host.partition(".")[0], f"host-{count}")
-    return words
+    names = dict.fromkeys(host.partition(".")[0] for host in map(str, others) if _is_name(host))
+    return words | {name: f"host-{number}" for number, name in enumerate((name for name in names if name not in words), 1)}
 
 
 def _user() -> str:
