@@ -10,17 +10,13 @@ from typing import Any
 
 from torch.optim import Optimizer
 
-from numscope.detect.diagnosis import diagnose
 from numscope.detect.evidence import BadLeaf, Evidence
 from numscope.detect.journal import Journal
-from numscope.probe import optimizer as optimizer_probe
 from numscope.records.faults import suppress
-from numscope.records.finding import Reason
 from numscope.records.site import Phase
 from numscope.replay.tape import UNOBSERVED
 
 NOT_USED = "the script used no bad gradient"
-TRAINS_NOTHING = "what the model made is finite, and all gradients of this loss are zero"
 LEFT_TO_OPTIMIZER = "the optimizer looks for bad gradients itself: whether it uses them is seen after its step"
 _LOOKS = re.compile(r"isfinite|isnan|isinf|nan_to_num|found_inf|class \w*Skip")
 
@@ -41,64 +37,25 @@ def beyond_scale(journal: Journal, reached: Sequence[BadLeaf], own: set[int], ot
     return kept
 
 
-def why_no_alarm(
-    evidence: Evidence, bad: Sequence[BadLeaf], reached: Sequence[BadLeaf], gradients: Sequence[int], optimizer: Optimizer | None
-) -> str:
-    """Why what is bad is no alarm though an optimizer steps (None: by a GradScaler), for a note; "" if it is one."""
+def why_no_alarm(evidence: Evidence, reached: Sequence[BadLeaf], gradients: Sequence[int], optimizer: Optimizer) -> str:
+    """Why what is bad is no alarm though an optimizer steps, for a note; "" if it is one."""
     if not reached:
         return ""
-    if optimizer is not None and _is_discarded(evidence, reached, gradients):
+    if _is_discarded(evidence, reached, gradients):
         return NOT_USED
-    if _trains_nothing(evidence, bad, reached, gradients):
-        return TRAINS_NOTHING
-    if optimizer is None:
-        return ""
     in_backward = all(evidence.journal.event(index).phase in (Phase.LOSS, Phase.BACKWARD) for index, _ in reached)
     return LEFT_TO_OPTIMIZER if in_backward and _looks_itself(optimizer) else ""
-
-
-def _trains_nothing(evidence: Evidence, bad: Sequence[BadLeaf], reached: Sequence[BadLeaf], gradients: Sequence[int]) -> bool:
-    """Whether the loss alone is bad, and its gradients are all exactly zero, as of a batch in which no label counts.
-
-    Where the model makes the loss, it has to be such a batch.
-    """
-    journal = evidence.journal
-    if not gradients or not _are_finite(journal, gradients):
-        return False
-    events = [(event := journal.event(index), event.entry.is_root and _is_number(journal, index, slot)) for index, slot in bad]
-    if not all(event.phase is Phase.LOSS or (event.phase is Phase.FORWARD and returns_it) for event, returns_it in events):
-        return False
-    calls = {event.call for event, _ in events}
-    of_outputs = [
-        int(handle)
-        for index, event in enumerate(journal.events)
-        if event.phase is Phase.BACKWARD and event.call in calls
-        for slot, book, handle in event.items
-        if book is journal.ledger and slot.startswith("grad output") and not (event.entry.is_root and _is_number(journal, index, slot))
-    ]
-    if not journal.ledger.are_zero(of_outputs or gradients):
-        return False
-    if not any(returns_it for _, returns_it in events):
-        return True
-    with optimizer_probe.paused():
-        culprit = diagnose(evidence, bad, reached).culprit
-    return culprit is not None and culprit.reason is Reason.DIVISION_BY_ZERO
 
 
 def _are_finite(journal: Journal, gradients: Sequence[int]) -> bool:
     return set(gradients).isdisjoint({UNOBSERVED, *journal.ledger.bad()})
 
 
-def _is_number(journal: Journal, index: int, slot: str) -> bool:
-    numbers = journal.numbers(index, slot)
-    return numbers is not None and numbers.numel == 1
-
-
 def _looks_itself(optimizer: Optimizer) -> bool:
     """Whether an optimizer, or a hook before its step, seems to repair or refuse bad gradients: its source names a test of them."""
     own: list[Any] = [*type(optimizer).__mro__[:-1], *optimizer._optimizer_step_pre_hooks.values(), vars(optimizer).get("step")]
     for part in filter(None, own):
-        code = part if isinstance(part, type) else getattr(part, "__code__", None)  # not of what it wraps: a scheduler wraps torch's step
+        code: Any = part if isinstance(part, type) else getattr(part, "__code__", None)  # not of what it wraps: a scheduler wraps torch's step
         module = sys.modules.get(part.__module__) if isinstance(part, type) else inspect.getmodule(code)
         with suppress(OSError, TypeError):  # no source
             if not getattr(module, "__name__", "").startswith("torch.") and _LOOKS.search(inspect.getsource(code)):

@@ -110,7 +110,7 @@ class Judge:
         bad, reached = self._read()
         if scaled is not None:
             reached = beyond_scale(self._evidence.journal, reached, set(gradients), set(scaled))
-        no_alarm = why_no_alarm(self._evidence, bad, reached, gradients, optimizer if scaled is None else None)
+        no_alarm = why_no_alarm(self._evidence, reached, gradients, optimizer) if scaled is None else ""
         self._show(reached)
         self._decide(bad, reached, "an optimizer's step", no_alarm)
         self._look_for_dead(gradients if no_alarm or not reached else ())
