@@ -55,7 +55,8 @@ def _looks_itself(optimizer: Optimizer) -> bool:
     """Whether an optimizer, or a hook before its step, seems to repair or refuse bad gradients: its source names a test of them."""
     own: list[Any] = [*type(optimizer).__mro__[:-1], *optimizer._optimizer_step_pre_hooks.values(), vars(optimizer).get("step")]
     for part in filter(None, own):
-        code: Any = part if isinstance(part, type) else getattr(part, "__code__", None)  # not of what it wraps: a scheduler wraps torch's step
+        # Not of what it wraps: a scheduler wraps torch's step.
+        code: Any = part if isinstance(part, type) else getattr(part, "__code__", None)
         module = sys.modules.get(part.__module__) if isinstance(part, type) else inspect.getmodule(code)
         with suppress(OSError, TypeError):  # no source
             if not getattr(module, "__name__", "").startswith("torch.") and _LOOKS.search(inspect.getsource(code)):
