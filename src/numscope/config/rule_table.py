@@ -49,6 +49,7 @@ _SPECS = (
     RuleSpec("weights changed dtype", "weights are no longer of the dtype that they had"),
     RuleSpec("gradients not cleared", "gradients add up over steps"),
     RuleSpec("gradients cleared before the step", "gradients are gone when the optimizer steps"),
+    RuleSpec("optimizer never steps", "gradients come and are cleared, and the optimizer has not stepped once"),
     RuleSpec("gradients cleared between micro-batches", "of several backwards before a step only the last one's gradients are used"),
     RuleSpec("loss does not reach the model", "backward gives the model's parameters no gradient"),
     RuleSpec("wrong input of a loss", "a loss that wants logits gets probabilities, or one of log-probabilities gets others"),

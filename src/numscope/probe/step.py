@@ -63,7 +63,7 @@ class Step(optimizer_probe.StepListener):
     Attributes:
         number: of the step at work.
         num_steps: how many have ended.
-        had_backward: a backward of this model has run in this step.
+        had_backward: a backward of this model has run in this step; ``ever_had_backward``: in one that is over.
         thread: number of the one that called the model or updated it last.
     """
 
@@ -82,6 +82,7 @@ class Step(optimizer_probe.StepListener):
         self.explicit = explicit
         self.optimizers = Optimizers(model, optimizer)
         self.had_backward = False
+        self.ever_had_backward = False
         self._heard_forward = False
         self.thread: int | None = None
         self._readers: list[StepReader] = []
@@ -177,6 +178,7 @@ class Step(optimizer_probe.StepListener):
         finally:
             self.number += 1
             self.num_steps += not closing or self.has_stepped or (self.had_backward and not self.optimizers.any)
+            self.ever_had_backward = self.ever_had_backward or self.had_backward
             self.had_backward = self._heard_forward = False
             self._stepped.clear()
             _at_work.pop(self, None)

@@ -193,7 +193,7 @@ class ModelWatch:
     @property
     def has_trained(self) -> bool:
         """Whether a backward or a step of the model was seen."""
-        return self._steps.num_steps > 0 or self._steps.had_backward
+        return self._steps.num_steps > 0 or self._steps.had_backward or self._steps.ever_had_backward
 
     @property
     def could_train(self) -> bool:

@@ -276,3 +276,26 @@ def test_gradients_cleared_for_each_micro_batch_are_asked_about(how: str) -> Non
         assert alert.asks and "Of 3 backwards at test_clearing.py:" in alert.text and "the gradients of 2 are cleared" in alert.text
     else:
         assert [alert.rule for alert in alerts if alert.rule.endswith("micro-batches")] == []
+
+
+@pytest.mark.parametrize("how", ["never", "the second time", "by hand, without an optimizer", "another optimizer's model"])
+def test_an_optimizer_that_never_steps_is_asked_about(how: str) -> None:
+    model, other = Net(dropout=0.0), Net()
+    optimizer = SGD((other if how.startswith("another") else model).parameters(), lr=0.1)
+    if how.startswith("by hand"):
+        del optimizer
+
+    def loop() -> None:
+        for number, (x, y) in enumerate(batches(20)):
+            model.zero_grad()
+            F.cross_entropy(model(x), y).backward()
+            if how == "the second time" and number == 1:
+                optimizer.step()
+            if how.startswith("by hand"):
+                with torch.no_grad():
+                    for p in model.parameters():
+                        p -= 0.1 * p.grad
+
+    alerts = [alert for alert in alerts_of(model, loop) if alert.rule == "optimizer never steps"]
+    assert len(alerts) == (how == "never")
+    assert all(alert.asks and "16 backwards at test_clearing.py:" in alert.text and "SGD has not stepped" in alert.text for alert in alerts)

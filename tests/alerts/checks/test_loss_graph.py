@@ -46,6 +46,11 @@ def one_hot(y: Tensor) -> Tensor:
         (lambda out, y: F.nll_loss(out.softmax(-1), y), "nll_loss", "a softmax"),
         (lambda out, y: -Categorical(logits=out.softmax(-1)).log_prob(y).mean(), "Categorical(logits=…)", "a softmax"),
         (lambda out, y: F.nll_loss(out, y), "nll_loss", "a linear layer"),
+        (
+            lambda out, y: F.nll_loss((out.mm(torch.eye(4)) + torch.zeros(4, requires_grad=True)).view(6, 4), y),
+            "nll_loss",
+            "a linear layer",
+        ),
         (lambda out, y: F.binary_cross_entropy_with_logits(out.sigmoid(), one_hot(y)), "binary_cross_entropy_with_logits", "a sigmoid"),
         (lambda out, y: F.kl_div(out.softmax(-1), one_hot(y), reduction="batchmean"), "kl_div", "a softmax"),
     ],

@@ -252,14 +252,14 @@ def test_autocast_that_is_never_left_is_named(how: str) -> None:
 
 
 @pytest.mark.parametrize("frozen", [True, False])
-@pytest.mark.parametrize("momentum", [0.1, 0.99])
+@pytest.mark.parametrize("momentum", [0.1, 0.99, 0.0])
 def test_batch_norms_that_move_or_forget_are_asked_about(frozen: bool, momentum: float) -> None:
     model = nn.Sequential(nn.Linear(4, 5), nn.BatchNorm1d(5, momentum=momentum), nn.Linear(5, 3))
     model[1].requires_grad_(not frozen)
     alerts = alerts_of(model, lambda: train(model, SGD(model.parameters(), lr=1e-2)))
     assert {alert.rule for alert in alerts} == {
         *(["frozen batch norm moves"] if frozen else []),
-        *(["batch norm forgets"] if momentum > 0.5 else []),
+        *(["batch norm forgets"] if momentum != 0.1 else []),
     }
     assert all(alert.asks and alert.step == 1 for alert in alerts)
     model[1].eval()

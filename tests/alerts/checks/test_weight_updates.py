@@ -160,10 +160,12 @@ def test_zero_gradients_of_a_layer_that_begins_at_zero_are_left_alone() -> None:
     assert alerts_of(model, lambda: train(model, SGD(model.parameters(), lr=0.1), 102)) == []
 
 
-def test_learning_rate_of_0_is_named() -> None:
+@pytest.mark.parametrize("rate", [0.0, 1e-22])
+def test_learning_rate_of_0_is_named(rate: float) -> None:
     model = Net()
-    alert = one(alerts_of(model, lambda: train(model, SGD(model.parameters(), lr=0.0))), "learning rate is 0")
-    assert (alert.value, alert.asks) == (0.0, False)
+    alert = one(alerts_of(model, lambda: train(model, SGD(model.parameters(), lr=rate))), "learning rate is 0")
+    assert (alert.value, alert.asks) == (rate, False)
+    assert f"a learning rate of {rate:g}," in alert.text
 
 
 def test_warm_up_from_0_is_left_alone() -> None:

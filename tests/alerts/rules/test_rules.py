@@ -275,6 +275,7 @@ def test_a_loss_that_falls_without_bound_is_asked_about() -> None:
         lambda step: 0.01 if step < 8 else 1.0 + 0.001 * (step % 100),  # a small beginning, then level
         lambda step: -1.0 - step,  # it falls as fast as before
         lambda step: 2.0 - 3 * math.log(1 + step),  # a likelihood
+        lambda step: -1.0 - 1e-6 * 1.02 ** min(step, 400),  # all but level
         lambda step: math.nan if step % 2 else float(step),
     ],
 )

@@ -13,12 +13,14 @@ from numscope.alerts.checks.check import UNKNOWN, Check, ScriptLine, Subject, cu
 from numscope.probe.living import Beside
 from numscope.probe.nodes import trains
 from numscope.probe.optimizer import accumulates, in_step
-from numscope.probe.optimizers import gradient_of, living_optimizers
+from numscope.probe.optimizers import gradient_of, ids_of, living_optimizers
 from numscope.summary.ledger import Ledger
 
 LEAST_STEPS = 2  # in a row that begin with the gradients of the step before
 MOST_TRACKED = 2  # gradients of an optimizer, its smallest ones
 BETWEEN = "gradients cleared between micro-batches"
+NEVER = "optimizer never steps"
+MOST_UNUSED = 16  # backwards from the first one on, each of whose gradients is cleared before the next, without any step
 FROZEN = "None of the model's parameters requires a gradient"
 MOST_LOOKS = 32  # at gradients that a step's backwards add to
 
@@ -134,7 +136,7 @@ class Reaching(Check):
     """
 
     name = "loss does not reach the model"
-    also = ("gradients cleared before the step", BETWEEN)
+    also = ("gradients cleared before the step", BETWEEN, NEVER)
 
     def __init__(self, subject: Subject) -> None:
         super().__init__(subject)
@@ -143,6 +145,7 @@ class Reaching(Check):
         self._was: tuple[int, int] | None = None
         self._made: tuple[int, int] | None = None
         self._in_row = 0  # thorough steps with some
+        self._has_stepped = False
         self._calls = 0  # with gradients, in this step
         self._reaches = False
         self._reason = ""
@@ -156,6 +159,8 @@ class Reaching(Check):
             self._was = self._first_gradient()
             if self._gave is not None and self._was is None:
                 self._lost.append(self._gave)
+                if len(self._lost) == MOST_UNUSED and not self._has_stepped:
+                    self._never_steps(self._gave)
             self._gave = current_line()
         if self._reaches or not self._calls:
             return
@@ -171,13 +176,22 @@ class Reaching(Check):
         if self._made in (None, self._was):  # of what is no part of the model
             self._gave = None
 
+    def _never_steps(self, line: ScriptLine) -> None:
+        wanted = {id(p) for p in self.subject.model.parameters()}
+        kinds = [type(one).__name__ for one in living_optimizers() if not wanted.isdisjoint(ids_of(one))]
+        if kinds:
+            text = f"{MOST_UNUSED} backwards{line.at()} have given gradients that the next one's clearing took away, and {kinds[0]} has not stepped."
+            self.say(
+                text, "Call optimizer.step(), with its parentheses.", rule=NEVER, line=line, evidence={"optimizer": kinds[0]}, asks=True
+            )
+
     def _first_gradient(self) -> tuple[int, int] | None:
         """Which tensor it is, and its version; None where no parameter has a gradient."""
         found = next((gradient for p in self.subject.model.parameters() if (gradient := gradient_of(p)) is not None), None)
         return None if found is None else (id(found), found._version)
 
     def before_step(self, optimizer: Optimizer) -> None:
-        line, kind = self._line, type(optimizer).__name__
+        line, kind, self._has_stepped = self._line, type(optimizer).__name__, True
         lost, gave, self._lost, self._gave = self._lost, self._gave, [], None
         given = self._first_gradient()
         if given is None or self._made is None or given[0] != self._made[0]:  # another tensor: the script has put all losses' together

@@ -22,7 +22,7 @@ MOST_HELD = 1000  # things in a module's list that are looked at
 
 # What makes probabilities, and what makes numbers of any size, by the begin of a node's name.
 _PROBABILITIES = {"Softmax": "a softmax", "Sigmoid": "a sigmoid"}
-_RAW = {"Addmm": "a linear layer", "Convolution": "a convolution"}
+_RAW = {"Addmm": "a linear layer", "Mm": "a linear layer", "Convolution": "a convolution"}
 # By a loss's node: its function, what its input must not be made by, and what to do about it.
 _LOSSES: Mapping[str, tuple[str, Mapping[str, str], str]] = {
     "LogSoftmax": ("log_softmax (cross_entropy)", _PROBABILITIES, "Give it logits: it has a softmax of its own."),
@@ -148,13 +148,17 @@ def _shape(node: Any, number: int = 0) -> tuple[int, ...]:
 
 
 def _maker(node: Any) -> str:
-    """The operation that made an input, behind what only moves elements."""
-    while node is not None:
-        kind = _kind(node)
-        if kind not in _SHAPES or not node.next_functions:
-            return kind
+    """The operation that made an input, behind what only moves elements; a product and a sum, as a linear layer may be, are one."""
+    node = _behind_shapes(node)
+    kind = "" if node is None else _kind(node)
+    made_of = [_behind_shapes(each) for each, _ in node.next_functions] if kind == "Add" else []
+    return "Addmm" if any(each is not None and _kind(each) == "Mm" for each in made_of) else kind
+
+
+def _behind_shapes(node: Any) -> Any:
+    while node is not None and _kind(node) in _SHAPES and node.next_functions:
         node = node.next_functions[0][0]
-    return ""
+    return node
 
 
 def _wrong_input(node: Any, kind: str) -> tuple[str, str, str] | None:

@@ -271,7 +271,7 @@ def _squared(trial: Tensor) -> Tensor:
 
 
 class BatchNorms(Check):
-    """Batch norms write statistics though the weights around them are frozen, or keep those of the last batch alone.
+    """Batch norms write statistics though the weights around them are frozen, or keep those of the last batch alone, or of none.
 
     *Cost:* at a thorough step 0.1 µs a module.
     """
@@ -297,6 +297,11 @@ class BatchNorms(Check):
             text = f"{names_of([*hasty])}: with a momentum of {momentum:g} the running statistics are almost those of the last batch alone."
             advice = f"Torch's momentum is the share of the new batch: TensorFlow's {momentum:g} is {1 - momentum:.4g} here."
             self.say(text, advice, rule=FORGETS, layer=name, value=momentum, evidence={"modules": [*hasty]}, asks=True)
+        still = [name for name, m in norms.items() if m.momentum == 0]
+        if still:
+            text = f"{names_of(still)}: with a momentum of 0 the running statistics stay what they were, whatever the batches are."
+            advice = "Torch's momentum is the share of the new batch: 0.1 is usual, and None averages all batches."
+            self.say(text, advice, rule=FORGETS, layer=still[0], value=0.0, evidence={"modules": still}, asks=True)
 
 
 class WeightDtype(Check):

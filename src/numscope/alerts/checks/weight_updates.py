@@ -28,6 +28,7 @@ WITHOUT_GRADIENT = "parameter without gradient"
 ZERO_RATE = "learning rate is 0"
 FROZEN_MOVES = "frozen parameter moves"
 FROZEN_ALL = "almost all is frozen"
+NO_RATE = 1e-12  # below it no weight has moved: a schedule that is stepped too often has gone so far
 LEAST_STEPS = 2  # before the first verdict: one may be a warm-up's, at a rate of 0
 
 
@@ -287,13 +288,13 @@ class WeightUpdates(Check):
         return order[first] if first and not lacking.intersection(order[first:]) else ""
 
     def _stuck(self, stays: Mapping[str, nn.Parameter]) -> None:
-        still = [n for n in stays if self._weights[n].rates == {0.0}]
+        still = [n for n in stays if (rates := self._weights[n].rates) and all(rate is not None and rate < NO_RATE for rate in rates)]
         if names := self._news(ZERO_RATE, still):
             weight = self._weights[names[0]]
-            text = f"{weight.optimizer} updates {names_of(names)} with a learning rate of 0, and has done so since the last look."
+            text = f"{weight.optimizer} updates {names_of(names)} with a learning rate of {weight.rate:g}, and has done so since the last look."
             advice = "Look at the scheduler and its warm-up, which may count epochs where it should count steps."
-            everything = not any(w.rates - {0.0} for w in self._weights.values())
-            self.say(text, advice, rule=ZERO_RATE, again=True, parameters=names, value=0.0, asks=not everything)
+            everything = all(w.rate < NO_RATE for w in self._weights.values())
+            self.say(text, advice, rule=ZERO_RATE, again=True, parameters=names, value=weight.rate, asks=not everything)
         if names := self._news(self.name, [n for n, p in stays.items() if n not in still and self._should_move(n, p)]):
             kind = self._weights[names[0]].optimizer
             text = f"Gradients arrive at {names_of(names)}, and {kind} steps, but no bit has changed since the last look."

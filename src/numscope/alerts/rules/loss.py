@@ -87,7 +87,7 @@ def loss_runs_away(board: Board, settings: dict[str, Any]) -> Iterator[Alert]:
     first, last, steps = float(parts[0]), float(parts[-1]), np.diff(parts)
     limit = settings["times"] * board.first_loss
     up = last > limit > 0 and last > LEAST_RISE * first > 0 and bool((steps > 0).all())  # nor where one is nan
-    down = first < -limit < 0 and bool((steps < 0).all() and (np.diff(steps) < 0).all())
+    down = first < -limit < 0 and last < settings["times"] * first and bool((steps < 0).all() and (np.diff(steps) < 0).all())
     if not (up or down):
         return
     board.named[AWAY] = 0, board.step
