@@ -291,7 +291,8 @@ class WeightUpdates(Check):
         still = [n for n in stays if (rates := self._weights[n].rates) and all(rate is not None and rate < NO_RATE for rate in rates)]
         if names := self._news(ZERO_RATE, still):
             weight = self._weights[names[0]]
-            text = f"{weight.optimizer} updates {names_of(names)} with a learning rate of {weight.rate:g}, and has done so since the last look."
+            rate = f"a learning rate of {weight.rate:g}, and has done so since the last look."
+            text = f"{weight.optimizer} updates {names_of(names)} with {rate}"
             advice = "Look at the scheduler and its warm-up, which may count epochs where it should count steps."
             everything = all(w.rate < NO_RATE for w in self._weights.values())
             self.say(text, advice, rule=ZERO_RATE, again=True, parameters=names, value=weight.rate, asks=not everything)
