@@ -39,8 +39,8 @@ model, opt = make()
 sched = torch.optim.lr_scheduler.LambdaLR(opt, lf)
 train(model, opt, sched, 90)
 ckpt = {"model": model.state_dict(), "opt": opt.state_dict(), "sched": sched.state_dict(), "epoch": 90}
-torch.save(ckpt, f"/tmp/resume_{HEALTHY}.pt")
-ckpt = torch.load(f"/tmp/resume_{HEALTHY}.pt")
+torch.save(ckpt, f"./resume_{HEALTHY}.pt")
+ckpt = torch.load(f"./resume_{HEALTHY}.pt")
 model, opt = make()
 model.load_state_dict(ckpt["model"])
 if HEALTHY:

@@ -180,7 +180,7 @@ class Reaching(Check):
         wanted = {id(p) for p in self.subject.model.parameters()}
         kinds = [type(one).__name__ for one in living_optimizers() if not wanted.isdisjoint(ids_of(one))]
         if kinds:
-            text = f"{MOST_UNUSED} backwards{line.at()} have given gradients that the next one's clearing took away, and {kinds[0]} has not stepped."
+            text = f"The gradients of {MOST_UNUSED} backwards{line.at()} were cleared before the next one, and {kinds[0]} has not stepped."
             self.say(
                 text, "Call optimizer.step(), with its parentheses.", rule=NEVER, line=line, evidence={"optimizer": kinds[0]}, asks=True
             )
