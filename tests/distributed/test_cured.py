@@ -44,7 +44,7 @@ def cured(rank: int, curing: tuple[int, ...]) -> Any:
         return error.finding.step, error.finding.rank, error.finding.culprit and error.finding.culprit.op
     finally:
         scope.close()
-    return [note.step for note in scope.contained if "finite" in note.note]
+    return [note.step for note in scope.contained if "used no bad gradient" in note.note]
 
 
 def test_what_all_ranks_have_cured_is_a_note_of_the_rank_where_it_was(ranks: RankPool) -> None:
