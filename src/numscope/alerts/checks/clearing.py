@@ -218,6 +218,9 @@ class Reaching(Check):
             advice = "Call optimizer.zero_grad() before backward, not between backward and optimizer.step()."
             self.say(text, advice, rule=self.also[0], line=step, evidence={"backward": line.evidence.get("line", "")})
 
+    def skipped_step(self, optimizer: Optimizer) -> None:
+        self._has_stepped = True  # as far as the script goes
+
     def end(self, closing: bool) -> None:
         self._calls = 0
         self._reaches = False
