@@ -18,8 +18,9 @@ import pytest
 from numscope.doctor.budget import Deadline
 from numscope.doctor.meet import wire
 from numscope.doctor.meet.hub import Hub, HubTaken
-from numscope.doctor.meet.meeting import Meeting, Road, Unreached
+from numscope.doctor.meet.meeting import Meeting
 from numscope.doctor.meet.messages import Refused
+from numscope.doctor.meet.road import Road, Unreached
 from tests.doctor.fleet import BRISK, OVERHEAD_S, STOP, fleet, free_port
 
 HASTY = replace(BRISK, deadline_s=20.0, timeout_scale=0.1)  # 0.4 s for the rendezvous

@@ -28,8 +28,9 @@ from typing_extensions import NotRequired, Required, get_type_hints, is_typeddic
 from numscope.doctor.agent import Agent
 from numscope.doctor.budget import Deadline
 from numscope.doctor.meet import messages, wire
-from numscope.doctor.meet.hub import Hub, Member
+from numscope.doctor.meet.hub import Hub
 from numscope.doctor.meet.meeting import Meeting
+from numscope.doctor.meet.members import Member
 from numscope.doctor.meet.messages import Refused, ToHub, ToRank, Welcome
 from numscope.doctor.output import judge
 from numscope.doctor.records import ExamPhase, Identity, PhaseResult, Status, to_json

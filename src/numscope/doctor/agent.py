@@ -29,8 +29,9 @@ from typing import Any
 from numscope.doctor.budget import Deadline, Overdue, beat_s, chosen, limited, share, silent_s
 from numscope.doctor.meet import wire
 from numscope.doctor.meet.listener import PeerListener
-from numscope.doctor.meet.meeting import Meeting, Road, Unreached
+from numscope.doctor.meet.meeting import Meeting
 from numscope.doctor.meet.messages import Refused, ToRank, Welcome
+from numscope.doctor.meet.road import Road, Unreached
 from numscope.doctor.meet.sockets import address_of
 from numscope.doctor.phases import Context, PhaseFailed
 from numscope.doctor.phases.children import Child, run_in_child

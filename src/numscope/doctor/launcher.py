@@ -24,10 +24,12 @@ from pathlib import Path
 from numscope.doctor.budget import Deadline, share
 from numscope.doctor.course import Course
 from numscope.doctor.meet import wire
-from numscope.doctor.meet.hub import HubTaken, NodeNumbers
+from numscope.doctor.meet.hub import HubTaken
 from numscope.doctor.meet.identity import LAUNCHER
-from numscope.doctor.meet.meeting import ENDPOINT, Meeting, Road, Unreached, is_here, look, meet_at_endpoint, split_endpoint
+from numscope.doctor.meet.meeting import ENDPOINT, Meeting, is_here, meet_at_endpoint, split_endpoint
+from numscope.doctor.meet.members import NodeNumbers
 from numscope.doctor.meet.messages import Place, Refused
+from numscope.doctor.meet.road import Road, Unreached, look
 from numscope.doctor.meet.secret import TOKEN, NoSecret, given_secret
 from numscope.doctor.output import INCOMPLETE, Output, alone, show, write_lines
 from numscope.doctor.phases.children import python_environ

@@ -16,7 +16,8 @@ from numscope.doctor.budget import Deadline
 from numscope.doctor.course import Course
 from numscope.doctor.meet.hub import HubTaken
 from numscope.doctor.meet.identity import identify
-from numscope.doctor.meet.meeting import Meeting, look, meet
+from numscope.doctor.meet.meeting import Meeting, meet
+from numscope.doctor.meet.road import look
 from numscope.doctor.output import INCOMPLETE, Output, alone, finding_lines, for_ranks, name_of, show, write_lines
 from numscope.doctor.records import Identity, Settings, from_json
 from numscope.records.errors import UsageError
