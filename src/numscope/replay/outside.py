@@ -361,9 +361,8 @@ class Outside:
         for mode in tuple(self._leftover):
             if taken_off(mode, *(FUNCTION_MODES if isinstance(mode, TorchFunctionMode) else DISPATCH_MODES)):
                 self._leftover.remove(mode)
-                vars(mode).pop(
-                    "__torch_function__", None
-                )  # a cycle, with the tape in it; till here C has no frame that a warning would name
+                # A cycle, with the tape in it. Until here torch calls it, in C: Python's would be a frame that a warning names.
+                vars(mode).pop("__torch_function__", None)
         del self._leftover[:-_MAX_LEFTOVER]
 
     # ---- backward

@@ -142,10 +142,10 @@ class Reaching(Check):
         super().__init__(subject)
         self._lost: list[ScriptLine] = []  # of this step's backwards whose gradients were gone before the next one
         self._gave: ScriptLine | None = None  # the last backward, if it gave gradients
-        self._was: tuple[int, int] | None = None
-        self._made: tuple[int, int] | None = None
+        self._was: tuple[int, int] | None = None  # the first gradient before the last backward
+        self._made: tuple[int, int] | None = None  # and after it
         self._in_row = 0  # thorough steps with some
-        self._has_stepped = False
+        self._has_stepped = False  # any optimizer of the model's
         self._calls = 0  # with gradients, in this step
         self._reaches = False
         self._reason = ""

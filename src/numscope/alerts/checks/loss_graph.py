@@ -17,7 +17,7 @@ PAIRS = "loss over all pairs"
 OVER_BATCH = "softmax over the batch"
 OF_ONE = "softmax of one number"
 OUTSIDE = "layers outside the model"
-LEFT_OUT = "model without optimizer"
+UNOWNED = "model without optimizer"
 MOST_HELD = 1000  # things in a module's list that are looked at
 
 # What makes probabilities, and what makes numbers of any size, by the begin of a node's name.
@@ -48,7 +48,7 @@ class LossGraph(Check):
     """
 
     name = "wrong input of a loss"
-    also = (PAIRS, OVER_BATCH, OF_ONE, OUTSIDE, LEFT_OUT)
+    also = (PAIRS, OVER_BATCH, OF_ONE, OUTSIDE, UNOWNED)
 
     def __init__(self, subject: Subject) -> None:
         super().__init__(subject)
@@ -72,7 +72,7 @@ class LossGraph(Check):
         for rule, text, advice in found:
             line = current_line()
             self.say(text.format(line.at(": backward at ")), advice, rule=rule, line=line, asks=rule != self.name)
-        if leaves.keys() - inside and not self.spoken.issuperset((OUTSIDE, LEFT_OUT)):
+        if leaves.keys() - inside and not self.spoken.issuperset((OUTSIDE, UNOWNED)):
             owned = {number for optimizer in living_optimizers() for number in ids_of(optimizer)}
             self._outside(leaves.keys() - inside - owned)
             # An input that is optimized, as a dream is, trains nothing else.
@@ -103,7 +103,7 @@ class LossGraph(Check):
         text = f"Gradients arrive at {count(len(wanted), 'parameter')} of {kind}, and no optimizer has any parameter of it, while others "
         text += "in the same loss are trained."
         advice = f"Give them to the optimizer, if {kind} is to learn; else requires_grad_(False) saves the gradients."
-        self.say(text, advice, rule=LEFT_OUT, evidence={"model": kind, "num_parameters": len(wanted)}, asks=True)
+        self.say(text, advice, rule=UNOWNED, evidence={"model": kind, "num_parameters": len(wanted)}, asks=True)
 
     def _outside(self, wanted: Set[int]) -> None:
         for module, name in self.subject.probe.names.items() if wanted else ():

@@ -28,7 +28,7 @@ WITHOUT_GRADIENT = "parameter without gradient"
 ZERO_RATE = "learning rate is 0"
 FROZEN_MOVES = "frozen parameter moves"
 FROZEN_ALL = "almost all is frozen"
-NO_RATE = 1e-12  # below it no weight has moved: a schedule that is stepped too often has gone so far
+NO_RATE = 1e-12  # less is as good as 0 for a weight that has not moved: a schedule that is stepped too often ends there
 LEAST_STEPS = 2  # before the first verdict: one may be a warm-up's, at a rate of 0
 
 
@@ -62,6 +62,11 @@ class _Weight:
     def could_move(self, num: int) -> bool:
         """Whether a gradient had come before the last look, with which a window ends: an expert may get its first tokens there."""
         return num >= EVERY or self.nonzero > (self.largest > 0)
+
+    @property
+    def has_no_rate(self) -> bool:
+        """Whether all rates of its steps were too small to move it."""
+        return all(rate is not None and abs(rate) < NO_RATE for rate in self.rates)
 
     @property
     def rate(self) -> float:
@@ -288,13 +293,13 @@ class WeightUpdates(Check):
         return order[first] if first and not lacking.intersection(order[first:]) else ""
 
     def _stuck(self, stays: Mapping[str, nn.Parameter]) -> None:
-        still = [n for n in stays if (rates := self._weights[n].rates) and all(rate is not None and rate < NO_RATE for rate in rates)]
+        still = [n for n in stays if self._weights[n].rates and self._weights[n].has_no_rate]
         if names := self._news(ZERO_RATE, still):
             weight = self._weights[names[0]]
             rate = f"a learning rate of {weight.rate:g}, and has done so since the last look."
             text = f"{weight.optimizer} updates {names_of(names)} with {rate}"
             advice = "Look at the scheduler and its warm-up, which may count epochs where it should count steps."
-            everything = all(w.rate < NO_RATE for w in self._weights.values())
+            everything = all(w.has_no_rate for w in self._weights.values())
             self.say(text, advice, rule=ZERO_RATE, again=True, parameters=names, value=weight.rate, asks=not everything)
         if names := self._news(self.name, [n for n, p in stays.items() if n not in still and self._should_move(n, p)]):
             kind = self._weights[names[0]].optimizer

@@ -81,7 +81,7 @@ def loss_spike(board: Board, settings: dict[str, Any]) -> Iterator[Alert]:
 
 def loss_runs_away(board: Board, settings: dict[str, Any]) -> Iterator[Alert]:
     """A loss that goes up for 64 steps to above its first values, or below zero faster and faster. An agent's may be meant to."""
-    if len(board.losses) < (PARTS + 1) * PART or board.num_steps % PART or AWAY in board.named:
+    if len(board.losses) < (PARTS + 1) * PART or board.num_steps % PART:
         return
     parts = median(np.array(board.losses)[-PARTS * PART :].reshape(PARTS, PART).T)
     first, last, steps = float(parts[0]), float(parts[-1]), np.diff(parts)
@@ -90,7 +90,6 @@ def loss_runs_away(board: Board, settings: dict[str, Any]) -> Iterator[Alert]:
     down = first < -limit < 0 and last < settings["times"] * first and bool((steps < 0).all() and (np.diff(steps) < 0).all())
     if not (up or down):
         return
-    board.named[AWAY] = 0, board.step
     goes = "up" if up else "down, faster and faster,"
     why = (
         "Lower the learning rate, or go back to before it rose."
