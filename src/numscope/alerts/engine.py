@@ -17,7 +17,14 @@ import numpy as np
 import numpy.typing as npt
 
 from numscope.alerts.board import Board, Floats, SiteKind, SitePlace
-from numscope.alerts.rules.gradients import EXPLODE, VANISH, gradients_from_step_to_step, gradients_through_depth
+from numscope.alerts.rules.gradients import (
+    EXPLODE,
+    UNDERFLOW,
+    VANISH,
+    gradients_from_step_to_step,
+    gradients_through_depth,
+    gradients_underflow,
+)
 from numscope.alerts.rules.growth import divergence_ahead
 from numscope.alerts.rules.loss import AWAY, loss_runs_away, loss_spike
 from numscope.alerts.rules.overflow import overflow_ahead
@@ -55,6 +62,7 @@ EACH_TICK: Mapping[str, Rule] = {
     AWAY: loss_runs_away,
     VANISH: gradients_through_depth,
     EXPLODE: gradients_from_step_to_step,
+    UNDERFLOW: gradients_underflow,
 }
 
 

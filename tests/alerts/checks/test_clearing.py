@@ -299,3 +299,48 @@ def test_an_optimizer_that_never_steps_is_asked_about(how: str) -> None:
     alerts = [alert for alert in alerts_of(model, loop) if alert.rule == "optimizer never steps"]
     assert len(alerts) == (how == "never")
     assert all(alert.asks and "16 backwards at test_clearing.py:" in alert.text and "SGD has not stepped" in alert.text for alert in alerts)
+
+
+@pytest.mark.parametrize("clears", ["after its own step", "before its own backward", "in place before its own backward"])
+def test_gradients_that_another_model_s_loss_leaves_are_asked_about(clears: str) -> None:
+    generator, judge = nn.Linear(4, 4), nn.Sequential(nn.Linear(4, 8), nn.Tanh(), nn.Linear(8, 3))
+    makes, judges = Adam(generator.parameters()), Adam(judge.parameters())
+
+    def adversaries() -> None:
+        for x, y in batches(6):
+            F.cross_entropy(judge(generator(x)), y).backward()  # leaves
+            makes.step()
+            makes.zero_grad()
+            if clears != "after its own step":
+                judges.zero_grad(set_to_none=clears == "before its own backward")
+            F.cross_entropy(judge(x), y).backward()  # adds
+            judges.step()
+            if clears == "after its own step":
+                judges.zero_grad()
+
+    alerts = alerts_of(judge, adversaries)
+    if clears == "after its own step":
+        alert = one(alerts, "gradients of another loss")
+        assert alert.asks and alert.step == 1
+        leaves, adds = (
+            line_of(test_gradients_that_another_model_s_loss_leaves_are_asked_about, mark).rpartition("/")[2] for mark in ("leaves", "adds")
+        )
+        assert f"the backward at {leaves}" in alert.text and f"at backward at {adds}" in alert.text
+    else:
+        assert alerts == []
+
+
+def test_losses_that_add_up_between_an_optimizer_s_steps_are_left_alone() -> None:
+    trunk, head = nn.Linear(4, 4), nn.Linear(4, 3)
+    optimizer, heads = SGD(trunk.parameters(), lr=0.1), SGD(head.parameters(), lr=0.1)
+
+    def together() -> None:
+        for x, y in batches(6):
+            for loss in (F.cross_entropy(head(trunk(x)), y), trunk(x).square().mean()):
+                loss.backward()
+            optimizer.step()
+            heads.step()
+            optimizer.zero_grad()
+            heads.zero_grad()
+
+    assert alerts_of(trunk, together) == []

@@ -170,6 +170,21 @@ def test_channels_before_a_normalization(monkeypatch: pytest.MonkeyPatch) -> Non
     assert (alert.layer, alert.value) == ("conv", 0.75)
 
 
+@pytest.mark.parametrize(("constant", "rules"), [(True, [("equal units", "")]), (False, [])])
+def test_units_that_all_begin_with_one_constant(constant: bool, rules: list[tuple[str, str]], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Equal units get equal gradients: nothing tells them apart any more. Layers that begin at zero, or see zeros alone, are left alone."""
+    model = nn.Sequential(nn.Linear(8, 32), nn.Tanh(), nn.Linear(32, 16), nn.Tanh(), nn.Linear(16, 12), nn.Tanh(), nn.Linear(12, 1))
+    if constant:
+        for layer in (model[0], model[2]):
+            nn.init.constant_(layer.weight, 0.1)
+            nn.init.zeros_(layer.bias)
+    nn.init.zeros_(model[4].weight)
+    found = train(((x, y) for x, y in DataLoader(samples(), batch_size=4)), model, "equal units")
+    assert [(alert.rule, alert.layer) for alert in found] == rules
+    if constant:
+        assert found[0].evidence["parameters"] == ["0.weight", "2.weight"] and not found[0].asks and found[0].step == 3
+
+
 class Gated(nn.Module):
     """Experts of which only one is used, a head without a loss, an embedding, and dropout."""
 

@@ -11,6 +11,7 @@ from torch.distributions import Categorical
 from torch.nn import functional as F
 from torch.optim import SGD
 
+import numscope
 from numscope.records.alert import Alert
 from tests.alerts.checks.silent import alerts_of, one
 
@@ -111,6 +112,56 @@ def test_pairs_on_purpose_are_left_alone(loss_of: Loss) -> None:
     assert trained(nn.Sequential(nn.Linear(5, 1)), loss_of, dtype=torch.float32) == []
 
 
+def two_sided(column: Callable[[Tensor], Tensor], row: Callable[[Tensor], Tensor]) -> list[Alert]:
+    return trained(nn.Sequential(nn.Linear(5, 2)), lambda out, y: (column(out) - row(out)).square().mean(), dtype=torch.float32)
+
+
+def test_two_outputs_that_meet_in_all_pairs_are_asked_about() -> None:
+    alert = one(two_sided(lambda out: out.sum(-1, keepdim=True), lambda out: out.min(-1).values), "loss over all pairs")
+    assert "shapes (6, 1) and (6,), both computed from the batch, become (6, 6)" in alert.text and alert.asks
+
+
+def test_two_outputs_in_pairs_on_purpose_are_left_alone() -> None:
+    assert two_sided(lambda out: out.sum(-1)[:, None], lambda out: out.min(-1).values) == []
+    assert two_sided(lambda out: out.sum(-1, keepdim=True), lambda out: out.min(-1, keepdim=True).values) == []
+
+
+@pytest.mark.parametrize(
+    ("loss", "function"), [(F.cross_entropy, "cross_entropy"), (F.binary_cross_entropy_with_logits, "binary_cross_entropy_with_logits")]
+)
+def test_logits_behind_a_relu_are_asked_about(loss: Loss, function: str) -> None:
+    alert = one(trained(nn.Sequential(nn.Linear(5, 4), nn.ReLU()), lambda out, y: loss(out, one_hot(y))), "wrong input of a loss")
+    assert f"{function}" in alert.text and "output of a relu: no logit is below 0" in alert.text and alert.asks
+
+
+class Routed(nn.Module):
+    """Experts of which a router chooses some, by weights that are to sum to 1."""
+
+    def __init__(self, chosen: int, total: Callable[[Tensor], Tensor]) -> None:
+        super().__init__()
+        self.router, self.experts, self.chosen, self.total = nn.Linear(5, 3), nn.Linear(5, 12), chosen, total
+
+    def forward(self, x: Tensor) -> Tensor:
+        weights, places = self.router(x).softmax(-1).topk(self.chosen)
+        weights = weights / self.total(weights)
+        chosen = self.experts(x).view(-1, 3, 4).gather(1, places[..., None].expand(-1, -1, 4))
+        return (chosen * weights[..., None]).sum(1)
+
+
+@pytest.mark.parametrize(
+    "total",
+    [
+        lambda weights: weights.sum(-1, keepdim=True),
+        lambda weights: weights.sum(1, True) + 1e-20,
+        lambda weights: weights.sum(-1, True).clamp_min(1e-9),
+    ],
+)
+def test_weight_of_one_expert_that_is_divided_by_itself_is_asked_about(total: Callable[[Tensor], Tensor]) -> None:
+    alert = one(trained(Routed(1, total), F.cross_entropy), "softmax of one number")
+    assert "shape (6, 1) is divided by its own sum" in alert.text and alert.asks
+    assert trained(Routed(2, total), F.cross_entropy) == []
+
+
 @pytest.mark.parametrize(("dim", "rules"), [(0, ["softmax over the batch"]), (-1, [])])
 def test_softmax_over_the_batch_is_asked_about(dim: int, rules: list[str]) -> None:
     class Gated(nn.Module):
@@ -169,6 +220,67 @@ def test_layer_that_is_no_module_is_named() -> None:
 
     alert = one(trained(WithPlain(), F.cross_entropy), "layers outside the model")
     assert "1 tensor in head, a Python Plain of WithPlain's" in alert.text
+
+
+class Scaled(nn.Module):
+    def __init__(self, scale: Callable[[nn.Module], Tensor]) -> None:
+        super().__init__()
+        self.first, self.last = nn.Linear(5, 5), nn.Linear(5, 4)
+        self.scale = scale(self)
+
+    def forward(self, x: Tensor) -> Tensor:
+        self.mean = self.last.weight.float().view(-1)  # an attribute that was made from a weight of the model's own
+        return self.last(self.first(x) * self.scale)
+
+
+@pytest.mark.parametrize(
+    ("scale", "rules"),
+    [
+        (lambda model: nn.Parameter(torch.ones(5, dtype=torch.float64)).float(), ["layers outside the model"]),
+        (lambda model: nn.Parameter(torch.ones(1)).expand(5), ["layers outside the model"]),
+        (lambda model: nn.Parameter(torch.ones(5)), []),
+        (lambda model: torch.ones(5), []),
+        (lambda model: model.first.bias.view(5), []),
+    ],
+)
+def test_attribute_made_from_a_parameter_is_named(scale: Callable[[nn.Module], Tensor], rules: list[str]) -> None:
+    alerts = trained(Scaled(scale), F.cross_entropy)
+    assert [alert.rule for alert in alerts] == rules
+    assert all("that scale was made from" in alert.text and alert.asks for alert in alerts)
+
+
+class Forgetful(nn.Module):
+    """Its second layer is made in each forward, or kept from the first one on by somebody else."""
+
+    def __init__(self, keep: dict[str, nn.Module] | None = None) -> None:
+        super().__init__()
+        self.first, self.last, self.keep = nn.Linear(5, 5), nn.Linear(5, 4), keep
+
+    def forward(self, x: Tensor) -> Tensor:
+        layer = nn.Linear(5, 5) if self.keep is None else self.keep.setdefault("layer", nn.Linear(5, 5))
+        return self.last(layer(self.first(x)))
+
+
+def test_layer_that_is_made_in_each_forward_is_asked_about() -> None:
+    alert = one(trained(Forgetful(), F.cross_entropy), "layers outside the model")
+    assert "2 parameters" in alert.text and "made in the forward" in alert.text and alert.step == 2 and alert.asks
+    kept = one(trained(Forgetful({}), F.cross_entropy), "layers outside the model")
+    assert "made in the forward" not in kept.text
+
+
+def test_loss_of_two_models_is_spoken_of_once() -> None:
+    first, second = nn.Linear(5, 4), nn.Linear(4, 4)
+    optimizer = SGD([*first.parameters(), *second.parameters()], lr=1e-3)
+
+    def training() -> None:
+        for _ in range(3):
+            optimizer.zero_grad()
+            F.cross_entropy(second(first(torch.randn(6, 5))).softmax(-1), torch.randint(4, (6,))).backward()
+            optimizer.step()
+
+    with numscope.watch(first) as scope:
+        more = alerts_of(second, training)
+    assert [alert.rule for alert in (*scope.alerts, *more)] == ["wrong input of a loss"]
 
 
 @pytest.mark.parametrize(("out", "rules"), [(1, ["softmax of one number"]), (4, [])])

@@ -242,6 +242,22 @@ def test_weights_that_are_put_back_each_step_are_named() -> None:
     assert alert.evidence["optimizer"] == "SGD"
 
 
+def test_weights_that_a_clamp_holds_at_its_bounds_are_asked_about() -> None:
+    model = Net()
+    optimizer = SGD(model.parameters(), lr=0.1)
+    model.last.bias.data.copy_(torch.tensor([0.01, -0.01, -0.01]))
+
+    def clamp() -> None:
+        for x, _ in batches(6):
+            optimizer.zero_grad()
+            (model(x) * torch.tensor([-1.0, 2.0, 1.0])).mean().backward()
+            optimizer.step()
+            model.last.bias.data.clamp_(-0.01, 0.01)
+
+    alert = one(alerts_of(model, clamp), "weight does not move")
+    assert alert.evidence["parameters"] == ["last.bias"] and alert.asks
+
+
 def test_updates_lost_in_rounding_are_another_matter() -> None:
     model = Net()
     with torch.no_grad():

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from numscope.alerts.board import Board, SiteKind, SitePlace
 from numscope.alerts.engine import Scales
-from numscope.alerts.rules.gradients import gradients_from_step_to_step, gradients_through_depth
+from numscope.alerts.rules.gradients import gradients_from_step_to_step, gradients_through_depth, gradients_underflow
 from numscope.alerts.rules.growth import divergence_ahead
 from numscope.alerts.rules.loss import loss_runs_away, loss_spike
 from numscope.alerts.rules.overflow import overflow_ahead
@@ -311,6 +311,23 @@ def test_gradients_that_grow_from_step_to_step() -> None:
     assert tasks == [], "a new task gives gradients as large as the first one did"
     noisy = random.Random(3)
     assert alerts(gradients_from_step_to_step, "gradients explode", 300, depth(), lambda step, site: noisy.gauss(0, 3)) == []
+
+
+@pytest.mark.parametrize(
+    ("dtype", "level", "named"),
+    [
+        ("float16", lambda step, site: -20.0 - site, "layers.3"),
+        ("float16", lambda step, site: -10.0 if site < 2 else -24.0, ""),  # half of them
+        ("float16", lambda step, site: -20.0 if step % 8 == 0 else -10.0, ""),
+        ("float16", lambda step, site: -math.inf, ""),  # zero from the beginning: dead, not small
+        ("bfloat16", lambda step, site: -20.0, ""),
+        ("float32", lambda step, site: -40.0, ""),
+    ],
+)
+def test_gradients_below_the_normal_numbers_of_float16(dtype: str, level: Callable[[int, int], float], named: str) -> None:
+    found = alerts(gradients_underflow, "gradients underflow", 64, layers(4, SiteKind.GRADIENT, "gradient", dtype), level)
+    assert {alert.layer for alert in found} == ({named} if named else set())
+    assert all(alert.asks and alert.limit == 2.0**-14 and alert.value == 2.0**-23 for alert in found)
 
 
 # ---- scale

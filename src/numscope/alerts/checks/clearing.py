@@ -10,6 +10,7 @@ from torch import Tensor
 from torch.optim import Optimizer
 
 from numscope.alerts.checks.check import UNKNOWN, Check, ScriptLine, Subject, current_line
+from numscope.probe import optimizer as optimizer_probe
 from numscope.probe.living import Beside
 from numscope.probe.nodes import trains
 from numscope.probe.optimizer import accumulates, in_step
@@ -20,6 +21,7 @@ LEAST_STEPS = 2  # in a row that begin with the gradients of the step before
 MOST_TRACKED = 2  # gradients of an optimizer, its smallest ones
 BETWEEN = "gradients cleared between micro-batches"
 NEVER = "optimizer never steps"
+OTHERS = "gradients of another loss"
 MOST_UNUSED = 16  # backwards from the first one on, each of whose gradients is cleared before the next, without any step
 FROZEN = "None of the model's parameters requires a gradient"
 MOST_LOOKS = 32  # at gradients that a step's backwards add to
@@ -129,6 +131,17 @@ class Clearing(Check):
         self._kept.clear()
 
 
+class _Others(optimizer_probe.StepListener):
+    """Whether any optimizer has stepped."""
+
+    def __init__(self) -> None:
+        self.have_stepped = False
+        optimizer_probe.listen(self)
+
+    def after_step(self, optimizer: Optimizer) -> None:
+        self.have_stepped = True
+
+
 class Reaching(Check):
     """A step's backward reaches the model's parameters, and its gradients are there when the optimizer steps.
 
@@ -136,7 +149,7 @@ class Reaching(Check):
     """
 
     name = "loss does not reach the model"
-    also = ("gradients cleared before the step", BETWEEN, NEVER)
+    also = ("gradients cleared before the step", BETWEEN, NEVER, OTHERS)
 
     def __init__(self, subject: Subject) -> None:
         super().__init__(subject)
@@ -145,6 +158,10 @@ class Reaching(Check):
         self._was: tuple[int, int] | None = None  # the first gradient before the last backward
         self._made: tuple[int, int] | None = None  # and after it
         self._in_row = 0  # thorough steps with some
+        self._others = _Others()
+        # A backward before another optimizer's step, and the later one that adds to its gradients.
+        self._left: tuple[ScriptLine, ScriptLine] | None = None
+        self._left_in_row = 0  # thorough steps with one
         self._has_stepped = False  # any optimizer of the model's
         self._calls = 0  # with gradients, in this step
         self._reaches = False
@@ -157,11 +174,15 @@ class Reaching(Check):
     def before_backward(self, roots: Sequence[Tensor]) -> None:
         if accumulates() and not in_step():  # a closure's backwards are the optimizer's affair
             self._was = self._first_gradient()
+            gave, left = self._gave, self._was is not None and self._was == self._made and self._others.have_stepped
+            self._others.have_stepped = False
             if self._gave is not None and self._was is None:
                 self._lost.append(self._gave)
                 if len(self._lost) == MOST_UNUSED and not self._has_stepped:
                     self._never_steps(self._gave)
             self._gave = current_line()
+            if gave is not None and left:
+                self._left = gave, self._gave
         if self._reaches or not self._calls:
             return
         self._reaches = trains(roots, self.subject.model)
@@ -194,6 +215,7 @@ class Reaching(Check):
         line, kind, self._has_stepped = self._line, type(optimizer).__name__, True
         lost, gave, self._lost, self._gave = self._lost, self._gave, [], None
         given = self._first_gradient()
+        self._still_there(kind, given)
         if given is None or self._made is None or given[0] != self._made[0]:  # another tensor: the script has put all losses' together
             gave = None
         self._in_row = self._in_row + 1 if lost and gave is not None and gave.file and {*lost} == {gave} else 0
@@ -217,6 +239,21 @@ class Reaching(Check):
             text = f"Backward{line.at()} has reached the model, but its gradients are gone as {kind} steps{step.at()}."
             advice = "Call optimizer.zero_grad() before backward, not between backward and optimizer.step()."
             self.say(text, advice, rule=self.also[0], line=step, evidence={"backward": line.evidence.get("line", "")})
+
+    def _still_there(self, kind: str, given: tuple[int, int] | None) -> None:
+        left, self._left = self._left, None
+        self._left_in_row = self._left_in_row + 1 if left is not None and given is not None and given == self._made else 0
+        if left is not None and self._left_in_row > 1:
+            before, line = left
+            text = (
+                f"Gradients of the backward{before.at()}, before another optimizer's step, are still there at backward{line.at()}: {kind} "
+            )
+            text += "updates with their sum."
+            advice = f"Clear {kind}'s gradients before the backward whose gradients it is to use."
+            self.say(text, advice, rule=OTHERS, line=line, evidence={"optimizer": kind}, asks=True)
+
+    def close(self) -> None:
+        optimizer_probe.unlisten(self._others)
 
     def skipped_step(self, optimizer: Optimizer) -> None:
         self._has_stepped = True  # as far as the script goes

@@ -1,8 +1,10 @@
-"""Units that never fire: nothing flows back through them, at any step that is looked at."""
+"""Units that do not count: those that never fire, so that nothing flows back through them, and those that are all the same."""
 
 from __future__ import annotations
 
 import contextlib
+import math
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import torch
@@ -10,7 +12,7 @@ from torch import Tensor, nn
 from torch.linalg import vector_norm
 from torch.optim import Optimizer
 
-from numscope.alerts.checks.check import Check, Subject
+from numscope.alerts.checks.check import MOST_NAMED, Check, Subject, names_of
 from numscope.probe.optimizers import gradient_of, ids_known, ids_of
 from numscope.summary.host_copy import HostCopy
 from numscope.summary.unseen import unseen
@@ -20,12 +22,20 @@ SHARE = 0.5  # of a layer's units; above it the layer is named
 STEPS = 10  # looked at in a row, at which a unit got no gradient
 LEAST = 8  # units of a layer; of fewer each counts too much
 SAMPLE = 32  # weights of each unit that are looked at first
+EQUAL = "equal units"
+LEAST_LOOKS = 2  # at units that are equal, and move
 
 
 @dataclass(slots=True)
 class _Layer:
     dead: Tensor  # units that got no gradient at any of the steps
     steps: list[int] = field(default_factory=list)
+
+
+@dataclass(slots=True)
+class _Equal:
+    first: list[float]  # some weights of the first unit, at the first look
+    looks: int = 0  # at which the units were equal, and others than at the first one
 
 
 class DeadUnits(Check):
@@ -36,10 +46,14 @@ class DeadUnits(Check):
     embeddings, weights whose gradient a hook of the script's masks, and pruned ones. Dropout and padding leave a unit alone only now and
     then, and the units must be the same at all steps that are looked at.
 
-    *Cost:* at thorough steps, one look at 32 weights' gradients a unit, and one pass over the gradients of units that seem dead.
+    Units whose weights are bit for bit equal, and are so after updates that have moved them, compute one number: that is what a constant as
+    their initial value does. 32 weights of each are looked at, and all of them before a layer is named.
+
+    *Cost:* at thorough steps, one look at 32 weights and their gradients a unit, and one pass over the gradients of units that seem dead.
     """
 
     name = "dead units"
+    also = (EQUAL,)
     cheap = True
     fused = True
 
@@ -47,7 +61,8 @@ class DeadUnits(Check):
         super().__init__(subject)
         self._share, self._steps = share, steps
         self._layers: dict[str, _Layer] = {}
-        self._seen: list[tuple[int, str, HostCopy]] = []
+        self._seen: list[tuple[int, str, HostCopy, HostCopy]] = []
+        self._equal: dict[str, _Equal] = {}
         self._told: set[str] = set()
 
     def before_step(self, optimizer: Optimizer) -> None:
@@ -63,17 +78,21 @@ class DeadUnits(Check):
             if gradient is None:
                 continue
             with unseen(), contextlib.suppress(Unsummarizable):
-                gradient = plain(gradient)
+                gradient, values = plain(gradient), plain(weight)
                 if gradient.layout is torch.strided and gradient.numel() and gradient.shape[dim] >= LEAST:
-                    self._seen.append((self.subject.step, layer, HostCopy(_without_gradient(gradient.movedim(dim, 0)))))
+                    dead = HostCopy(_without_gradient(gradient.movedim(dim, 0)))
+                    self._seen.append((self.subject.step, layer, dead, HostCopy(_first_of_equal(values.movedim(dim, 0)))))
 
     def end(self, closing: bool) -> None:
-        while self._seen and self._seen[0][2].is_here:
-            step, layer, late = self._seen.pop(0)
-            dead = late.take()
+        equal = []
+        while self._seen and self._seen[0][2].is_here and self._seen[0][3].is_here:
+            step, layer, late, late_first = self._seen.pop(0)
+            dead, first = late.take(), late_first.take()
             known = self._layers.get(layer)
             if dead.all():
                 continue  # nothing reaches the layer at all
+            if self._are_equal(layer, first.tolist()):
+                equal.append(layer)
             if known is None or known.dead.shape != dead.shape or len(known.steps) >= self._steps:
                 known = self._layers[layer] = _Layer(dead)
             else:
@@ -82,6 +101,32 @@ class DeadUnits(Check):
             if len(known.steps) == self._steps and int(known.dead.sum()) / len(dead) > self._share and layer not in self._told:
                 self._told.add(layer)
                 self._tell(layer, known)
+        if equal:
+            self._tell_equal(equal)
+
+    def _are_equal(self, layer: str, first: list[float]) -> bool:
+        """Whether a layer's units have been equal for some looks; ``first``: some weights of one of them, nan if they differ."""
+        known = self._equal.setdefault(layer, _Equal(first))
+        is_equal = not math.isnan(first[0]) and not math.isnan(known.first[0])  # from the first look on
+        known.looks = known.looks + (first != known.first) if is_equal else 0
+        return known.looks == LEAST_LOOKS
+
+    def _tell_equal(self, layers: Sequence[str]) -> None:
+        named = {name: module for module, name in self.subject.probe.names.items() if name in layers}
+        with unseen(), contextlib.suppress(Unsummarizable):
+            rows = {
+                f"{name}.weight".lstrip("."): plain(module.get_parameter("weight")).movedim(_unit_dim(module) or 0, 0)
+                for name, module in named.items()
+            }
+            names = [name for name, tensor in rows.items() if bool((tensor == tensor[:1]).all())]
+            if names:
+                self.say(
+                    f"All units of {names_of(names)} are equal, bit for bit, and move together: each layer computes one number.",
+                    "Initialize weights at random, not with a constant: equal units get equal gradients.",
+                    rule=EQUAL,
+                    parameters=names,
+                    evidence={"units": [len(rows[name]) for name in names[:MOST_NAMED]]},
+                )
 
     def _tell(self, layer: str, known: _Layer) -> None:
         num_dead, num = int(known.dead.sum()), len(known.dead)
@@ -105,6 +150,13 @@ def _unit_dim(module: nn.Module) -> int | None:
     if isinstance(module, nn.Linear | nn.Conv1d | nn.Conv2d | nn.Conv3d):
         return 0
     return 1 if type(module).__name__ == "Conv1D" else None  # GPT-2's linear layer
+
+
+def _first_of_equal(weight: Tensor) -> Tensor:
+    """Some weights of the first unit; nan in their place if those of other units differ from them."""
+    rows = weight.detach().flatten(1)
+    sample = rows[:, :: max(1, rows.shape[1] // SAMPLE)]
+    return sample[0].float().where((sample == sample[:1]).all(), torch.nan)
 
 
 def _without_gradient(gradient: Tensor) -> Tensor:

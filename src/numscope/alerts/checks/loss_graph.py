@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Iterator, Mapping, Sequence, Set
-from typing import Any
+from typing import Any, NamedTuple
 
 from torch import Tensor, nn
 
@@ -19,14 +20,17 @@ OF_ONE = "softmax of one number"
 OUTSIDE = "layers outside the model"
 UNOWNED = "model without optimizer"
 MOST_HELD = 1000  # things in a module's list that are looked at
+MOST_ANEW = 64  # parameters that nobody holds, of a step, which are remembered until the next
 
 # What makes probabilities, and what makes numbers of any size, by the begin of a node's name.
 _PROBABILITIES = {"Softmax": "a softmax", "Sigmoid": "a sigmoid"}
 _RAW = {"Addmm": "a linear layer", "Mm": "a linear layer", "Convolution": "a convolution"}
+_CUT = "a relu"  # it makes logits too, but none below 0: asked about
+_LOGITS = {**_PROBABILITIES, "Relu": _CUT}
 # By a loss's node: its function, what its input must not be made by, and what to do about it.
 _LOSSES: Mapping[str, tuple[str, Mapping[str, str], str]] = {
-    "LogSoftmax": ("log_softmax (cross_entropy)", _PROBABILITIES, "Give it logits: it has a softmax of its own."),
-    "BinaryCrossEntropyWithLogits": ("binary_cross_entropy_with_logits", _PROBABILITIES, "Give it logits: it has a sigmoid of its own."),
+    "LogSoftmax": ("log_softmax (cross_entropy)", _LOGITS, "Give it logits: it has a softmax of its own."),
+    "BinaryCrossEntropyWithLogits": ("binary_cross_entropy_with_logits", _LOGITS, "Give it logits: it has a sigmoid of its own."),
     "NllLoss": ("nll_loss", {**_PROBABILITIES, **_RAW}, "Give it log-probabilities: log_softmax of the logits, or use cross_entropy."),
     "Logsumexp": ("Categorical(logits=…), or logsumexp,", {"Softmax": "a softmax"}, "Give it logits, or Categorical(probs=…)."),
     "CtcLoss": ("ctc_loss", {**_PROBABILITIES, **_RAW}, "Give it log-probabilities: log_softmax of the logits."),
@@ -38,6 +42,27 @@ _SHAPES = (
     *("Clone", "ToCopy", "Expand", "IndexSelect", "MaskedSelect", "Narrow", "BackwardHookFunction"),
 )
 _ELEMENTWISE = ("Sub", "Rsub", "Mul", "MseLoss", "SmoothL1Loss", "HuberLoss")
+_BY_HAND = ("torch::autograd::AccumulateGrad", "Unsqueeze", "View", "UnsafeView", "ReshapeAlias", "Index", "Select", "Slice")
+
+
+class _Found(NamedTuple):
+    rule: str
+    text: str  # with a place for the line
+    advice: str
+    asks: bool = True
+
+
+_said: tuple[weakref.ref[Tensor] | None, set[str]] = None, set()  # the last loss of which something was said, and the rules
+
+
+def _is_new(root: Tensor, rule: str) -> bool:
+    """Whether a rule has not spoken of a loss: several models may be in its graph."""
+    global _said
+    if _said[0] is None or _said[0]() is not root:
+        _said = weakref.ref(root), set()
+    is_new = rule not in _said[1]
+    _said[1].add(rule)
+    return is_new
 
 
 class LossGraph(Check):
@@ -53,34 +78,40 @@ class LossGraph(Check):
     def __init__(self, subject: Subject) -> None:
         super().__init__(subject)
         self._batch = 0  # the first dimension of the model's input
+        self._anew: list[weakref.ref[Tensor]] = []  # parameters in the last looked-at step's loss that nobody holds
+        self._times_anew = 0  # in a row
 
     def enter(self, module: nn.Module, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
         given = next((value for value in (*args, *kwargs.values()) if isinstance(value, Tensor) and value.dim()), None)
         self._batch = 0 if given is None else len(given)
 
     def before_backward(self, roots: Sequence[Tensor]) -> None:
-        model, leaves, found = self.subject.model, dict[int, Tensor](), list[tuple[str, str, str]]()
+        model, leaves, found = self.subject.model, dict[int, Tensor](), list[_Found]()
         for node in graph(roots):
             kind = _kind(node)
             if kind == "torch::autograd::AccumulateGrad":
                 leaves[id(node.variable)] = node.variable
-            elif wrong := _wrong_input(node, kind) or _all_pairs(node, kind) or self._softmax(node, kind):
+            elif wrong := _wrong_input(node, kind) or _all_pairs(node, kind) or self._softmax(node, kind) or self._own_sum(node, kind):
                 found.append(wrong)
         inside = {id(p) for p in (*model.parameters(), *gathered_parameters(model))}
         if inside.isdisjoint(leaves):  # another model's loss
             return
-        for rule, text, advice in found:
-            line = current_line()
-            self.say(text.format(line.at(": backward at ")), advice, rule=rule, line=line, asks=rule != self.name)
+        for rule, text, advice, asks in found:
+            if _is_new(roots[0], rule):
+                line = current_line()
+                self.say(text.format(line.at(": backward at ")), advice, rule=rule, line=line, asks=asks)
+            self.spoken.add(rule)
         if leaves.keys() - inside and not self.spoken.issuperset((OUTSIDE, UNOWNED)):
             owned = {number for optimizer in living_optimizers() for number in ids_of(optimizer)}
-            self._outside(leaves.keys() - inside - owned)
+            wanted = leaves.keys() - inside - owned
+            if not self._outside(wanted):
+                self._made_anew([leaves[number] for number in wanted if isinstance(leaves[number], nn.Parameter)])
             # An input that is optimized, as a dream is, trains nothing else.
             trained = any(isinstance(leaves[number], nn.Parameter) for number in owned & leaves.keys())
             if inside.isdisjoint(owned) and trained and self.subject.num >= FIRST - 1:
                 self._left_out([leaves[number] for number in inside & leaves.keys()])
 
-    def _softmax(self, node: Any, kind: str) -> tuple[str, str, str] | None:
+    def _softmax(self, node: Any, kind: str) -> _Found | None:
         shape = _shape(node)
         if kind != "Softmax" or len(shape) < 2 or self._batch < 2 or shape[0] % self._batch:
             return None
@@ -88,15 +119,28 @@ class LossGraph(Check):
             text = (
                 f"A softmax runs over the first dimension of a tensor of shape {shape}, which is the batch's: what one sample gets depends "
             )
-            return (
+            return _Found(
                 OVER_BATCH,
                 text + "on the others{}.",
                 "Give softmax the dimension over which the numbers are to sum to 1, mostly dim=-1.",
             )
         if len(shape) == 2 and shape[1] == 1:
             text = f"A softmax runs over a dimension of size 1 of a tensor of shape {shape}: its result is 1 whatever it gets"
-            return OF_ONE, text + "{}.", "Use a sigmoid for one number, or two outputs."
+            return _Found(OF_ONE, text + "{}.", "Use a sigmoid for one number, or two outputs.")
         return None
+
+    def _own_sum(self, node: Any, kind: str) -> _Found | None:
+        """A tensor that is divided by its sum over one number: what an expert's weight is, if a router chooses one."""
+        given, shape = node.next_functions, _shape(node)
+        if kind != "Div" or len(given) != 2 or len(shape) < 2 or shape[0] < 2:
+            return None
+        total = given[1][0]
+        while total is not None and _kind(total) in ("Add", "ClampMin", "Clamp"):
+            total = total.next_functions[0][0]
+        if total is None or _kind(total) != "Sum" or total.next_functions[0] != given[0] or _shape(total) != shape:
+            return None
+        text = f"A tensor of shape {shape} is divided by its own sum over a dimension of size 1: the result is 1 whatever it is, and what "
+        return _Found(OF_ONE, text + "made it learns nothing{}.", "With one number, use it as it is; a sum is for two and more.")
 
     def _left_out(self, wanted: Sequence[Tensor]) -> None:
         kind = type(self.subject.model).__name__
@@ -105,9 +149,32 @@ class LossGraph(Check):
         advice = f"Give them to the optimizer, if {kind} is to learn; else requires_grad_(False) saves the gradients."
         self.say(text, advice, rule=UNOWNED, evidence={"model": kind, "num_parameters": len(wanted)}, asks=True)
 
-    def _outside(self, wanted: Set[int]) -> None:
+    def _made_anew(self, nobodys: Sequence[Tensor]) -> None:
+        """Parameters that are gone after a step, with others of the same shapes in the next one's loss."""
+        was, self._anew = self._anew, [weakref.ref(parameter) for parameter in nobodys[:MOST_ANEW]]
+        if was and nobodys and all(ref() is None for ref in was):
+            self._times_anew += 1
+        else:
+            self._times_anew = 0
+        if self._times_anew >= FIRST - 2:
+            shape = tuple(nobodys[0].shape)
+            text = f"Gradients arrive at {count(len(nobodys), 'parameter')}, one of shape {shape}, that were made in the forward: they are "
+            text += "other ones in each step, and never trained."
+            self.say(text, "Make layers and parameters in __init__, and use them in forward.", rule=OUTSIDE, asks=True)
+
+    def _outside(self, wanted: Set[int]) -> bool:
+        """Say where gradients arrive that no parameter of the model's and no optimizer has; False: at nothing that a module holds."""
         for module, name in self.subject.probe.names.items() if wanted else ():
             for attribute, held in vars(module).items():
+                if type(held) is Tensor and held.grad_fn is not None and _leaf_behind(held.grad_fn) in wanted:
+                    path = f"{name}.{attribute}".lstrip(".")
+                    text = (
+                        f"Gradients arrive at a parameter that {path} was made from, and {path} is no parameter of the model: it is in no "
+                    )
+                    text += "optimizer, and is not saved."
+                    advice = "Make the tensor first and the parameter last: nn.Parameter(tensor.to(...)), not nn.Parameter(tensor).to(...)."
+                    self.say(text, advice, rule=OUTSIDE, layer=name, evidence={"attribute": path}, asks=True)
+                    return True
                 tensors = [] if attribute in _OWN else [t for t in _held(held) if id(t) in wanted]
                 if tensors:
                     path = f"{name}.{attribute}".lstrip(".")
@@ -118,7 +185,8 @@ class LossGraph(Check):
                     text += "saved and do not follow .to()."
                     advice = "Keep layers in nn.ModuleList or nn.ModuleDict, tensors in nn.ParameterList; derive layers from nn.Module."
                     self.say(text, advice, rule=OUTSIDE, layer=name, evidence={"attribute": path, "num_tensors": len(tensors)}, asks=True)
-                    return
+                    return True
+        return False
 
 
 _OWN = frozenset(vars(nn.Module()))  # where modules keep what is registered, hooks and modes
@@ -161,7 +229,13 @@ def _behind_shapes(node: Any) -> Any:
     return node
 
 
-def _wrong_input(node: Any, kind: str) -> tuple[str, str, str] | None:
+def _leaf_behind(node: Any) -> int | None:
+    """The leaf that a tensor was made from by what only moves elements or makes them another dtype's."""
+    node = _behind_shapes(node)
+    return id(node.variable) if node is not None and _kind(node) == "torch::autograd::AccumulateGrad" else None
+
+
+def _wrong_input(node: Any, kind: str) -> _Found | None:
     kind = "NllLoss" if kind == "NllLoss2D" else kind
     given = node.next_functions
     if kind == "Sub" and len(given) == 2 and given[0][0] is None and given[1][0] is not None and _kind(given[1][0]) == "Mul":
@@ -172,23 +246,30 @@ def _wrong_input(node: Any, kind: str) -> tuple[str, str, str] | None:
         return None
     function, wrong, advice = _LOSSES[kind]
     maker = wrong.get(_maker(given[0][0]))
-    return maker and (LossGraph.name, f"{function} is given the output of {maker}{{}}.", advice)  # type: ignore[return-value]
+    if maker == _CUT:
+        advice = "Leave the relu out behind the last layer: a class whose logit it cuts gets no gradient."
+        return _Found(LossGraph.name, f"{function} is given the output of a relu: no logit is below 0{{}}.", advice)
+    return _Found(LossGraph.name, f"{function} is given the output of {maker}{{}}.", advice, asks=False) if maker else None
 
 
-def _all_pairs(node: Any, kind: str) -> tuple[str, str, str] | None:
-    given = [each for each in node.next_functions if each[0] is not None]
-    if kind not in _ELEMENTWISE or len(given) != 1 or len(node.next_functions) < 2:  # else both sides have gradients: meant so
+def _all_pairs(node: Any, kind: str) -> _Found | None:
+    sides = [each for each in node.next_functions if each[0] is not None]
+    if kind not in _ELEMENTWISE or not sides or len(node.next_functions) < 2:
         return None
-    ((source, number),) = given
     made = _shape(node)
-    if _kind(source) == "Expand":
-        made = _shape(source)
-        source, number = source.next_functions[0]
-    shape = () if source is None else _shape(source, number)
-    if len(made) != 2 or made[0] != made[1] or made[0] < 2 or shape not in ((made[0], 1), made[:1]):
+    if _kind(sides[0][0]) == "Expand":
+        made = _shape(sides[0][0])
+        sides[0] = sides[0][0].next_functions[0]
+    if len(made) != 2 or made[0] != made[1] or made[0] < 2 or any(source is None for source, _ in sides):
         return None
-    if _kind(source) in ("torch::autograd::AccumulateGrad", "Unsqueeze", "View", "UnsafeView", "ReshapeAlias", "Index", "Select", "Slice"):
-        return None
-    other = made[:1] if len(shape) == 2 else (made[0], 1)
-    text = f"Predictions of shape {shape} meet targets of another shape, such as {other}, and become {made}: each against all"
-    return PAIRS, text + "{}.", "Give both the same shape: predictions.squeeze(-1), or targets.unsqueeze(-1)."
+    column, row = (made[0], 1), made[:1]
+    shapes = [_shape(*side) for side in sides]
+    made_so = [_kind(source) in _BY_HAND for source, _ in sides]
+    advice = "Give both the same shape: {0}.squeeze(-1), or {1}.unsqueeze(-1)."
+    if len(sides) == 1 and shapes[0] in (column, row) and not made_so[0]:
+        text = f"Predictions of shape {shapes[0]} meet targets of another shape, such as {row if shapes[0] == column else column}"
+        return _Found(PAIRS, f"{text}, and become {made}: each against all{{}}.", advice.format("predictions", "targets"))
+    if len(sides) == 2 and {*shapes} == {column, row} and not made_so[shapes.index(column)]:
+        text = f"Tensors of shapes {column} and {row}, both computed from the batch, become {made}: each against all"
+        return _Found(PAIRS, text + "{}.", advice.format("the first", "the second"))
+    return None

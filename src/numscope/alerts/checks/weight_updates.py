@@ -305,7 +305,8 @@ class WeightUpdates(Check):
             kind = self._weights[names[0]].optimizer
             text = f"Gradients arrive at {names_of(names)}, and {kind} steps, but no bit has changed since the last look."
             advice = "Look for code that puts old weights back, or for an optimizer that updates copies."
-            self.say(text, advice, again=True, parameters=names, evidence={"optimizer": kind})
+            clamped = all(_grows(stays[name]) for name in names)  # what is clamped after each step stays at its bounds
+            self.say(text, advice, again=True, parameters=names, evidence={"optimizer": kind}, asks=clamped)
 
     def _should_move(self, name: str, parameter: nn.Parameter) -> bool:
         """Whether an update as large as its gradient would show in its bits, now and as the window began: it may have been frozen then.
@@ -354,6 +355,12 @@ class Sums:
 
     def read(self) -> dict[str, int]:
         return dict(zip(self._names, self._sums.read(), strict=True))
+
+
+def _grows(parameter: nn.Parameter) -> bool:
+    """Whether its gradient moves each element away from zero."""
+    gradient = gradient_of(parameter)
+    return gradient is not None and bool((plain(parameter).detach() * plain(gradient) <= 0).all())
 
 
 def _number(rate: object) -> float | None:

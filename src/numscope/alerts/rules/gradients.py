@@ -1,4 +1,4 @@
-"""Gradients that vanish or explode: through the depth of the model, or from step to step.
+"""Gradients that vanish or explode, through the depth of the model or from step to step, and such as float16 has no room for.
 
 What counts is a gradient beside the weight that it is to change: the gap of their levels (log2 of the largest magnitudes). It differs
 between layers of healthy models by a few bits, not by twenty.
@@ -7,16 +7,20 @@ between layers of healthy models by a few bits, not by twenty.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from numscope.alerts.board import Board, SiteKind, magnitude, median
+from numscope.config.options import how_to_set
 from numscope.records.alert import Alert
 
-VANISH, EXPLODE = "gradients vanish", "gradients explode"
+VANISH, EXPLODE, UNDERFLOW = "gradients vanish", "gradients explode", "gradients underflow"
 WINDOW = 32  # steps
 LEAST_LAYERS = 6  # of which a depth is made
+HALF_RANGE = 16.0  # log2 of the end of float16's range
+HALF_NORMAL = -14.0  # of its smallest normal number: below it each bit less is a bit of the significand
 
 
 def gradients_through_depth(board: Board, settings: dict[str, Any]) -> Iterator[Alert]:
@@ -73,3 +77,28 @@ def gradients_from_step_to_step(board: Board, settings: dict[str, Any]) -> Itera
         "Clip gradients, lower the learning rate, or look at the data of these steps.",
         steps=steps,
     )
+
+
+def gradients_underflow(board: Board, settings: dict[str, Any]) -> Iterator[Alert]:
+    """Most float16 gradients of outputs have no element that is a normal number, over many steps."""
+    gradients = board.of(SiteKind.GRADIENT)
+    half = gradients[np.rint(board.limits[gradients]) == HALF_RANGE]
+    if not board.window(WINDOW) or not len(half):
+        return
+    level = board.smooth()[half]
+    low = half[level < HALF_NORMAL]
+    if 2 * len(low) <= len(half):
+        return
+    least = int(half[int(np.nanargmin(level))])
+    largest = magnitude(float(board.smooth()[least]))
+    alert = board.alert(
+        UNDERFLOW,
+        least,
+        largest,
+        magnitude(HALF_NORMAL),
+        f"the largest element is {largest:.2g}, below float16's smallest normal number {magnitude(HALF_NORMAL):.2g}, as in {len(low)} of "
+        f"{len(half)} gradients: they keep few bits, and elements below 6e-08 are zero.",
+        f"Scale the loss (GradScaler), or use bfloat16. If this is intended, switch it off: {how_to_set(UNDERFLOW, False)}.",
+        layers=len(low),
+    )
+    yield replace(alert, asks=True)
