@@ -6,16 +6,20 @@ imported, so that the processes which tests start have it too.
 
 from __future__ import annotations
 
+import faulthandler
 import gc
 import multiprocessing
 import os
+import shutil
 import signal
 import sys
+import tempfile
 import threading
 import time
 from collections.abc import Iterator
 from datetime import timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -29,6 +33,7 @@ os.environ.setdefault("TORCHINDUCTOR_COMPILE_THREADS", "1")  # a pool of compile
 os.environ.setdefault("HF_HUB_OFFLINE", "1")  # models are built from configs; nothing may be fetched
 WARM = prepare()
 AT_START = dict(os.environ)
+STACKS = Path(tempfile.gettempdir()) / f"numscope-stacks-{os.getpid()}"
 if sys.version_info < (3, 11):  # pyproject.toml leaves out what these need
     collect_ignore = [*(f"integrations/test_{name}.py" for name in ("notebook", "spark")), "docs"]
 
@@ -56,11 +61,29 @@ def pytest_sessionstart(session: pytest.Session) -> None:
     """What is started with ``sys.executable`` has torch from its start, xdist's workers too; tests of a fresh interpreter take ``COLD``."""
     if session.config.pluginmanager.hasplugin("dsession"):
         load_all_at_first()  # before the workers come
+        STACKS.mkdir(exist_ok=True)
+    told = getattr(session.config, "workerinput", None)
+    if told is not None:
+        faulthandler.enable(open(told["stack"], "w"))
     sys.executable = WARM
     multiprocessing.set_executable(WARM)  # it has made a note of the other one where a folder's conftest has imported torch
 
 
+@pytest.hookimpl(optionalhook=True)
+def pytest_configure_node(node: Any) -> None:
+    """A worker that dies leaves its stack in this file."""
+    node.workerinput["stack"] = str(STACKS / node.gateway.id)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_testnodedown(node: Any, error: object) -> None:
+    if error:  # on the console: what the worker itself writes there comes much earlier
+        status, stack = node.gateway._io.popen.wait(10), STACKS / node.gateway.id
+        print(f"\n{node.gateway.id} has ended with status {status}\n{stack.read_text() if stack.exists() else ''}")
+
+
 def pytest_sessionfinish() -> None:
+    shutil.rmtree(STACKS, ignore_errors=True)
     from numscope.report import page
 
     page.take()  # of a run inside a test: nobody looks at it

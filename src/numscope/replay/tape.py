@@ -166,7 +166,8 @@ class OpTape:
         self.odd: dict[int, tuple[weakref.ref[Tensor], State]] = {}  # tensors without a storage, by id
         self._nodes: dict[int, list[OpRecord]] = {}  # by autograd sequence number
         self._order: list[int] = []
-        self.lock = threading.Lock()  # on CUDA, the engine runs backward in its own thread
+        # On CUDA, the engine runs backward in its own thread. A collection may come at any line, and what it ends may read the tape.
+        self.lock = threading.RLock()
 
     def __getitem__(self, index: int) -> OpRecord:
         return self.records[index - self.first] if index >= self.first else self.kept[index]
