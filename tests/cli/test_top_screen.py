@@ -39,7 +39,8 @@ def growing(layer: str = "decoder.layers.0.mlp.fc1") -> dict[Place, torch.Tensor
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     made = tmp_path_factory.mktemp("screen") / "run"
     write(made, growing(), part_rows=1000)
-    findings = [{**FINDING, "step": 15, "culprit": CULPRIT}, {**FINDING, "contained": True}]
+    site = {**FINDING["site"], "module": "decoder.layers.0.mlp.fc1"}
+    findings = [{**FINDING, "step": 15, "site": site, "culprit": CULPRIT}, {**FINDING, "contained": True}]
     (made / "findings-rank0.json").write_text(document(*findings, steps=16, events=[[i, "GradScaler skipped the step"] for i in range(7)]))
     return made
 

@@ -195,9 +195,9 @@ def test_a_loss_scale_that_overflows_the_backward_is_lowered_until_it_does_not()
     model = nn.Sequential(nn.Linear(4, 4), nn.Linear(4, 4)).half()
     with quiet():
         culprit = culprit_of(trained(copy.deepcopy(model), torch.float16, 2.0**15))
-    told = [one for one in culprit.tried if one.remedy.startswith("a loss scale")]
+    told = [one for one in culprit.tried if one.remedy.startswith("a loss ")]
     assert [one.worked for one in told] == [True], culprit.tried
-    assert told[0].remedy == "a loss scale 8 times smaller"
+    assert told[0].remedy == "a loss 8 times smaller"  # scaled by hand: there is no GradScaler
     with quiet():
         assert trained(copy.deepcopy(model), torch.float16, 2.0**12) is None
         assert trained(model.bfloat16(), torch.bfloat16, 2.0**15) is None

@@ -27,6 +27,9 @@ def test_each_setting_is_told_once_at_the_first_step_of_both_at_which_it_differs
     b = recorded(tmp_path / "b", {0: [0.1], 2: [7.0], 3: [0.1], 4: [0.1]}, optimizer_weight_decay=[0.1])
     assert sorted(told(a, b)) == [("optimizer lr at step 3", "0.05", "0.1"), ("optimizer weight_decay at step 0", "0", "0.1")]
     assert told(a, a) == []
+    rates = [("optimizer lr at step 3", "0.05", "0.1"), ("optimizer lr at step 4", "0.01", "0.1")]
+    assert [*differing_settings(find_run(a), find_run(b), 4)][:2] == rates
+    assert [*differing_settings(find_run(a), find_run(b), 3)][:1] == rates[:1]
 
 
 def test_groups_that_lack_a_setting_and_groups_that_are_more(tmp_path: Path) -> None:

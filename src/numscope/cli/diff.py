@@ -47,7 +47,7 @@ def diff(a: str, b: str, noise: tuple[str, ...], tolerance: float | None, stats:
         where, _, rest = str(error).partition(":")
         option = where.partition("[")[0] in ("noise", "tolerance", "stats")
         raise click.UsageError(f"{'--' if option else ''}{where}:{rest}") from None
-    settings = _settings(a, b)
+    settings = _settings(a, b, None if found.first is None else found.first.step_a)
     if json_to is not None:
         told = {"settings": [{"name": name, "a": left, "b": right} for name, left, right in settings], **found.document()}
         put(json_to, told)
@@ -58,7 +58,7 @@ def diff(a: str, b: str, noise: tuple[str, ...], tolerance: float | None, stats:
     return DIVERGED if found.diverged else 0
 
 
-def _settings(a: str, b: str) -> Differing:
+def _settings(a: str, b: str, diverged: int | None) -> Differing:
     """What the runs were started with, as far as it is not the same; empty for two steps of one run."""
     from numscope.page.recorded import read_recorded
     from numscope.page.settings import differing
@@ -68,7 +68,7 @@ def _settings(a: str, b: str) -> Differing:
     folders = [split_step(given)[0] for given in (a, b)]
     if folders[0] == folders[1]:
         return []
-    return [*differing(*map(read_recorded, folders)), *differing_settings(*map(find_run, folders))]
+    return [*differing(*map(read_recorded, folders)), *differing_settings(find_run(folders[0]), find_run(folders[1]), diverged)]
 
 
 def _settings_text(settings: Differing) -> Iterator[str]:

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import os
+import textwrap
 from collections.abc import Iterator
 from dataclasses import replace
+from itertools import chain, groupby
 
 from rich.cells import cell_len
 from rich.console import Group, RenderableType
 from rich.text import Text
 
-from numscope.page.health import BAD, FINE, MARKS, SPOILED, cells_of, format_of_dtype, scale_of, spark, told_of
+from numscope.page.health import BAD, FINE, GROWN, MARKS, NEAR, SPOILED, WARN, Health, cells_of, format_of_dtype, scale_of, spark, told_of
 from numscope.page.overview import Overview
 from numscope.page.recorded import Happening
 from numscope.records.finding import Finding
@@ -19,7 +21,8 @@ from numscope.runs.query import LOSS
 
 BAD_STYLE, WARN_STYLE, QUIET, TITLE = "bold red", "yellow", "dim", "bold"
 STYLES = {BAD: BAD_STYLE, SPOILED: QUIET, FINE: ""}
-MOST_FINDINGS, MOST_ALERTS, MOST_EVENTS, MOST_SITES, MOST_PROBLEMS = 10, 6, 5, 40, 3
+MOST_FINDINGS, MOST_ALERTS, MOST_EVENTS, MOST_PROBLEMS = 10, 6, 5, 3
+MOST_SITES, MOST_OF_A_KIND = 40, 5  # on a screen; of each kind where it is printed once
 LEGEND = (
     "Largest magnitude over the steps: a level is a factor of 4 or more, █ is close to the dtype's largest number; "
     "✖ nan or inf; ○ spoiled by what went bad first"
@@ -43,12 +46,12 @@ def screen(overview: Overview, age_s: float, width: int, height: int | None = No
     blocks = [
         [_title(overview, age_s), *_loss(overview, width)],
         list(_findings(overview)),
-        list(_alerts(overview)),
+        list(_alerts(overview, width)),
         list(_events(overview)),
         list(_ranks(overview)),
         problems,
     ]
-    blocks.append(list(_sites(overview, width)))
+    blocks.append(list(_sites(overview, width, MOST_OF_A_KIND if height is None else MOST_SITES, headed=room >= ROOMY)))
     if room < ROOMY:
         blocks = [[line for line in block if line.plain] for block in blocks]
     for_sites = min(len(blocks[-1]), room // 3)
@@ -115,7 +118,7 @@ def _finding(finding: Finding) -> Iterator[Text]:
         yield Text.assemble((line, TITLE), (f"  {escape(culprit.code.strip())}", QUIET))
 
 
-def _alerts(overview: Overview) -> Iterator[Text]:
+def _alerts(overview: Overview, width: int) -> Iterator[Text]:
     recorded = overview.recorded
     if recorded.num_alerts:
         yield Text("")
@@ -123,7 +126,9 @@ def _alerts(overview: Overview) -> Iterator[Text]:
         yield Text(f"{count(recorded.num_alerts, 'alert')}{last}", TITLE)
         for one in recorded.alerts[: -MOST_ALERTS - 1 : -1]:
             who = "" if one.ranks == (0,) else f"{'rank' if len(one.ranks) == 1 else 'ranks'} {few(list(map(str, one.ranks)), 4)}"
-            yield Text.assemble(("⚑ ", WARN_STYLE), escape(replace(one.alert, advice="").line(who)))
+            first, *rest = textwrap.wrap(escape(replace(one.alert, advice="").line(who)), width - 2, break_long_words=False)
+            yield Text.assemble(("⚑ ", WARN_STYLE), first)
+            yield from (Text(f"  {line}") for line in rest)
 
 
 def _events(overview: Overview) -> Iterator[Text]:
@@ -144,7 +149,14 @@ def _ranks(overview: Overview) -> Iterator[Text]:
         yield from (Text(f"↕ {one.line(matrices.sites, escape)}") for one in ranks.apart)
 
 
-def _sites(overview: Overview, width: int) -> Iterator[Text]:
+def _kind(one: Health) -> str:
+    """What heads a site."""
+    if one.state != WARN:
+        return {BAD: "Went bad", SPOILED: "Spoiled by what went bad first", FINE: "Fine"}[one.state]
+    return "Close to the dtype's limit" if one.score >= NEAR else "Grows fast" if one.score >= GROWN else "Many elements are subnormal"
+
+
+def _sites(overview: Overview, width: int, most: int, *, headed: bool) -> Iterator[Text]:
     matrices = overview.matrices
     yield Text("")
     if matrices is None:
@@ -152,21 +164,25 @@ def _sites(overview: Overview, width: int) -> Iterator[Text]:
         return
     is_wide = width >= WIDE
     worst = sorted(range(len(overview.health)), key=lambda i: (overview.health[i].state == FINE, -overview.health[i].score))
-    shown = [i for i in worst if overview.health[i].state != FINE or matrices.sites[i].tensor != LOSS][:MOST_SITES]
+    ranked = [i for i in worst if overview.health[i].state != FINE or matrices.sites[i].tensor != LOSS]
+    groups = {kind: list(sites) for kind, sites in groupby(ranked, lambda i: _kind(overview.health[i]))}
+    if len(groups) == 1:
+        most = MOST_SITES
+    elif most < MOST_SITES:
+        groups.pop("Fine", None)
+    shown = list(chain.from_iterable(sites[:most] for sites in groups.values()))[:MOST_SITES]
     steps = f"steps {matrices.axis.first[0]:,} to {matrices.axis.last[-1]:,}"
-    cut = len(shown) == MOST_SITES < matrices.num_sites
-    which = (
-        f"The worst {MOST_SITES} of {count(matrices.num_sites, 'tensor')}"
-        if cut
-        else f"{count(matrices.num_sites, 'tensor')}, the worst first"
-    )
-    yield Text(f"{which}, {steps}: {told_of(overview.health)}", TITLE)
+    yield Text(f"{count(matrices.num_sites, 'tensor')}, the worst first, {steps}: {told_of(overview.health)}", TITLE)
     if is_wide:
         yield Text(LEGEND, QUIET)
     names = [f"{escape(matrices.sites[i].layer)} {escape(matrices.sites[i].tensor)}" for i in shown]
     spark_width = SPARK if is_wide else max(8, width // 5)
-    longest = max(6, min(max(map(cell_len, names)), (width - spark_width) // 2 - 5 if is_wide else width - spark_width - 13))
+    longest = max(6, min(max(map(cell_len, names), default=0), (width - spark_width) * 3 // 5 if is_wide else width - spark_width - 13))
     for i, name in zip(shown, names, strict=True):
+        kind = _kind(overview.health[i])
+        hidden = len(groups[kind]) - sum(j in shown for j in groups[kind])
+        if headed and i == groups[kind][0] and (hidden or len(groups) > 1):
+            yield Text(kind + (f", {hidden:,} more are not shown:" if hidden else ":"), QUIET)
         site, one = matrices.sites[i], overview.health[i]
         mark, style = MARKS[one.state], STYLES.get(one.state, WARN_STYLE)
         amax = matrices.values["amax", "max"][i]

@@ -94,6 +94,8 @@ def writable(text: str, option: str, *, folder: bool = False) -> str:
 def output_file(text: str) -> str:
     if is_address(text):
         raise Expected("a file of this machine. Only --log-dir may be in another storage.")
+    if text == "-":
+        raise Expected("a file: standard output may hold other lines.")
     return _unless(os.path.abspath(text), why_unwritable(text))
 
 

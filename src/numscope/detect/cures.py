@@ -24,6 +24,7 @@ from numscope.detect.evidence import Evidence
 from numscope.detect.wording import in_own_words
 from numscope.distributed.agree import has_group
 from numscope.precision.high_precision import high_precision
+from numscope.probe import optimizer as optimizer_probe
 from numscope.records.faults import ours
 from numscope.records.finding import Culprit, Finding, Reason, Trial
 from numscope.records.places import place
@@ -163,7 +164,8 @@ def _families(names: Mapping[nn.Module, str], call: Call, culprit: Culprit, met:
     for name in own or met:
         yield (_Remedy(text, partial(_AtLine, culprit, name, edit, level), call) for edit, level, text in _levels(name, dtypes))
     if "float16" in dtypes and culprit.phase is Phase.BACKWARD:
-        yield (_Remedy(f"a loss scale {scale} times smaller", contextlib.nullcontext, call, 1 / scale) for scale in _SCALES)
+        what = "loss" if optimizer_probe.scale() is None else "loss scale"
+        yield (_Remedy(f"a {what} {scale} times smaller", contextlib.nullcontext, call, 1 / scale) for scale in _SCALES)
     if dtypes & {"float16", "bfloat16"}:
         yield _in_float32(names, call, culprit.module)
     if "float16" in dtypes:

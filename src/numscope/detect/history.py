@@ -79,6 +79,7 @@ class RunHistory:
 
     def __init__(self, folder: str, rank: int, model: str, num_ranks: int = 1) -> None:
         self._folder, self._rank, self._model = os.path.abspath(folder), rank, model  # the script may change its folder
+        self._num_ranks = num_ranks
         self._shared = _folders.setdefault((os.path.realpath(folder), os.getpid()), _Folder())
         models = self._shared.models
         first = not models
@@ -163,7 +164,9 @@ class RunHistory:
             if shared.sink is None:
                 from numscope.sinks.parquet import ParquetSink
 
-                shared.sink = ParquetSink(self._folder, self._rank, {"config": "", "config_source": "detection"})
+                shared.sink = ParquetSink(
+                    self._folder, self._rank, {"config": "", "config_source": "detection", "world_size": self._num_ranks}
+                )
             for step in steps:
                 seen = {(one.step, one.layer, one.tensor): one for one in self._observations(step)}
                 shared.sink.write([one for key, one in seen.items() if key not in self._written])

@@ -24,6 +24,7 @@ MARKS = {BAD: "✖", SPOILED: "○", WARN: "▲", FINE: " "}
 NEAR_LIMIT = 0.25  # share of the dtype's largest number: two doublings are left
 SUBNORMAL_PCT = 10.0
 GROWTH = 100.0  # between the first and the last steps
+NEAR, GROWN, TINY = 1e3, 100.0, 50.0  # least scores: what is close to its limit, what grows, what has small elements
 _LESS = 1e-5  # of a score: what was spoiled comes after what is about to go bad by itself
 
 LEVELS = "▁▂▃▄▅▆▇█"
@@ -53,12 +54,14 @@ def format_of_dtype(dtype: str) -> Format | None:
 
 
 def judge(matrices: Matrices, findings: Sequence[Finding] = ()) -> list[Health]:
-    """The health of each site. What went bad as a finding's site did, or later, was spoiled by it."""
+    """The health of each site. What went bad as a finding's site did, or later, was spoiled by it, whether that site is recorded or not."""
     health = [_judge(matrices, site) for site in range(len(matrices.sites))]
     found = [one for one in findings if not one.contained and one.kind in (Kind.NAN, Kind.INF)]
     rows = {(site.layer, site.tensor): i for i, site in enumerate(matrices.sites)}
-    origins = {row for one in found if (row := row_of(one, rows)) >= 0 and health[row].state == BAD}
-    since = min((health[row].bad_from for row in origins), default=math.inf)
+    rows_of = [(one, row_of(one, rows)) for one in found]
+    origins = {row for _, row in rows_of if row >= 0 and health[row].state == BAD}
+    begins = [max((first for first in matrices.axis.first if first <= one.step), default=0) for one, row in rows_of if row < 0]
+    since = min((*begins, *(health[row].bad_from for row in origins)), default=math.inf)
     for i, one in enumerate(health):
         if i not in origins and one.state == BAD and one.bad_from >= since:
             health[i] = replace(one, state=SPOILED, score=one.score * _LESS)
@@ -68,8 +71,9 @@ def judge(matrices: Matrices, findings: Sequence[Finding] = ()) -> list[Health]:
 def told_of(health: Sequence[Health]) -> str:
     """How many sites are not fine, in words."""
     num = Counter(one.state for one in health)
-    by = f", {num[SPOILED]:,} spoiled by {'it' if num[BAD] == 1 else 'them'}" if num[SPOILED] else ""
-    return f"{count(num[BAD], 'origin')}{by}, {num[WARN]:,} close to the limit" if by else f"{num[BAD] + num[WARN]:,} bad or close to it"
+    by = f", {num[SPOILED]:,} spoiled by {'it' if num[BAD] < 2 else 'them'}" if num[SPOILED] else ""
+    origins = count(num[BAD], "origin") if num[BAD] else "the origin is not recorded"
+    return f"{origins}{by}, {num[WARN]:,} close to the limit" if by else f"{num[BAD] + num[WARN]:,} bad or close to it"
 
 
 def row_of(finding: Finding, rows: Mapping[tuple[str, str], int]) -> int:
@@ -109,15 +113,20 @@ def _judge(matrices: Matrices, site: int) -> Health:
         return Health(
             WARN,
             f"Reached {amax[top]:.4g} at step {axis.last[top]}: {100 * share:.3g} % of {form.name}'s {form.max:.6g}.",
-            1e3 + share,
+            NEAR + share,
             trend,
         )
     subnormal = values.get(("subnormal_pct", "max"))
     if subnormal is not None and np.nan_to_num(subnormal[site]).max() >= SUBNORMAL_PCT:
-        return Health(WARN, f"Up to {np.nanmax(subnormal[site]):.3g} % of its elements are subnormal: they lose digits.", 500.0, trend)
+        return Health(WARN, f"Up to {np.nanmax(subnormal[site]):.3g} % of its elements are subnormal: they lose digits.", TINY, trend)
     start, end = float(amax[known[0]]), float(amax[known[-1]])
     if start > 0 and end / start >= GROWTH:
-        return Health(WARN, f"Grew {end / start:.3g}-fold from {start:.3g} to {end:.3g}.", 100 + end / start * 1e-3, trend)
+        return Health(
+            WARN,
+            f"Grew {end / start:.3g}-fold from {start:.3g} to {end:.3g}.",
+            GROWN + min(end / start * 1e-3, 0.9 * (NEAR - GROWN)),
+            trend,
+        )
     return Health(FINE, "", share, trend)
 
 

@@ -145,7 +145,7 @@ def _operands(culprit: Culprit) -> list[RenderableType]:
         table.add_row(*_operand_cells(operand, "", "input"))
     for operand in shown:
         table.add_row(*_operand_cells(operand, "-> ", "output"))
-    return [_Wide(table)]
+    return [Wide(table)]
 
 
 def _operand_cells(operand: Operand, mark: str, default: str) -> list[Text]:
@@ -188,7 +188,7 @@ def _long(text: Text) -> Text:
     return text
 
 
-class _Wide:
+class Wide:
     """What only the terminal wraps, as ``_long``: names stay whole."""
 
     def __init__(self, inner: RenderableType) -> None:

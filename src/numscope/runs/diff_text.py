@@ -9,7 +9,7 @@ from rich.table import Table
 from rich.text import Text
 
 from numscope.records.words import count, escape, few
-from numscope.report.text import BAD, NAME, QUIET, apart, plain_text
+from numscope.report.text import BAD, NAME, QUIET, Wide, apart, plain_text
 from numscope.runs.verdicts import Diff, SiteDifference
 
 NUM_NAMES = 6  # shown names of sites or steps that only one run has
@@ -110,6 +110,10 @@ def _first(diff: Diff) -> list[RenderableType]:
         divergence = Text(f"{m.divergence:.2e}", style=BAD if m.divergence > m.tolerance else "")
         table.add_row(f"  {m.statistic}", _value(m.a), _value(m.b), divergence, f"{m.tolerance:.2e}")
     lines: list[RenderableType] = [head, table, Text("  " + escape(_story(diff)))]
+    agree = [step.step_a for step in diff.steps if step.step_a < diff.first.step_a]
+    if agree:
+        where = f"{agree[0]:,}" if len(agree) == 1 else f"{agree[0]:,} to {agree[-1]:,}"
+        lines.append(Text(f"  Before it the runs agree, at step {where}.", style=QUIET))
     if diff.first_unequal is not None and diff.first_unequal != diff.first:
         lines.append(Text("  First unequal number, within tolerance: ", style=QUIET) + _site(diff.first_unequal))
     return lines
@@ -143,7 +147,7 @@ def _modules(diff: Diff) -> list[RenderableType]:
         return []
     when = f" at step {diff.first.step_a}" if diff.first is not None else ""
     table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False, header_style="bold")
-    table.add_column("  module", style=NAME, overflow="fold")
+    table.add_column("  module", style=NAME)
     table.add_column("class")
     table.add_column("way")
     for name in ("step", "read", "weight", "made", "drift"):
@@ -153,7 +157,7 @@ def _modules(diff: Diff) -> list[RenderableType]:
         table.add_row(f"  {escape(m.layer_a)}", escape(m.cls), m.direction, str(m.step_a), *severities, f"{m.bits:+.1f}")
     return [
         Text(f"Modules by drift{when}", style="bold"),
-        table,
+        Wide(table),
         Text("  read, weight, made: divergence over tolerance; drift: powers of two that the module adds", style=QUIET),
     ]
 

@@ -1,4 +1,5 @@
-"""The settings of optimizers' groups as two runs recorded them with their losses: at which step they first differ."""
+"""The settings of optimizers' groups as two runs recorded them with their losses: at which step they first differ, and what they
+are where the runs part."""
 
 from __future__ import annotations
 
@@ -15,15 +16,15 @@ if TYPE_CHECKING:
 Settings = dict[str, dict[int, tuple[float, ...]]]  # by name and step, one number for each group
 
 
-def differing_settings(a: Run, b: Run) -> Iterator[tuple[str, str, str]]:
-    """Of each setting that both runs recorded: name and step where it first is not the same, A's numbers and B's, one for each group."""
+def differing_settings(a: Run, b: Run, diverged: int | None = None) -> Iterator[tuple[str, str, str]]:
+    """Of each setting that both runs recorded: name and step where it first is not the same, A's numbers and B's, one for each group; and
+    the same of step ``diverged``, if it is not the same there."""
     left, right = _settings(a), _settings(b)
     for name in left:
-        for step in sorted(left[name].keys() & right.get(name, {}).keys()):
-            values = left[name][step], right[name][step]
-            if values[0] != values[1]:
-                yield f"{name} at step {step:,}", _text(values[0]), _text(values[1])
-                break
+        steps = sorted(left[name].keys() & right.get(name, {}).keys())
+        differ = [step for step in steps if left[name][step] != right[name][step]]
+        for step in dict.fromkeys([*differ[:1], *(step for step in differ if step == diverged)]):
+            yield f"{name} at step {step:,}", _text(left[name][step]), _text(right[name][step])
 
 
 def _text(values: tuple[float, ...]) -> str:

@@ -39,7 +39,7 @@ export class Alerts {
     const number = (value) => (typeof value === "number" ? value.toLocaleString("en-US", { maximumSignificantDigits: 6 }) : visible(value, 20));
     const facts = [];
     if (alert.value !== null) facts.push(["measured", number(alert.value)]);
-    if (alert.limit !== null) facts.push(["limit it has passed", number(alert.limit)]);
+    if (alert.limit !== null) facts.push(["limit", number(alert.limit)]);
     if (ranks.length > 1) facts.push(["ranks", `${ranks.slice(0, 64).join(", ")}${ranks.length > 64 ? ` and ${ranks.length - 64} more` : ""}`]);
     facts.push(...Object.entries(evidence).map(([name, value]) => [LABELS[name] ?? visible(name, 80).replace(/^num_/, "number of ").replaceAll("_", " "), visible(value, 300)]));
     return el("div", { class: "chosen" }, el("p", {}, visible(alert.text, 2000)), alert.advice ? el("p", {}, el("b", {}, "Advice: "), visible(alert.advice, 2000)) : null,
