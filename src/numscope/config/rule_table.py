@@ -65,6 +65,7 @@ _SPECS = (
     RuleSpec("setting without effect", "an attribute is set that nothing reads, such as a module's requires_grad or an optimizer's lr"),
     RuleSpec("clipped before unscaling", "gradients are clipped while they are scaled"),
     RuleSpec("clipped after the step", "gradients are clipped when the optimizer has stepped"),
+    RuleSpec("clipped with each backward", "gradients are clipped several times as they add up for one step"),
     RuleSpec("nothing is clipped", "gradients are to be clipped, and the iterator of parameters is used up"),
     RuleSpec("step without unscaling", "an optimizer steps with gradients that are still scaled"),
     RuleSpec("loss not scaled", "backward runs on a loss that the GradScaler in use has not scaled"),

@@ -146,6 +146,35 @@ def test_clipping_after_the_step_is_named_with_its_line() -> None:
 
 
 @pytest.mark.filterwarnings("ignore:.parameters. is an empty generator")  # torch's; of a filter it says nothing
+@pytest.mark.parametrize(("when", "rules"), [("each", ["clipped with each backward"]), ("last", []), ("cleared", []), ("two models", [])])
+def test_clipping_of_gradients_that_are_still_adding_up_is_asked_about(when: str, rules: list[str]) -> None:
+    model, other = Net(), Net()
+    optimizer = SGD(model.parameters(), lr=0.1)
+
+    def training() -> None:
+        for _ in range(3):
+            for number, (x, y) in enumerate(batches(4)):
+                if when == "cleared" and number:
+                    keep = [p.grad for p in model.parameters()]
+                    optimizer.zero_grad()
+                F.cross_entropy(model(x), y).backward()
+                if when == "two models":
+                    F.cross_entropy(other(x), y).backward()
+                    clip_grad_norm_(other.parameters(), 1.0)
+                if when == "cleared" and number:
+                    for p, grad in zip(model.parameters(), keep, strict=True):
+                        p.grad.add_(grad)
+                if when in ("each", "cleared") or number == 3:
+                    clip_grad_norm_(model.parameters(), 1.0)  # each
+            optimizer.step()
+            optimizer.zero_grad()
+
+    alerts = [a for a in alerts_of(model, training) if a.rule != "gradients cleared between micro-batches"]
+    assert [a.rule for a in alerts] == rules
+    if rules:
+        assert "4 times before SGD's step" in alerts[0].text and alerts[0].asks and alerts[0].step == 1
+
+
 @pytest.mark.parametrize("exhausted", ["filter", "generator"])
 def test_clipping_of_an_iterator_that_is_used_up_is_named_with_its_line(exhausted: str) -> None:
     model = Net()

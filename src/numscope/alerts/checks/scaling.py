@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -21,6 +22,7 @@ UNSCALED_STEP = "step without unscaling"
 UNSCALED_LOSS = "loss not scaled"
 CLIPPED_LATE = "clipped after the step"
 CLIPPED_NOTHING = "nothing is clipped"
+CLIPPED_EACH = "clipped with each backward"
 
 
 class ScalerUse(Check):
@@ -30,7 +32,7 @@ class ScalerUse(Check):
     """
 
     name = CLIPPED
-    also = (UNSCALED_STEP, UNSCALED_LOSS, CLIPPED_LATE, CLIPPED_NOTHING)
+    also = (UNSCALED_STEP, UNSCALED_LOSS, CLIPPED_LATE, CLIPPED_NOTHING, CLIPPED_EACH)
     fused = True
 
     def __init__(self, subject: Subject) -> None:
@@ -42,7 +44,11 @@ class ScalerUse(Check):
         self._had_backward = True  # since the last step; before the first one nobody knows
         self._late = 0
         self._nothing = 0
+        self._clipped: Counter[int] = Counter()  # by the id of the first gradient: clippings of this step, each after a further backward
+        self._had_new = False  # backward since the last clipping
+        self._each = 0  # thorough steps in a row with several
         self._line: ScriptLine = UNKNOWN
+        self._clip_line: ScriptLine = UNKNOWN
 
     def called(self, call: LoopCall) -> None:
         if call.kind == "scale":
@@ -58,7 +64,7 @@ class ScalerUse(Check):
 
     def before_backward(self, roots: Sequence[Tensor]) -> None:
         if trains(roots, self.subject.model):
-            self._had_backward = True
+            self._had_backward = self._had_new = True
             is_scaled = bool(self._scaled) and holds(roots, self._scaled)
             self._is_scaled = self._is_scaled or is_scaled
             self._has_plain = self._has_plain or not is_scaled
@@ -76,6 +82,8 @@ class ScalerUse(Check):
             where = self._line.at(" before backward at ")
             text = f"GradScaler unscales gradients, but the loss was not scaled{where}: updates are far too small."
             self.say(text, "Call scaler.scale(loss).backward().", rule=UNSCALED_LOSS, line=self._line)
+
+        self._clips_each(type(optimizer).__name__)
 
     def after_step(self, optimizer: Optimizer) -> None:
         self._had_backward = False
@@ -104,6 +112,11 @@ class ScalerUse(Check):
             text = f"Gradients are clipped{line.at()} while GradScaler's scale is on them: next to nothing is left after unscaling."
             self.say(text, "Call scaler.unscale_(optimizer) before clipping.", line=line)
             return
+        if self._had_new:
+            first = parameters if isinstance(parameters, Tensor) else parameters[0]
+            if first.grad is not None:  # another one where gradients are cleared between two backwards
+                self._clipped[id(first.grad)] += 1
+            self._had_new, self._clip_line = False, current_line()
         bound = call.given(1, "max_norm")
         if not self._had_backward and not (isinstance(bound, int | float) and math.isinf(bound)):
             self._late += 1
@@ -112,6 +125,18 @@ class ScalerUse(Check):
                 when = "after the optimizer's step and before the next backward, where it changes nothing"
                 text = f"Gradients are clipped{line.at()} {when}."
                 self.say(text, "Clip between backward and optimizer.step().", rule=CLIPPED_LATE, line=line)
+
+    def _clips_each(self, kind: str) -> None:
+        """An optimizer steps: were its gradients clipped after several of the backwards that add up in them?"""
+        most = max(self._clipped.values(), default=0)
+        self._clipped.clear()
+        self._each = self._each + 1 if most > 1 else 0
+        if self._each > 1:  # a loop's first round may be special
+            text = (
+                f"Gradients are clipped{self._clip_line.at()} {most} times before {kind}'s step, each time after a further backward: what "
+            )
+            text += "earlier ones have given is clipped again and again, and counts less."
+            self.say(text, "Clip once, when all backwards of a step are done.", rule=CLIPPED_EACH, line=self._clip_line, asks=True)
 
     def close(self) -> None:
         self._scaled.clear()

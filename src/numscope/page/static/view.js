@@ -32,9 +32,9 @@ function say(isOn, title, text) {
 }
 
 // Before there is anything to show.
-function wait(name, text) {
+function wait(name, text, title = "Nothing to show yet") {
   fill(document.getElementById("head"), el("h1", {}, el("span", { class: "brand" }, "numscope "), visible(name, 120)), sign);
-  fill(document.getElementById("findings"), el("h2", {}, "Nothing to show yet"), el("p", { id: "wait" }, visible(text, 600)));
+  fill(document.getElementById("findings"), el("h2", {}, title), el("p", { id: "wait" }, visible(text, 600)));
   for (const id of ["compare", "alerts", "timeline", "map", "culprit", "site"]) document.getElementById(id).hidden = true;
   document.documentElement.classList.toggle("dark", matchMedia("(prefers-color-scheme: dark)").matches);
 }
@@ -100,7 +100,7 @@ async function look() {
     tell(answer);
     await show(answer);
     label.hidden = answer.ended || !page;
-    if (!page) wait(answer.name, answer.message || "The run is being read.");
+    if (!page) wait(answer.name, answer.message || "Its records are being read.", answer.state === "reading" ? "Reading the run …" : undefined);
     if (answer.state === "reading") next = SOON_MS;
     document.title = `${page?.run.numFindings ? `✖ ${page.run.numFindings} ` : page?.run.numAlerts ? `⚑ ${page.run.numAlerts} ` : ""}${answer.name} – numscope`;
     if (page && asked.has("with")) await compare();
