@@ -6,7 +6,7 @@ import pytest
 
 from numscope.records.finding import Reason
 from tests.faults import in_backward, in_forward, in_loss, in_optimizer
-from tests.faults.planting import BODY, Fault, found, watched
+from tests.faults.planting import BODY, Fault, found, untried, watched  # noqa: F401 (a fixture)
 
 CATALOG: list[Fault] = [*in_forward.CATALOG, *in_backward.CATALOG, *in_loss.CATALOG, *in_optimizer.CATALOG]
 IN_MODEL = [f for f in CATALOG if f.in_model]
@@ -24,17 +24,17 @@ def test_fault_is_named_and_the_frames_end_at_it(fault: Fault) -> None:
 
 
 @pytest.mark.parametrize("fault", CATALOG, ids=lambda f: f.name)
-def test_sentinel_names_the_same_culprit(fault: Fault) -> None:
+def test_sentinel_names_the_same_culprit(fault: Fault, untried: None) -> None:
     fault.check(found(fault.plant, level="sentinel"))
 
 
 @pytest.mark.parametrize("fault", IN_MODEL, ids=lambda f: f.name)
-def test_checkpointed_model_names_the_same_culprit(fault: Fault) -> None:
+def test_checkpointed_model_names_the_same_culprit(fault: Fault, untried: None) -> None:
     fault.check(found(fault.plant, checkpointed=True))
 
 
 @pytest.mark.parametrize("fault", CATALOG, ids=lambda f: f.name)
-def test_warning_goes_on_and_the_first_finding_is_the_only_one(fault: Fault) -> None:
+def test_warning_goes_on_and_the_first_finding_is_the_only_one(fault: Fault, untried: None) -> None:
     scope = watched(fault.plant)
     assert len(scope.findings) == 1, [f.headline() for f in scope.findings]
     fault.check(scope.findings[0])

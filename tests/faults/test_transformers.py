@@ -12,7 +12,7 @@ from numscope.records.finding import Reason
 from numscope.records.site import Phase
 from tests.faults import models
 from tests.faults.models import ATTENTION, MODELS, attend, training
-from tests.faults.planting import ARMED_AT, Fault, found, watched
+from tests.faults.planting import ARMED_AT, Fault, found, untried, watched  # noqa: F401 (a fixture)
 from tests.tape import line_of
 
 INF = float("inf")
@@ -62,7 +62,9 @@ IN_ATTENTION = {
 @pytest.mark.parametrize("how", ["modules", "sentinel", "checkpointed"])
 @pytest.mark.parametrize("fault", IN_ATTENTION)
 @pytest.mark.parametrize("name", ATTENTION)
-def test_line_inside_an_attention_is_named(name: str, fault: str, how: str) -> None:
+def test_line_inside_an_attention_is_named(name: str, fault: str, how: str, request: pytest.FixtureRequest) -> None:
+    if how != "modules":
+        request.getfixturevalue("untried")
     op, reason, phase = IN_ATTENTION[fault]
     module = ATTENTION[name]
     checkpointed = how == "checkpointed"
