@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import re
 import time
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from numscope.config import load
+from numscope.config import load, matching
 from numscope.config.matching import Regex, compiled
 from numscope.config.resolving import resolve
 from numscope.records.errors import UsageError
@@ -108,6 +109,24 @@ def test_configuration_that_backtracks_ends_with_its_place(where: str) -> None:
         resolve(load({"s": {**section, "statistics": statistics}}), [Layer(NAME, "Linear", NAME, ("weight",))])
     assert "{0,60}" in str(raised.value)
     assert time.process_time() - begun < 20
+
+
+def test_search_that_waits_for_its_turn_is_not_slow(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A busy machine, in a process that searches for one regex all day."""
+    waits = iter([True, False] * 3)
+
+    class Waiting:
+        def search(self, text: str, timeout: float) -> Any:
+            time.sleep(0.02)
+            if next(waits, False):
+                raise TimeoutError
+            return re.search("b", text)
+
+    search = Regex(".*")
+    monkeypatch.setattr(search, "_regex", Waiting())
+    monkeypatch.setattr(matching, "MAX_S", 0.1)
+    search._left_s = 0.1
+    assert [search.search("abc") for _ in range(20)] == [("b",)] * 20
 
 
 def test_one_slow_regex_of_ordinary_ones_is_found_in_no_time() -> None:
