@@ -242,3 +242,22 @@ def test_a_loss_that_another_optimizer_trains_is_another_loss(new: bool) -> None
             ((model(torch.randn(64, 8)) ** 2).mean() + 20 * (step >= 100)).backward()
             optimizer.step()
     assert [alert.step for alert in scope.alerts if alert.rule == "loss spike"] == ([] if new else [100])
+
+
+@pytest.mark.parametrize("loads", ["never", "at step 97", "all the time"])
+def test_a_loss_rises_where_a_target_is_renewed(loads: str) -> None:
+    torch.manual_seed(0)
+    model, target = nn.Linear(4, 1), nn.Linear(4, 1)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+    with numscope.watch(model) as scope:
+        for step in range(130):
+            if loads == "all the time" or (loads == "at step 97" and step == 97):
+                target.load_state_dict(target.state_dict())
+            if step == 97:
+                target.weight.data += 3.0
+            x = torch.randn(16, 4)
+            optimizer.zero_grad()
+            (model(x) - target(x).detach() if step >= 97 else model(x) * 0.1).square().mean().backward()
+            optimizer.step()
+    spikes = [alert.step for alert in scope.alerts if alert.rule == "loss spike"]
+    assert bool(spikes) == (loads != "at step 97"), spikes

@@ -65,6 +65,7 @@ class Board:
         self.losses: deque[float] = deque(maxlen=LOSSES)  # of the last steps; nan where there was none, or none of one element
         self.first_loss = math.nan  # the median magnitude of the first eight that are not zero
         self.is_scaled = False  # losses are divided by a GradScaler's scale, which doubles now and then
+        self.quiet_until = 0  # a step: before it losses may be of other targets, which a module that was loaded gives
         # Of losses above their band: the last step, the height above the median.
         self.rises: deque[tuple[int, float]] = deque(maxlen=LOSSES)
         self._first_losses: list[float] = []

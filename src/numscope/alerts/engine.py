@@ -32,6 +32,7 @@ from numscope.config.alert_plan import AlertPlan
 from numscope.config.options import how_to_set
 from numscope.detect.journal import Event, Journal, Look
 from numscope.detect.skips import LEFT_OUT
+from numscope.probe import loop_calls
 from numscope.probe import optimizer as optimizer_probe
 from numscope.probe.optimizers import Optimizers
 from numscope.records.alert import Alert
@@ -48,6 +49,7 @@ log = logging.getLogger("numscope")
 MOST_SITES = 20_000  # of a step; further ones are not looked at
 _NUMEL, _MIN, _MAX = (FIELDS.index(name) for name in ("numel", "min", "abs_max"))
 
+QUIET = 16  # steps after a module was loaded, such as a target network: the losses of new targets rise
 SCALE_FALLS = "scale falls"
 SKIPS_WINDOW = 100  # steps
 INITIAL_SCALE = 2.0**16  # torch's first scale: above it, a scale that falls has only grown too far
@@ -207,6 +209,7 @@ class Engine:
         self._notes = notes
         self._optimizers = optimizers
         self._num_optimizers = 0  # that were known at the last step
+        self._num_loads, self._last_load = loop_calls.num_loads(), -QUIET  # up to the last step, and the step of the last one
         self._post: Callable[[Iterable[Alert]], None] | None = post
         self._rows = StepRows(self.board)
         self._scales = Scales()
@@ -239,6 +242,10 @@ class Engine:
             num, self._num_optimizers = self._num_optimizers, self._optimizers.num_met
             if 0 < num < self._num_optimizers:
                 self.board.forget_losses()
+            if self._num_loads != loop_calls.num_loads():
+                if number - self._last_load >= QUIET:  # else a script loads all the time, and would never be told of a spike
+                    self.board.quiet_until = number + QUIET
+                self._num_loads, self._last_load = loop_calls.num_loads(), number
             self.board.is_scaled = self.board.is_scaled or optimizer_probe.in_scaler()
             self._rows.add(number, journal)
             self._scales.has_stepped = True

@@ -20,6 +20,14 @@ from torch.utils.data import WeightedRandomSampler
 
 from numscope.probe.patching import patch, patch_inside
 
+_num_loads = 0
+
+
+def num_loads() -> int:
+    """How often modules of this process were loaded while somebody listened."""
+    return _num_loads
+
+
 Kind = Literal["clip", "scheduler", "scale", "unscale", "load", "sample"]
 
 
@@ -94,6 +102,8 @@ def hear_loop(tell: Tell) -> list[Callable[[], None]]:
     def load(original: Callable[..., Any], module: Any, *args: Any, **kwargs: Any) -> Any:
         result = original(module, *args, **kwargs)
         given = args[0] if args else kwargs.get("state_dict")
+        global _num_loads
+        _num_loads += 1
         tell("load", module, (given, result), {"assign": args[2] if len(args) > 2 else kwargs.get("assign")})
         return result
 

@@ -358,9 +358,9 @@ class Sums:
 
 
 def _grows(parameter: nn.Parameter) -> bool:
-    """Whether its gradient moves each element away from zero."""
+    """Whether its gradient moves nearly all elements away from zero, or not at all."""
     gradient = gradient_of(parameter)
-    return gradient is not None and bool((plain(parameter).detach() * plain(gradient) <= 0).all())
+    return gradient is not None and float((plain(parameter).detach() * plain(gradient) <= 0).float().mean()) > 0.9
 
 
 def _number(rate: object) -> float | None:

@@ -52,6 +52,8 @@ def loss_spike(board: Board, settings: dict[str, Any]) -> Iterator[Alert]:
     if value <= limit:
         return
     highest, usual = _known(board, value - middle)
+    if board.step < board.quiet_until:
+        return
     is_early = len(board.losses) < WINDOW + LAST
     if is_early and value < EARLY * board.first_loss:
         return
