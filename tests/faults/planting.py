@@ -9,13 +9,11 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
-import pytest
 import torch
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
 import numscope
-from numscope.detect import diagnosis
 from numscope.records.errors import NonFiniteError
 from numscope.records.finding import Finding, Reason
 from numscope.records.site import Phase
@@ -203,9 +201,3 @@ def checkpoint_whole(model: nn.Module) -> None:
         return checkpoint(forward, *args, use_reentrant=False, **kwargs)
 
     model.forward = recomputed  # type: ignore[method-assign]
-
-
-@pytest.fixture
-def untried(monkeypatch: pytest.MonkeyPatch) -> None:
-    """No remedy is tried: of one fault that is found in several ways, what its remedies do is the same each time."""
-    monkeypatch.setattr(diagnosis, "with_trials", lambda finding, evidence, replay: finding)

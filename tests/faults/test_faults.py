@@ -6,7 +6,7 @@ import pytest
 
 from numscope.records.finding import Reason
 from tests.faults import in_backward, in_forward, in_loss, in_optimizer
-from tests.faults.planting import BODY, Fault, found, untried, watched  # noqa: F401 (a fixture)
+from tests.faults.planting import BODY, Fault, found, watched
 
 CATALOG: list[Fault] = [*in_forward.CATALOG, *in_backward.CATALOG, *in_loss.CATALOG, *in_optimizer.CATALOG]
 IN_MODEL = [f for f in CATALOG if f.in_model]

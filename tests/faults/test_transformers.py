@@ -12,7 +12,7 @@ from numscope.records.finding import Reason
 from numscope.records.site import Phase
 from tests.faults import models
 from tests.faults.models import ATTENTION, MODELS, attend, training
-from tests.faults.planting import ARMED_AT, Fault, found, untried, watched  # noqa: F401 (a fixture)
+from tests.faults.planting import ARMED_AT, Fault, found, watched
 from tests.tape import line_of
 
 INF = float("inf")
