@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -13,6 +14,8 @@ from rich.console import Console
 from numscope.cli.top_screen import screen
 from numscope.page.health import cells_of, scale_of, spark
 from numscope.page.overview import Overview, overview_of, stamp_of
+from numscope.page.recorded import AlertOfRanks
+from numscope.records.alert import parse_alert
 from tests.page.test_recorded import ALERT, FINDING, document
 from tests.runs.tensors import Place, write
 
@@ -70,6 +73,8 @@ def test_screen_is_the_golden_one(overview: Overview, width: int, height: int | 
 @pytest.mark.parametrize("height", range(1, 30, 4))
 @pytest.mark.parametrize("width", [1, 9, 20, 60, 100, 300])
 def test_screen_fits_every_terminal(overview: Overview, width: int, height: int) -> None:
+    alert = AlertOfRanks(parse_alert({**ALERT, "text": "It grows, " * 40}), (0,))
+    overview = replace(overview, recorded=replace(overview.recorded, alerts=(alert,), num_alerts=1))
     lines = text_of(overview, width, height).rstrip("\n").split("\n")
     assert len(lines) <= height
     assert max(map(len, lines)) <= width

@@ -126,7 +126,8 @@ def _alerts(overview: Overview, width: int) -> Iterator[Text]:
         yield Text(f"{count(recorded.num_alerts, 'alert')}{last}", TITLE)
         for one in recorded.alerts[: -MOST_ALERTS - 1 : -1]:
             who = "" if one.ranks == (0,) else f"{'rank' if len(one.ranks) == 1 else 'ranks'} {few(list(map(str, one.ranks)), 4)}"
-            first, *rest = textwrap.wrap(escape(replace(one.alert, advice="").line(who)), width - 2, break_long_words=False)
+            text = escape(replace(one.alert, advice="").line(who))
+            first, *rest = textwrap.wrap(text, max(1, width - 2), break_long_words=False)
             yield Text.assemble(("⚑ ", WARN_STYLE), first)
             yield from (Text(f"  {line}") for line in rest)
 

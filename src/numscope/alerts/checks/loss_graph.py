@@ -67,7 +67,8 @@ def _is_new(root: Tensor, rule: str) -> bool:
 
 class LossGraph(Check):
     """Looks at the graph of each loss: the kinds of inputs that losses get, an error of all predictions against all targets, a softmax
-    over the batch or over one number, layers that get gradients though they are no part of the model, and a model that no optimizer has.
+    over the batch or over one number, layers and parameters that get gradients though they are no part of the model, and a model that no
+    optimizer has.
 
     *Cost:* at a thorough step a walk over the loss's graph, about 2 µs a node, of 8,192 nodes at most.
     """
@@ -150,12 +151,10 @@ class LossGraph(Check):
         self.say(text, advice, rule=UNOWNED, evidence={"model": kind, "num_parameters": len(wanted)}, asks=True)
 
     def _made_anew(self, nobodys: Sequence[Tensor]) -> None:
-        """Parameters that are gone after a step, with others of the same shapes in the next one's loss."""
+        """Say that parameters are gone after each step, and the next one's loss has others."""
         was, self._anew = self._anew, [weakref.ref(parameter) for parameter in nobodys[:MOST_ANEW]]
-        if was and nobodys and all(ref() is None for ref in was):
-            self._times_anew += 1
-        else:
-            self._times_anew = 0
+        are_gone = bool(was and nobodys) and all(ref() is None for ref in was)
+        self._times_anew = self._times_anew + 1 if are_gone else 0
         if self._times_anew >= FIRST - 2:
             shape = tuple(nobodys[0].shape)
             text = f"Gradients arrive at {count(len(nobodys), 'parameter')}, one of shape {shape}, that were made in the forward: they are "
