@@ -268,3 +268,9 @@ def test_a_run_that_was_started_twice_says_so(tmp_path: Path) -> None:
         done = stats(tmp_path, *words)
         assert "(attempts 1, 2). Of a step that was run again, the last attempt's numbers are shown." in done.stderr, done.stderr
     assert not stats(tmp_path, "SELECT 1").stderr
+
+
+def test_word_with_dashes_is_told_to_stand_without() -> None:
+    done = subprocess.run([sys.executable, "-m", "numscope", "stats", "run", "--columns"], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr == "numscope: got '--columns', expected the word without dashes: numscope stats RUN columns\n"

@@ -121,6 +121,9 @@ def _explained(error: click.ClickException, words: list[str]) -> str:
         begun = error.option_name.lstrip("-")
         names = [name for name in bare if len(begun) > 2 and name.startswith(begun)] or closest(begun, bare, least=0.65)
         alike = [repr(bare[name]) for name in names[:1]]
+        words_of = " ".join(param.metavar or "" for param in command.params if isinstance(param, click.Argument))
+        if begun in words_of.strip("[]").split(" | "):  # a word that stands for an argument
+            return f"got {error.option_name!r}, expected the word without dashes: {where} RUN {begun}"
         hint = (
             f" Use {REPLACED[error.option_name]}." if error.option_name in REPLACED else "".join(f" Did you mean {one}?" for one in alike)
         )

@@ -45,12 +45,9 @@ DEFAULT_STATS = ("max", "min", "mean", "std", "l2_norm", "kurtosis", "zero_pct",
 @click.option("--steps", metavar="A-B[/N]", help="Only steps A to B, inclusive; also A-, -B or A. /N: merge every N of them separately.")
 @json_option("Write JSON, a list of rows")
 @click.option("--csv", "as_csv", is_flag=True, help="Print CSV.")
-@click.option("--columns", "asks_columns", is_flag=True, help="The views and their columns, as the word columns.")
 @click.argument("run", metavar="RUN")
 @click.argument("sql", required=False, metavar="[SQL | columns | compact]")
-def stats(
-    run: str, sql: str | None, by: str | None, names: str | None, steps: str | None, json_to: str | None, as_csv: bool, asks_columns: bool
-) -> None:
+def stats(run: str, sql: str | None, by: str | None, names: str | None, steps: str | None, json_to: str | None, as_csv: bool) -> None:
     """Query a run's statistics by SQL over its views, or merge them exactly by groups of layers and steps.
 
     RUN is the run's log_dir. Without SQL and --by: what numscope top shows, and questions ready to run; with --json or --csv, what
@@ -64,10 +61,6 @@ def stats(
     """
     if json_to is not None and as_csv:
         raise UsageError("--csv: given with --json, expected one of them.")
-    if asks_columns:
-        if sql not in (None, COLUMNS) or by is not None:
-            raise UsageError("--columns: given with a question, expected it alone.")
-        sql = COLUMNS
     if sql is not None and by is not None:
         raise UsageError("--by: given with SQL, expected one of them.")
     if sql == COMPACT:

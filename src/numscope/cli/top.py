@@ -17,9 +17,7 @@ from rich.console import Console, RenderableType
 from rich.live import Live
 from rich.text import Text
 
-from numscope.cli.printing import put
 from numscope.cli.top_screen import screen
-from numscope.cli.values import json_option
 from numscope.page.overview import Overview, overview_of
 from numscope.records.errors import UsageError
 from numscope.records.words import escape
@@ -36,18 +34,12 @@ MOST_AGE_S = 1.0  # after which the screen is drawn again: it shows the last rec
 
 
 @click.command(options_metavar="[options]")
-@json_option("Write the run's digest, as numscope report --summary does, and end")
 @click.argument("run", metavar="RUN")
-def top(run: str, json_to: str | None) -> None:
+def top(run: str) -> None:
     """Show a run's findings, alerts, events and worst tensors, each with the course of its largest magnitude; new records appear.
 
     RUN is the run's log_dir. q or Ctrl-C ends it. In a pipe or a file, it is printed once.
     """
-    if json_to is not None:
-        from numscope.page.digest import digest_of
-
-        put(json_to, [digest_of(overview_of(run).recorded)])
-        return
     console = Console(highlight=False, markup=False, emoji=False)
     if console.is_terminal:
         _Live(console, run).loop()

@@ -61,7 +61,7 @@ class DeadUnits(Check):
         super().__init__(subject)
         self._share, self._steps = share, steps
         self._layers: dict[str, _Layer] = {}
-        self._seen: list[tuple[int, str, HostCopy, HostCopy]] = []
+        self._seen: list[tuple[int, str, int, HostCopy]] = []  # step, layer, number of units, of which each is 1 if dead; weights
         self._equal: dict[str, _Equal] = {}
         self._told: set[str] = set()
 
@@ -80,14 +80,15 @@ class DeadUnits(Check):
             with unseen(), contextlib.suppress(Unsummarizable):
                 gradient, values = plain(gradient), plain(weight)
                 if gradient.layout is torch.strided and gradient.numel() and gradient.shape[dim] >= LEAST:
-                    dead = HostCopy(_without_gradient(gradient.movedim(dim, 0)))
-                    self._seen.append((self.subject.step, layer, dead, HostCopy(_first_of_equal(values.movedim(dim, 0)))))
+                    dead = _without_gradient(gradient.movedim(dim, 0))
+                    both = HostCopy(torch.cat([dead.float(), _first_of_equal(values.movedim(dim, 0))]))
+                    self._seen.append((self.subject.step, layer, len(dead), both))
 
     def end(self, closing: bool) -> None:
         equal = []
-        while self._seen and self._seen[0][2].is_here and self._seen[0][3].is_here:
-            step, layer, late, late_first = self._seen.pop(0)
-            dead, first = late.take(), late_first.take()
+        while self._seen and self._seen[0][3].is_here:
+            step, layer, num, late = self._seen.pop(0)
+            dead, first = late.take()[:num] > 0, late.take()[num:]
             known = self._layers.get(layer)
             if dead.all():
                 continue  # nothing reaches the layer at all
