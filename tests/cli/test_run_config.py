@@ -116,7 +116,7 @@ def test_all_that_is_wrong_with_a_config_is_told_before_the_first_line(folder: P
         (["--config", "stat.yaml"], 'numscope: stat.yaml: no such file, expected a YAML file. Did you mean "stats.yaml"?'),
         (
             ["--features", "own.py"],
-            "numscope: --features: given without a configuration, expected statistics to write. Add --config FILE (config=), or leave it out.",
+            "numscope: --features: given without a configuration, expected statistics to write. Add --config FILE (config=).",
         ),
         (
             ["--config", "stats.yaml", "--features", "own.py"],

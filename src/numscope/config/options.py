@@ -65,9 +65,7 @@ class WatchOptions:
             alone = isinstance(given, str | os.PathLike) or not isinstance(given, Iterable)
             object.__setattr__(self, name, (given,) if alone else tuple(given))  # type: ignore[arg-type]
         if self.config is None and self.features:
-            raise UsageError(
-                "given without a configuration, expected statistics to write. Add --config FILE (config=), or leave it out.", "features"
-            )
+            raise UsageError("given without a configuration, expected statistics to write. Add --config FILE (config=).", "features")
         trace: object = self.trace
         if isinstance(trace, str | bytes) or not isinstance(trace, Iterable):
             raise UsageError(f"got {trace!r}, expected batch numbers from 0, as in trace=(149, 150).", "trace")
