@@ -93,7 +93,7 @@ def run(target: Target, **options: Any) -> Callable[[], None]:
 
     NV_DEBUG_TOOL_ENABLED=1 in the environment stands for --config $NV_DEBUG_TOOL_CONFIG and --log-dir $NV_DEBUG_TOOL_LOG_DIR.
 
-    The script's child processes by multiprocessing are watched too. Its end says what was watched and what was not.
+    The script's child processes by multiprocessing are watched too. The last lines say what was watched and what not.
 
     Exit status: the script's own; 3 when numscope stopped it at a non-finite value, 4 at an alert; 2 for wrong usage.
     """

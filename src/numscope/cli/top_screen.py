@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import textwrap
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import replace
 from itertools import chain, groupby
@@ -151,7 +152,7 @@ def _ranks(overview: Overview) -> Iterator[Text]:
 
 
 def _kind(one: Health) -> str:
-    """What heads a site."""
+    """The heading under which a site stands."""
     if one.state != WARN:
         return {BAD: "Went bad", SPOILED: "Spoiled by what went bad first", FINE: "Fine"}[one.state]
     return "Close to the dtype's limit" if one.score >= NEAR else "Grows fast" if one.score >= GROWN else "Many elements are subnormal"
@@ -179,9 +180,10 @@ def _sites(overview: Overview, width: int, most: int, *, headed: bool) -> Iterat
     names = [f"{escape(matrices.sites[i].layer)} {escape(matrices.sites[i].tensor)}" for i in shown]
     spark_width = SPARK if is_wide else max(8, width // 5)
     longest = max(6, min(max(map(cell_len, names), default=0), (width - spark_width) * 3 // 5 if is_wide else width - spark_width - 13))
+    num_shown = Counter(_kind(overview.health[i]) for i in shown)
     for i, name in zip(shown, names, strict=True):
         kind = _kind(overview.health[i])
-        hidden = len(groups[kind]) - sum(j in shown for j in groups[kind])
+        hidden = len(groups[kind]) - num_shown[kind]
         if headed and i == groups[kind][0] and (hidden or len(groups) > 1):
             yield Text(kind + (f", {hidden:,} more are not shown:" if hidden else ":"), QUIET)
         site, one = matrices.sites[i], overview.health[i]
