@@ -13,11 +13,14 @@ import pytest
 import torch
 import torch.distributed as dist
 from torch import Tensor, nn
+from torch.distributed import distributed_c10d
 from torch.nn.parallel import DistributedDataParallel as DDP
 
 import numscope
 from numscope.distributed import agree
 from numscope.distributed.reduce import Reduced
+from numscope.inspect import inspector
+from numscope.inspect import ranks as inspect_ranks
 from numscope.records.observation import FIELDS, Observation
 from numscope.summary.state import Summary
 from tests.distributed.ranks import RankPool, Told
@@ -95,6 +98,7 @@ def inspect(rank: int, build: Build, folder: str, steps: int, options: dict[str,
                 (out.full_tensor() if hasattr(out, "full_tensor") else out).square().mean().backward()
             scope._watch.inspector.last = []
             optimizer.step()
+            scope._watch.inspector.settle()
             found.append((reduced(scope._watch.inspector.last), oracle.whole))
             oracle.whole = {}
     return found
@@ -258,6 +262,7 @@ def updates(rank: int, folder: str, sequence: bool) -> Any:
         optimizer.register_step_pre_hook(oracle.see_parameters)
         model(inputs[0]).square().mean().backward()
         optimizer.step()
+        scope._watch.inspector.settle()
         ratios = {o.layer: (o.values["grad_weight_ratio"], o.values["update_weight_ratio"], o.ranks) for o in scope._watch.inspector.last}
     return ratios, oracle.whole
 
@@ -303,6 +308,7 @@ def stages(rank: int, folder: str, everyone: bool) -> Any:
                 dist.send(x.grad, dst=0)
             scope._watch.inspector.last = []
             optimizer.step()
+            scope._watch.inspector.settle()
             found.append({key: (one.row[0], one.ranks, one.writes) for key, one in reduced(scope._watch.inspector.last).items()})
     return found
 
@@ -337,6 +343,7 @@ def experts(rank: int, folder: str, wanted: Sequence[Sequence[int]]) -> Any:
         for chosen, x in zip(wanted, batches(rank, count=len(wanted)), strict=True):
             wrapper(x, chosen[rank]).square().mean().backward()
             optimizer.step()
+            scope._watch.inspector.settle()
             steps.append((reduced(scope._watch.inspector.last), oracle.whole))
             oracle.whole = {}
     return steps
@@ -400,6 +407,45 @@ def test_on_or_off_losses_and_weights_are_bitwise_the_same(ranks: RankPool, buil
     assert [t.value for t in on] == [t.value for t in off]
 
 
+def one_after_the_other(rank: int, folder: str, behind: int, ends: bool) -> Any:
+    """Rank 1 begins its first step when rank 0 has made all of its own, and closed its watch if it ``ends``."""
+    before = inspect_ranks.MOST_BEHIND, inspector.SETTLE_S
+    inspect_ranks.MOST_BEHIND, inspector.SETTLE_S = behind, 0.5 if ends else before[1]
+    model = nn.Sequential(nn.Linear(4, 4))
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+    scope = numscope.watch(model, config=config(("output",)), on_nonfinite=None, log_dir=folder)
+    scope.set_group(dist.group.WORLD)
+    assert scope._watch.inspector is not None
+    written: list[Observation] = []
+    scope._watch.inspector.recorder.write = written.extend  # type: ignore[method-assign]
+    met = distributed_c10d._get_default_store()
+    if rank == 1:
+        met.wait(["first rank is through"])
+    for x in batches(rank, count=4):
+        model(x).square().mean().backward()
+        optimizer.step()
+    if rank == 0 and ends:
+        scope.close()
+    met.set("first rank is through", "")
+    scope.close()
+    inspect_ranks.MOST_BEHIND, inspector.SETTLE_S = before
+    return [(one.step, one.ranks) for one in written]
+
+
+@pytest.mark.parametrize(
+    ("behind", "ends", "merged", "said"),
+    [
+        (100, False, 2, ""),
+        (100, True, 1, ""),
+        (2, False, 1, "other ranks are 2 recorded steps behind: from now on rank 0 reports its own statistics"),
+    ],
+)
+def test_no_rank_waits_for_anothers_numbers(ranks: RankPool, behind: int, ends: bool, merged: int, said: str, tmp_path: Path) -> None:
+    told = ranks.run(one_after_the_other, str(tmp_path), behind, ends)
+    assert told[0].value == [(step, merged) for step in range(4)]
+    assert said in told[0].stderr and bool(said) is bool(OURS.search(told[0].stderr))
+
+
 def failing(rank: int, folder: str, place: str, at_step: int) -> Any:
     """The inspector itself fails on rank 1; the schedule has every second step, rank 0 goes on alone."""
     model = MLP()
@@ -434,6 +480,7 @@ def failing(rank: int, folder: str, place: str, at_step: int) -> Any:
         for x in batches(rank):
             wrapper(x).square().mean().backward()
         optimizer.step()
+        inspector.settle()
         found.append({o.ranks for o in inspector.last if o.tensor == "output"})
         step += 1
     scope.close()
@@ -465,7 +512,9 @@ def without_on_rank_1(rank: int, folder: str) -> Any:
             for x in batches(rank):
                 wrapper(x).square().mean().backward()
                 optimizer.step()
-                found += [] if scope._watch.inspector is None else [{(o.ranks, o.mine) for o in scope._watch.inspector.last}]
+                if (statistics := scope._watch.inspector) is not None:
+                    statistics.settle()
+                    found.append({(o.ranks, o.mine) for o in statistics.last})
         return found
     finally:
         agree.PATIENCE_S = patience

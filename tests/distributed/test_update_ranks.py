@@ -39,6 +39,7 @@ def states(rank: int, folder: str, how: str) -> Any:
             optimizer.zero_grad()
             wrapper(x).square().mean().backward()
             optimizer.step()
+        scope._watch.inspector.settle()
         found = reduced(scope._watch.inspector.last)
     layers = ("up", "down")
     kept = {f"{n}|{s}": [whole(optimizer.state[getattr(model, n).weight][s])] for n in layers for s in ("exp_avg", "exp_avg_sq")}
@@ -73,6 +74,7 @@ def signs(rank: int, folder: str, how: str) -> Any:
                 counted = (pair[0] * pair[1]) != 0
                 expected[name] = 100 * float((pair[0].sign() == pair[1].sign())[counted].double().mean())
             optimizer.step()
+        scope._watch.inspector.settle()
         return {o.layer: o.values["momentum_agreement_pct"] for o in scope._watch.inspector.last}, expected
 
 
@@ -93,6 +95,7 @@ def stable_ranks(rank: int, folder: str, how: str) -> Any:
         optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
         wrapper(inputs[0]).square().mean().backward()
         optimizer.step()
+        scope._watch.inspector.settle()
         found = {o.layer: o.values["stable_rank"] for o in scope._watch.inspector.last}
     return found, {name: float(s.square().sum() / s[0] ** 2) for name, s in spectra.items()}
 
@@ -118,6 +121,7 @@ def local_gradients(rank: int, folder: str, how: str) -> Any:
         assert scope._watch.inspector is not None
         optimizer = torch.optim.SGD(model.parameters(), lr=0.0)
         for _ in range(2):  # the second step's sites are those of the first, with other parameters under FSDP2
+            scope._watch.inspector.settle()
             scope._watch.inspector.last = []
             alone = {key: [] for key in alone}
             for x in inputs:
@@ -130,6 +134,7 @@ def local_gradients(rank: int, folder: str, how: str) -> Any:
                     alone[key].append(gradient.clone())
             optimizer.step()
             optimizer.zero_grad()
+        scope._watch.inspector.settle()
         return reduced(scope._watch.inspector.last), alone
 
 

@@ -61,6 +61,7 @@ def observed(tensor: int, folder: str, steps: int = 2) -> Told:
                 optimizer.step()
             (scope,) = watch.scopes
             assert scope._watch.inspector is not None
+            scope._watch.inspector.settle()
             return {one.name: one for one in scope._watch.inspector.last}
 
 
@@ -132,6 +133,7 @@ def sequence_parallel(rank: int, folder: str, world: int, low: bool) -> tuple[To
             inspector = watch.scopes[0]._watch.inspector
             assert inspector is not None
             assert x.grad is not None
+            inspector.settle()
             return {one.name: one for one in inspector.last}, x.grad
 
 
@@ -172,7 +174,10 @@ def stage(rank: int, folder: str) -> tuple[list[str], str, bool]:
                 mask = torch.ones(1, 1, LENGTH, LENGTH).tril() < 0.5
                 model(batch(), torch.arange(LENGTH).expand(4, LENGTH), mask).sum().backward()
             watch.step()
-            names = [one.name for one in watch.scopes[0]._watch.inspector.last]  # type: ignore[union-attr]
+            inspector = watch.scopes[0]._watch.inspector
+            assert inspector is not None
+            inspector.settle()
+            names = [one.name for one in inspector.last]
         return names, refused, bool(live())
 
 

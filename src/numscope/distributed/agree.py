@@ -22,7 +22,7 @@ from typing import Any
 import torch.distributed as dist
 from torch import nn
 
-from numscope.distributed.channel import Apart, Channel, members, name_of, store
+from numscope.distributed.channel import Apart, Channel, members, name_of, rest, store
 from numscope.distributed.meeting import DIAGNOSIS_S, Meeting, Meetings, Met
 from numscope.distributed.megatron import layout_of
 from numscope.records.faults import ours, suppress
@@ -415,6 +415,6 @@ def together(place: str, num: int, gone: Callable[[], bool] = lambda: False) -> 
         if time.monotonic() > end or gone():
             met.compare_set(verdict, "", "alone")
         else:
-            time.sleep(pause)
+            rest(time.sleep, pause)
             pause = min(2 * pause, _POLL_S)
     return bool(met.get(verdict) == b"together")

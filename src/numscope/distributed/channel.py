@@ -57,14 +57,19 @@ class Channel:
         name: the same on all ranks, and used once.
         group: its ranks take part.
         patience: seconds to wait for an answer.
+        met: the job's store, for a thread of its own ``own_store()``; None: the one that the run uses, whose other users wait meanwhile.
+
+    Attributes:
+        ranks: the group's, ascending.
 
     Every method raises ``Apart`` where the ranks are no longer together, and from then on at once.
 
     *Cost:* sockets to at most four ranks, however many there are, made at the first question; a question passes through 2 log2(N) families.
     """
 
-    def __init__(self, name: str, group: Any, patience: float) -> None:
-        self._name, self._ranks, self.patience = f"numscope/{name}", members(group), patience
+    def __init__(self, name: str, group: Any, patience: float, met: Any = None) -> None:
+        self._name, self.ranks, self.patience = f"numscope/{name}", members(group), patience
+        self._met = met
         self._families: list[_Family] | None = None  # from below
         self._why = ""
         _channels.add(self)
@@ -79,7 +84,7 @@ class Channel:
         if self.is_open and self._families is None:
             with suppress(Exception):  # the store disappears with the rank that hosts it
                 for ranks in self._relatives():
-                    store().set(f"{self._name}/{ranks[0]}/{dist.get_rank()}", "gone")
+                    (self._met or store()).set(f"{self._name}/{ranks[0]}/{dist.get_rank()}", "gone")
         self._why = self._why or why
         self._families = None
 
@@ -109,8 +114,8 @@ class Channel:
         """The values, other than None, of the ranks that have one, in the group's order. JSON: nothing received is ever executed."""
         data = b"" if value is None else json.dumps(value).encode()
         self.meet(purpose, step, patience=patience)
-        me = self._ranks.index(dist.get_rank())
-        lengths = torch.zeros(len(self._ranks), dtype=torch.int64, device="cpu")
+        me = self.ranks.index(dist.get_rank())
+        lengths = torch.zeros(len(self.ranks), dtype=torch.int64, device="cpu")
         lengths[me] = len(data)
         ends = self.total(lengths).cumsum(0).tolist()
         every = bytearray(ends[-1])
@@ -134,9 +139,10 @@ class Channel:
         try:
             if self._families is None:
                 self._families = [*self._connected(end)]
-            for family in self._families:
+            families = self._families  # another thread may close the channel
+            for family in families:
                 family.reduce(tensor, merge, end)
-            for family in reversed(self._families):
+            for family in reversed(families):
                 family.spread(tensor, end)
         except Apart:
             raise
@@ -149,21 +155,21 @@ class Channel:
 
     def _relatives(self) -> list[list[int]]:
         """The ranks of the families that this one is of, from below."""
-        places = families_of(self._ranks.index(dist.get_rank()), len(self._ranks))
-        return [[self._ranks[place] for place in family] for family in places]
+        places = families_of(self.ranks.index(dist.get_rank()), len(self.ranks))
+        return [[self.ranks[place] for place in family] for family in places]
 
     def _connected(self, end: float) -> Iterator[_Family]:
         """The families that this rank is of: each once its ranks are there, unless one of them has gone before."""
-        device = _device()
+        device, met = _device(), self._met or store()
         for ranks in self._relatives():
             name = f"{self._name}/{ranks[0]}"
-            store().set(f"{name}/{dist.get_rank()}", "here")
+            met.set(f"{name}/{dist.get_rank()}", "here")
             keys = [f"{name}/{rank}" for rank in ranks]
-            store().wait(keys, _until(end))
-            if b"gone" in store().multi_get(keys):
+            rest(met.wait, keys, _until(end))
+            if b"gone" in met.multi_get(keys):
                 raise self._apart("a rank watches no longer")
-            place = _c10d.PrefixStore(name, store())
-            yield _Family(place, ranks, device, _until(end), is_top=ranks[0] == self._ranks[0])
+            place = _c10d.PrefixStore(name, met)
+            yield _Family(place, ranks, device, _until(end), is_top=ranks[0] == self.ranks[0])
 
     def _apart(self, why: str) -> Apart:
         self.close(why)
@@ -184,7 +190,7 @@ class _Family:
         options = _c10d.AllgatherOptions()
         options.timeout = _until(end)
         parts = torch.empty(self._gloo.size(), *tensor.shape, dtype=tensor.dtype, device="cpu")
-        self._gloo.allgather([list(parts.unbind())], [tensor], options).wait()
+        rest(self._gloo.allgather([list(parts.unbind())], [tensor], options).wait)
         tensor.copy_(merge(parts))
 
     def spread(self, tensor: Tensor, end: float) -> None:
@@ -192,7 +198,7 @@ class _Family:
         if not self._is_top:
             options = _c10d.BroadcastOptions()
             options.rootRank, options.rootTensor, options.timeout = 0, 0, _until(end)
-            self._gloo.broadcast([tensor], options).wait()
+            rest(self._gloo.broadcast([tensor], options).wait)
 
 
 def families_of(place: int, num: int) -> list[tuple[int, ...]]:
@@ -232,6 +238,19 @@ def _until(end: float) -> timedelta:
 def store() -> Any:
     """The store by which the job's ranks have met."""
     return _c10d._get_default_store()
+
+
+def rest(wait: Callable[..., object], *args: Any) -> None:
+    """Wait. A replay, which forks, goes by this function's name: a thread in here holds no lock that a child would need."""
+    wait(*args)
+
+
+def own_store() -> Any:
+    """The same on a connection of its own: who waits there keeps nobody else from it. The job's where it can't be had."""
+    try:
+        return store().clone()
+    except ours():
+        return store()
 
 
 def members(group: Any) -> tuple[int, ...]:

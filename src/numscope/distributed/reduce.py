@@ -3,12 +3,15 @@
 They travel on channels of our own. A group's ranks send vectors of the same layout: a range of cells for each key. All ranks have agreed on
 the layout, so vectors always have the same size. A rank with a key that is not in the layout announces it as ranks meet; then all ranks
 exchange their new keys (as JSON) before they send.
+
+The exchange can be left to a thread, so that training waits for no rank: what it waits for, it waits for on a connection of its own.
 """
 
 from __future__ import annotations
 
 import logging
 import math
+import threading
 from array import array
 from collections import Counter
 from collections.abc import Sequence
@@ -19,7 +22,7 @@ import torch.distributed as dist
 from torch import Tensor, nn
 
 from numscope.distributed import agree
-from numscope.distributed.channel import Apart, Channel, members, name_of, store
+from numscope.distributed.channel import Apart, Channel, members, name_of, own_store, store
 from numscope.distributed.groups import Copies, Groups
 from numscope.distributed.place import Kind, Places, Refused
 from numscope.records.faults import suppress
@@ -77,7 +80,7 @@ class Reducer:
         places: determines over which ranks a tensor merges.
 
     *Cost:* ``reduce`` is three exchanges per group, whatever the number of rows. The first call waits up to ``agree.PATIENCE_S`` for ranks
-    that do not observe.
+    that do not observe; a connection to the job's store.
     """
 
     def __init__(self, model: nn.Module, wrapper: nn.Module, key: str = "") -> None:
@@ -89,6 +92,9 @@ class Reducer:
         self._gone: set[str] = set()  # names of groups that some rank has left
         self._unmet: set[str] = set()  # names of groups of which some rank did not take part in a sum
         self._meetings: Counter[str] = Counter()
+        self._lock = threading.Lock()  # of the question who observes
+        self._met: Any = None  # the store, on a connection of its own
+        self.closed = False
 
     def reduce(self, items: Sequence[Item], step: int = 0) -> list[Reduced]:
         """Each item merged over its groups. All ranks of the groups must call this at the same steps, with any items.
@@ -101,19 +107,42 @@ class Reducer:
 
         Returns: in the order of ``items``; bitwise the same on all ranks that an item was merged over.
         """
+        begun = self.begin(items, step)
+        begun.exchange()
+        return begun.result()
+
+    def begin(self, items: Sequence[Item], step: int = 0) -> Exchanging:
+        """``reduce`` but for the exchange, which any thread may do: one after the other, in the order of these calls."""
         if not agree.spread():
-            return [Reduced(i.key, list(i.row), list(i.cells), 1, True) for i in items]
-        me = dist.get_rank()
+            return Exchanging(self, items, (), 0, step)
         self._adopt(items)
-        own = {item.key: _Part(item, me) for item in items}
-        assert len(own) == len(items), "a key comes twice"
-        others: dict[Slot, Vector] = {}
-        for group in self._open():
-            self._merge(group, own, others, step)
-        return [self._reduced(part, me) for part in own.values()]
+        return Exchanging(self, items, self._open(), dist.get_rank(), step)
+
+    def merge(self, group: Any, own: dict[str, _Part], others: dict[Slot, Vector], step: int) -> None:
+        """Merge parts over one group, if its ranks are together."""
+        if name_of(group) in self._gone or not self._observes(group):
+            return
+        self._met = self._met or own_store()
+        exchange = self._exchange(group)
+        try:
+            exchange.merge(own, others, step)
+        except Apart as apart:  # what was merged so far stays merged
+            self._gone.add(name_of(group))
+            log.warning(
+                "numscope: %s; from now on rank %d reports its own statistics, not those of ranks %s",
+                apart,
+                agree.rank(),
+                list(exchange.channel.ranks),
+            )
+
+    def others_write(self, copies: Copies) -> bool:
+        """Whether a rank before this one writes what both hold: not if no other rank observes."""
+        name = name_of(copies.group)
+        return not (copies.first or name in self._gone or self._verdicts.get(name) is False)
 
     def close(self) -> None:
         """Merge no more: this rank's watch has ended or failed. The other ranks learn it at their next exchange."""
+        self.closed = True
         with suppress(Exception):  # the store disappears with the rank that hosts it
             for group in self.places.known if agree.spread() else ():
                 self._gone.add(name_of(group))
@@ -128,54 +157,29 @@ class Reducer:
         if any(group_in(g) not in known for i in distinct for g in i.groups):
             self.places.adopt(group_in(g) for i in sorted(items, key=lambda i: i.key) for g in i.groups)
 
-    def _merge(self, group: Any, own: dict[str, _Part], others: dict[Slot, Vector], step: int) -> None:
-        try:
-            self._exchange(group).merge(own, others, step)
-        except Apart as apart:  # what was merged so far stays merged
-            self._gone.add(name_of(group))
-            log.warning(
-                "numscope: %s; from now on rank %d reports its own statistics, not those of ranks %s",
-                apart,
-                dist.get_rank(),
-                list(members(group)),
-            )
-
     def _exchange(self, group: Any) -> _Exchange:
         name = name_of(group)
         exchange = self._exchanges.get(name)
         if exchange is None:
-            exchange = self._exchanges[name] = _Exchange(group, self._place(group, "exchange"))
+            exchange = self._exchanges[name] = _Exchange(group, self._place(group, "exchange"), self._met)
         return exchange
-
-    def _reduced(self, part: _Part, me: int) -> Reduced:
-        vector = part.vector if part.vector[_RANKS] else part.original
-        writes = vector[_WRITER] == me
-        for copies in part.copies:  # if no other rank observes, none writes
-            name = name_of(copies.group)
-            writes &= copies.first or name in self._gone or self._verdicts.get(name) is False
-        center = 0.0 if math.isinf(vector[_CENTER]) else vector[_CENTER]
-        return Reduced(part.item.key, [*vector[:_CENTER], center], vector[_WIDTH:], int(vector[_RANKS]), writes)
 
     # ---- which ranks take part
 
     def _open(self) -> list[Any]:
-        """The groups whose ranks all exchange. Within ``ddp.join()`` there are none: a rank without inputs does not answer."""
-        groups = [g for g in self.places.known if name_of(g) not in self._gone]
-        if getattr(getattr(self.places.ddp, "_join_config", None), "enable", False):
-            return []
-        return [g for g in groups if self._observes(g)]
+        """The groups whose ranks exchange. Within ``ddp.join()`` there are none: a rank without inputs does not answer."""
+        joins = getattr(getattr(self.places.ddp, "_join_config", None), "enable", False)
+        return [] if joins or self.closed else [*self.places.known]
 
     def _observes(self, group: Any) -> bool:
         """Whether every rank of a group observes. It is asked once; ranks of a group get here at the same step, or never."""
         name = name_of(group)
-        if name not in self._verdicts:
-            self._verdicts[name] = self._all_come(group, "rows")
-            if not self._verdicts[name]:
-                log.warning(
-                    "numscope: not all of ranks %s collect these statistics: rank %d reports its own. Use the same configuration on all.",
-                    list(members(group)),
-                    dist.get_rank(),
-                )
+        with self._lock:
+            if name not in self._verdicts:
+                self._verdicts[name] = self._all_come(group, "rows")
+                if not self._verdicts[name]:
+                    said = "not all of ranks %s collect these statistics: rank %d reports its own. Use the same configuration on all."
+                    log.warning(f"numscope: {said}", list(members(group)), agree.rank())
         return self._verdicts[name]
 
     def _meet(self, group: Any) -> bool:
@@ -211,6 +215,40 @@ class Reducer:
         return f"{self._key if self.places.is_given(group) else self._name}/{what}/{name_of(group)}"
 
 
+class Exchanging:
+    """Items on their way through their groups."""
+
+    def __init__(self, reducer: Reducer, items: Sequence[Item], groups: Sequence[Any], me: int, step: int) -> None:
+        self._reducer, self._groups, self._me, self._step = reducer, groups, me, step
+        self._parts = {item.key: _Part(item, me) for item in items}
+        assert len(self._parts) == len(items), "a key comes twice"
+        self._is_done = not groups
+
+    @property
+    def is_over(self) -> bool:
+        """Whether nothing is waited for: all that could be merged is, or this rank merges no more."""
+        return self._is_done or self._reducer.closed
+
+    def exchange(self) -> None:
+        """Wait for the other ranks' parts, and merge them."""
+        others: dict[Slot, Vector] = {}
+        try:
+            for group in self._groups:
+                self._reducer.merge(group, self._parts, others, self._step)
+        finally:
+            self._is_done = True
+
+    def result(self) -> list[Reduced]:
+        """Each item in the order given; one whose exchange is not done, as this rank has it."""
+        return [self._reduced(part) for part in self._parts.values()]
+
+    def _reduced(self, part: _Part) -> Reduced:
+        vector = part.vector if self._is_done and part.vector[_RANKS] else part.original
+        writes = vector[_WRITER] == self._me and not any(map(self._reducer.others_write, part.copies))
+        center = 0.0 if math.isinf(vector[_CENTER]) else vector[_CENTER]
+        return Reduced(part.item.key, [*vector[:_CENTER], center], vector[_WIDTH:], int(vector[_RANKS]), writes)
+
+
 class _Part:
     """An item while it is merged over its groups."""
 
@@ -231,8 +269,8 @@ class _Part:
 class _Exchange:
     """One group's layout, and the collectives over it."""
 
-    def __init__(self, group: Any, name: str) -> None:
-        self.channel = Channel(name, group, ANSWER_S)
+    def __init__(self, group: Any, name: str, met: Any) -> None:
+        self.channel = Channel(name, group, ANSWER_S, met)
         self._group = group
         self._set_layout([])
 

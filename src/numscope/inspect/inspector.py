@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import logging
 import traceback
+from collections import deque
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence, Set
+from functools import partial
 from typing import Any
 
 import torch
@@ -16,11 +18,11 @@ from numscope.config.options import WatchOptions
 from numscope.detect.journal import Journal
 from numscope.distributed.agree import spread
 from numscope.inspect.dynamics import Updates, read_of
-from numscope.inspect.ranks import Joint
+from numscope.inspect.ranks import Joint, Unwritten
 from numscope.inspect.recorder import Recorder
 from numscope.inspect.sites import Active, Inspection, PlannedSite
 from numscope.inspect.switches import Switchboard
-from numscope.inspect.tally import Seen, Tally
+from numscope.inspect.tally import Tally
 from numscope.inspect.unmatched import refuse_unmatched
 from numscope.probe.calls import in_backward
 from numscope.probe.dynamo import prepare_dynamo
@@ -44,6 +46,8 @@ from numscope.summary.spectral import spectral_norm
 from numscope.summary.state import Groups
 
 log = logging.getLogger("numscope")
+
+SETTLE_S = 10.0  # for other ranks' parts of the last steps, when a watch ends
 
 _UNSEEN = {
     "local_wgrad": "autograd gave these weights none. They are frozen or unused, or FSDP1 or a fused kernel makes it",
@@ -75,7 +79,8 @@ class Inspector(StepReader):
     ) -> None:
         self.recorder = Recorder.of(recorder) if isinstance(recorder, WatchOptions) else recorder
         self._own_recorder = None if self.recorder is recorder else self.recorder
-        self.last: list[Observation] = []
+        self.last: list[Observation] = []  # of the last step that was written
+        self._unwritten: deque[Unwritten] = deque()
         self.post: Callable[[Iterable[Alert]], None] | None = None  # takes what users' rules find
         self.closed = False
         self._probe = probe
@@ -221,7 +226,8 @@ class Inspector(StepReader):
 
     @guarded(*STOPS)
     def _finish_begun(self) -> None:
-        """At close: write the step at work, if anything of it was seen."""
+        """At close: write what there is, and the step at work, if anything of it was seen."""
+        self._settle()
         if self._tally.anything or self._board.anything or self._steps.has_stepped or self._steps.had_backward:
             self.end(True)
 
@@ -232,26 +238,47 @@ class Inspector(StepReader):
 
     @guarded(*STOPS)
     def end(self, closing: bool) -> None:
-        """The step is over: read its numbers, merge them over ranks, and pass them to the recorder."""
-        written: list[Observation] = []
-        if self._active.sites or self._reduces(self._steps.number):
-            try:
+        """The step is over: read its numbers, begin to merge them over ranks, and pass those that are merged to the recorder."""
+        try:
+            if self._active.sites or self._reduces(self._steps.number):
                 self._see_weights(None, (*self._weights, *self._wgrads))
                 self._probe.forget_step()
-                written = self._record(closing)
-            except ours() as error:
-                self.failed(error)
-                return
-            self._tally.reset()
-            self._weights_seen.clear()
-            self._given.clear()
-            self._updates.forget()
+                self._record(closing)
+                self._tally.reset()
+                self._weights_seen.clear()
+                self._given = {}
+                self._updates.forget()
+            alerts = self._write(closing)
+        except ours() as error:
+            self.failed(error)
+            return
         self._board.end()
         if self.post is not None:
-            self.post(self.recorder.rules.read(written))
+            self.post(alerts)
 
-    def _record(self, closing: bool) -> list[Observation]:
-        step = self._steps.number
+    @guarded(*STOPS)
+    def settle(self) -> None:
+        """Wait a while for numbers that are being merged over ranks, and write them."""
+        self._settle()
+
+    def _settle(self) -> None:
+        self.joint.settle(SETTLE_S)
+        alerts = self._write(True)
+        if self.post is not None:
+            self.post(alerts)
+
+    def _write(self, closing: bool) -> list[Alert]:
+        """Write the steps that wait for no rank, in order, and at the end those that do. Returns: what rules say of them."""
+        alerts: list[Alert] = []
+        while self._unwritten and (closing or self._unwritten[0].is_over):
+            self.last = self._unwritten.popleft().observations()
+            self.recorder.write(self.last)
+            alerts += self.recorder.rules.read(self.last)
+        return alerts
+
+    def _record(self, closing: bool) -> None:
+        step, given, merging = self._steps.number, self._given, None
+        observed = partial(self._inspection.observations, step, self.recorder.rank, self._prefix)
         for counted, first, cells in self._board.counted():
             self._tally.merge_counted(counted.index, first, cells)
         seen = self._tally.read()
@@ -265,17 +292,16 @@ class Inspector(StepReader):
         collects = self._inspection.collects_at
         if closing or not spread():  # at close others may be elsewhere
             wanted = [pair for pair in alone if pair[0].index in self._given or collects(pair[0], step, reduced=None)]
-            observations = self._observations(wanted, reduced=None)
+            own = observed(given, wanted, reduced=None)
         else:
             mergeable = [pair for pair in alone if collects(pair[0], step, reduced=True)]
             shared = {s.index for s, _ in mergeable}
-            own = [pair for pair in alone if self._writes_own(pair[0], step) or pair[0].index in self._given.keys() - shared]
-            observations = self._observations(own, reduced=False, without=shared)
+            mine = [pair for pair in alone if self._writes_own(pair[0], step) or pair[0].index in given.keys() - shared]
+            # What plug-ins gave goes with the merged numbers: a further row would count them twice.
+            own = observed({site: named for site, named in given.items() if site not in shared}, mine, reduced=False)
             if self._reduces(step):
-                observations += self._observations(self.joint.merge(mergeable, step), reduced=True)
-        self.last = observations
-        self.recorder.write(observations)
-        return observations
+                merging = self.joint.begin(mergeable, step)
+        self._unwritten.append(Unwritten(own, merging, partial(observed, given)))
 
     def _say_unseen(self, seen: Collection[int]) -> None:
         """Name, once, the sites that were asked for and not seen in a whole step."""
@@ -285,15 +311,6 @@ class Inspector(StepReader):
                 unseen.setdefault(site.kind, []).append(self._prefix + site.layer.name)
         for kind, layers in unseen.items():
             self.recorder.say_once((kind, *layers), f"no {kind} of {few(layers, 4)}: {_UNSEEN[kind]}", logging.WARNING)
-
-    def _observations(
-        self, parts: Sequence[tuple[PlannedSite, Seen]], *, reduced: bool | None, without: Collection[int] = ()
-    ) -> list[Observation]:
-        """Of sites; ``without`` what plug-ins gave of some, which goes with their merged numbers: a further row would count them twice."""
-        step, given = self._steps.number, {site: named for site, named in self._given.items() if site not in without}
-        observe, rank, prefix = self._inspection.observation, self.recorder.rank, self._prefix
-        made = [observe(site, step, part, rank, reduced, prefix, given.get(site.index, {})) for site, part in parts]
-        return [*made, *self._inspection.merged(step, [site for site, _ in parts], made, reduced=reduced)]
 
     # ---- tensors
 
@@ -372,6 +389,8 @@ class Inspector(StepReader):
         self.fault = f"{type(error).__name__}: {error}"
         with suppress(Exception):  # it may be what has failed
             self._board.stop_statistics()
+        with suppress(Exception):
+            self._settle()
         text = "".join(traceback.format_exception(error))
         self.recorder.say(f"no more statistics of {class_name(self._model)}: {self.fault}\n{text}", logging.ERROR)
         self.detach()

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Mapping, Sequence
+import os
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from hashlib import sha256
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 from weakref import WeakKeyDictionary
 
 from torch import Tensor, nn
@@ -18,16 +20,21 @@ from numscope.distributed.agree import spread
 from numscope.distributed.channel import Apart, Channel, name_of
 from numscope.distributed.groups import Copies
 from numscope.distributed.place import Kind
-from numscope.distributed.reduce import ANSWER_S, Item, Reducer, Refused
+from numscope.distributed.reduce import ANSWER_S, Exchanging, Item, Reducer, Refused
 from numscope.inspect.recorder import Recorder
 from numscope.inspect.sites import PlannedSite
 from numscope.inspect.tally import Seen
 from numscope.probe.layer_names import layers_of
+from numscope.records.faults import suppress
 from numscope.records.layer import Layer
+from numscope.records.observation import Observation
+from numscope.sinks.outbox import Outbox
 from numscope.summary.extras import Layout
 from numscope.summary.state import merge_rows
 
 log = logging.getLogger("numscope")
+
+MOST_BEHIND = 100  # recorded steps for which a rank waits for the others' numbers; those of 1,000 sites take some 100 MB
 
 Key = TypeVar("Key", bound=tuple[str, ...])
 
@@ -39,6 +46,41 @@ def _kind_of(site: PlannedSite) -> Kind:
     return "data" if site.parameter is None or site.kind == "local_wgrad" else "gradient" if site.kind == "wgrad" else "parameter"
 
 
+class Merging:
+    """Sites' numbers while they are merged over ranks."""
+
+    def __init__(self, parts: Sequence[tuple[PlannedSite, Seen]], exchanging: Exchanging | None) -> None:
+        self._parts, self._exchanging = parts, exchanging
+
+    @property
+    def is_over(self) -> bool:
+        return self._exchanging is None or self._exchanging.is_over
+
+    def result(self) -> list[tuple[PlannedSite, Seen]]:
+        """As far as they are merged; by then this rank's own."""
+        if self._exchanging is None:
+            return [*self._parts]
+        return [
+            (site, replace(seen, row=found.row, cells=found.cells, ranks=found.ranks, mine=found.writes))
+            for (site, seen), found in zip(self._parts, self._exchanging.result(), strict=True)
+        ]
+
+
+class Unwritten(NamedTuple):
+    """A step's numbers: this rank's own, and those that are being merged."""
+
+    own: Sequence[Observation]
+    merging: Merging | None
+    observed: Callable[..., list[Observation]]  # makes observations of the merged ones
+
+    @property
+    def is_over(self) -> bool:
+        return self.merging is None or self.merging.is_over
+
+    def observations(self) -> list[Observation]:
+        return [*self.own, *(() if self.merging is None else self.observed(self.merging.result(), reduced=True))]
+
+
 class Joint:
     """Finds the local parts of distributed tensors, and merges sites over ranks. With one rank, it returns its input.
 
@@ -46,7 +88,7 @@ class Joint:
         wrapper: what the user gave, perhaps a DDP around the model.
         recorder: has the plan, which must be the same on all ranks, and logs what can't be merged.
 
-    *Cost:* one packed exchange a process group and call of ``merge``.
+    *Cost:* one packed exchange a process group and call of ``begin``, on a thread: training does not wait for it.
     """
 
     def __init__(self, model: nn.Module, wrapper: nn.Module, recorder: Recorder) -> None:
@@ -54,6 +96,9 @@ class Joint:
         self._wrapper = wrapper
         self._recorder = recorder
         self.prefix = ""
+        self._exchanges = Outbox("numscope-ranks")
+        self._under_way: deque[Exchanging] = deque()
+        self._pid = os.getpid()
         self._reducer: Reducer | None = None
         self._groups: dict[int, tuple[Any, ...]] = {}  # by site: over which its elements lie spread
         self._modules: dict[Layer, nn.Module] = {}  # once there are other ranks
@@ -71,16 +116,30 @@ class Joint:
             return None
         return local
 
-    def merge(self, parts: Sequence[tuple[PlannedSite, Seen]], step: int) -> list[tuple[PlannedSite, Seen]]:
-        """Each site over the ranks that share it. All ranks must call this at the same steps, with whatever they have."""
+    def begin(self, parts: Sequence[tuple[PlannedSite, Seen]], step: int) -> Merging:
+        """Merge each site over the ranks that share it, in the background. All ranks must call this at the same steps, with whatever they
+        have; one that has come far ahead of the others waits for them no longer. Raises: what an earlier exchange has."""
         reducer = self._find()
         if reducer is None:
-            return [*parts]
+            return Merging(parts, None)
+        while self._under_way and self._under_way[0].is_over:
+            self._under_way.popleft()
+        if len(self._under_way) >= MOST_BEHIND and not reducer.closed:
+            reducer.close()
+            said = f"other ranks are {MOST_BEHIND} recorded steps behind: from now on rank {agree.rank()} reports its own statistics"
+            self._recorder.say(said, logging.WARNING)
         items = [Item(s.key, self._groups_of(s, reducer), o.row, o.cells, s.layout.is_max) for s, o in parts]
-        return [
-            (site, replace(seen, row=found.row, cells=found.cells, ranks=found.ranks, mine=found.writes))
-            for (site, seen), found in zip(parts, reducer.reduce(items, step), strict=True)
-        ]
+        exchanging = reducer.begin(items, step)
+        if not exchanging.is_over:
+            self._under_way.append(exchanging)
+            self._exchanges.put(exchanging.exchange)
+        return Merging(parts, exchanging)
+
+    def settle(self, seconds: float) -> None:
+        """Wait for what has begun, at most so long. Raises: what an exchange has."""
+        if self._under_way and self._pid == os.getpid():
+            with suppress(TimeoutError):
+                self._exchanges.drain(seconds)
 
     def is_first(self, site: PlannedSite) -> bool:
         """Whether no rank before this one holds the same tensor."""

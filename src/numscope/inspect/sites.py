@@ -254,6 +254,20 @@ class Inspection:
             *(step, name, layer.cls, site.tensor, seen.dtype, seen.order, rank, seen.ranks, seen.calls, fields, extras, values, seen.mine)
         )
 
+    def observations(
+        self,
+        step: int,
+        rank: int,
+        prefix: str,
+        given: Mapping[int, Given],
+        parts: Sequence[tuple[PlannedSite, Seen]],
+        *,
+        reduced: bool | None,
+    ) -> list[Observation]:
+        """Of sites, and of the groups of sites that the plan asks for; ``given``: what plug-ins' features gave, by site."""
+        made = [self.observation(site, step, seen, rank, reduced, prefix, given.get(site.index, {})) for site, seen in parts]
+        return [*made, *self.merged(step, [site for site, _ in parts], made, reduced=reduced)]
+
     def asked(self, site: PlannedSite, step: int, *, reduced: bool | None) -> Asked:
         """The plan's parts that collect a site at a step: those whose numbers are reduced over ranks, or the others; None: both."""
         asked = self.active(step).asked

@@ -29,6 +29,7 @@ MOST_SECONDS = 600  # for any
 _RESTS = {
     *(("threading", name) for name in ("wait", "join", "_wait_for_tstate_lock")),
     ("numscope.distributed.bell", "_listen"),
+    ("numscope.distributed.channel", "rest"),
     ("wandb.sdk.lib.service.service_finalizer", "_publish_queue"),
     *(("selectors", "select"), ("queue", "get"), ("concurrent.futures.thread", "_worker"), ("socket", "accept"), ("socket", "readinto")),
 }

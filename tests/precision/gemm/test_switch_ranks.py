@@ -51,6 +51,7 @@ def trained(rank: int, folder: str, uneven: bool) -> Any:
             wrapper(torch.randn(ROWS[rank], 8) + step).square().mean().backward()
             scope._watch.inspector.last = []
             optimizer.step()
+            scope._watch.inspector.settle()
             found.append(
                 {
                     f"{o.layer}|{o.tensor}": (o.values.get("mse"), o.extras.get("operand_numel"), o.ranks)
