@@ -38,6 +38,20 @@ LINES = {kind: next(n for n, text in enumerate(Path(__file__).read_text().splitl
 
 
 PARALLEL = ("ddp", "fsdp2", "tp")
+HOW: dict[str, dict[str, Any]] = {
+    "bare": {},
+    "watched": {},
+    "statistics": {  # of each layer's tensors in every step, merged over the ranks
+        "config": {
+            "all": {
+                "enabled": True,
+                "layers": {"layer_name_regex_pattern": ".+"},
+                "statistics": {"enabled": True, "stats": ["max", "mean", "std"], "tensors": ["activation", "output", "weight", "wgrad"]},
+            }
+        },
+        "loggers": [type("Nothing", (), {"write": lambda *_: None, "flush": lambda _: None, "close": lambda _: None})()],
+    },
+}
 
 
 class Net(nn.Module):
@@ -55,13 +69,13 @@ class Net(nn.Module):
 
 
 class Training:
-    """A model in training, watched or not."""
+    """A model in training, watched or not: see ``HOW``."""
 
-    def __init__(self, parallel: str, watched: bool) -> None:
+    def __init__(self, parallel: str, how: str) -> None:
         torch.manual_seed(0)
         self.model = parallelized(Net(), parallel)
         self.optimizer = torch.optim.SGD(self.model.parameters(), lr=0.01)
-        self.scope = numscope.watch(self.model) if watched else None
+        self.scope = numscope.watch(self.model, **HOW[how]) if how != "bare" else None
         torch.manual_seed(0 if parallel == "tp" else dist.get_rank())  # of its data
 
     def step(self, bad: str = "") -> tuple[float, float]:
@@ -96,23 +110,25 @@ def held() -> tuple[int, int]:
 
 
 def healthy(parallel: str, turns: int) -> dict[str, Any]:
-    bare = Training(parallel, watched=False)
-    first = {"bare": bare.step()}
-    bare.step()  # DDP arranges its buckets anew
-    before = held()
-    watched = Training(parallel, watched=True)
-    first["watched"] = watched.step()
-    watched.step()
-    after = held()
-    times: dict[str, list[tuple[float, float]]] = {"bare": [], "watched": []}
+    trainings, first, more, before = {}, {}, {}, (0, 0)
+    for how in HOW:
+        training = trainings[how] = Training(parallel, how)
+        first[how] = training.step()
+        training.step()  # DDP arranges its buckets anew
+        dist.barrier()
+        after = held()
+        more[how], before = (after[0] - before[0], after[1] - before[1]), after
+    times: dict[str, list[tuple[float, float]]] = {how: [] for how in HOW}
     for _ in range(turns):
-        for how, training in (("bare", bare), ("watched", watched)):
+        for how, training in trainings.items():
             dist.barrier()
             times[how] += [training.step() for _ in range(STEPS)]
-    assert watched.scope is not None
-    watched.scope.close()
-    steps = {how: _middle(of) for how, of in times.items()}
-    return {"sockets": after[0] - before[0], "threads": after[1] - before[1], "first": first, "steps": steps}
+            if training.scope is not None and training.scope._watch.inspector is not None:
+                training.scope._watch.inspector.settle()  # what is still under way is not the next one's
+    for training in trainings.values():
+        if training.scope is not None:
+            training.scope.close()
+    return {"more": more, "first": first, "steps": {how: _middle(of) for how, of in times.items()}}
 
 
 def _middle(times: list[tuple[float, float]]) -> tuple[float, ...]:
@@ -122,7 +138,7 @@ def _middle(times: list[tuple[float, float]]) -> tuple[float, ...]:
 def stopped(parallel: str, kind: str, at_fault: int) -> dict[str, Any]:
     """When the bad value was made, when this rank stopped, and what it was told."""
     rank = dist.get_rank()
-    training = Training(parallel, watched=True)
+    training = Training(parallel, "watched")
     made, end, told = 0.0, 0.0, None
     stderr = io.StringIO()
     with contextlib.redirect_stderr(stderr):
@@ -179,12 +195,12 @@ def run(world: int, scenario: Callable[[], Any]) -> list[Any]:
 
 def measured(parallel: str, world: int, turns: int, repeats: int) -> dict[str, Any]:
     ranks = run(world, lambda: healthy(parallel, turns))
-    found: dict[str, Any] = {
-        "sockets": [statistics.median(one["sockets"] for one in ranks), max(one["sockets"] for one in ranks)],
-        "threads": [statistics.median(one["threads"] for one in ranks), max(one["threads"] for one in ranks)],
-    }
+    found: dict[str, Any] = {}
+    for index, what in enumerate(("sockets", "threads")):
+        more = {how: [one["more"][how][index] for one in ranks] for how in HOW if how != "bare"}
+        found[what] = {how: [statistics.median(of), max(of)] for how, of in more.items()}
     for what in ("first", "steps"):
-        found[what] = {how: _middle([one[what][how] for one in ranks]) for how in ("bare", "watched")}
+        found[what] = {how: _middle([one[what][how] for one in ranks]) for how in HOW}
     for kind in KINDS:
         seconds = []
         for repeat in range(repeats):
@@ -208,21 +224,24 @@ def main() -> None:
     results: dict[str, Any] = {"machine": describe(), "options": vars(options), "ranks": {}}
     lines = [
         "A watch on a tiny model, real processes over gloo that share these cores. What it adds to each rank (median, most), and",
-        "how long a bad value on one rank takes until all of them have stopped and named that rank, operation and line.",
+        "how long a bad value on one rank takes until all of them have stopped and named that rank, operation and line. With statistics:",
+        "of four tensors of each layer in every step, merged over the ranks, in another watch beside the first.",
         "",
         "| ranks | model | sockets | threads | first step, bare | watched | a rank's CPU | a step, bare | watched | ratio | more CPU "
+        "| with statistics: sockets | threads | a step | ratio | more CPU "
         + "".join(f"| stopped: {what} " for what in KINDS.values())
         + "|",
-        "|---" * (11 + len(KINDS)) + "|",
+        "|---" * (16 + len(KINDS)) + "|",
     ]
     for parallel, world in itertools.product(options.parallel, options.ranks):
         one = results["ranks"][f"{parallel} {world}"] = measured(parallel, world, options.turns, options.repeats)
         first, steps = one["first"], one["steps"]
-        (bare, bare_cpu), (watched, watched_cpu) = steps["bare"], steps["watched"]
+        (bare, bare_cpu), (watched, watched_cpu), (full, full_cpu) = (steps[how] for how in HOW)
+        held_by = {how: [f"{of[how][0]:.0f}, {of[how][1]}" for of in (one["sockets"], one["threads"])] for how in one["sockets"]}
         lines.append(
-            f"| {world} | {parallel} | {one['sockets'][0]:.0f}, {one['sockets'][1]} | {one['threads'][0]:.0f}, {one['threads'][1]} "
-            f"| {first['bare'][0]:.2f} s | {first['watched'][0]:.2f} s | {first['watched'][1] * 1e3:.0f} ms "
+            f"| {world} | {parallel} | {' | '.join(held_by['watched'])} | {first['bare'][0]:.2f} s | {first['watched'][0]:.2f} s | {first['watched'][1] * 1e3:.0f} ms "
             f"| {bare * 1e3:.1f} ms | {watched * 1e3:.1f} ms | {watched / bare:.2f} | {(watched_cpu - bare_cpu) * 1e3:+.2f} ms "
+            f"| {' | '.join(held_by['statistics'])} | {full * 1e3:.1f} ms | {full / bare:.2f} | {(full_cpu - bare_cpu) * 1e3:+.2f} ms "
             + "".join(f"| {one[kind]:.2f} s " for kind in KINDS)
             + "|"
         )

@@ -22,7 +22,7 @@ from typing import Any
 import torch.distributed as dist
 from _machine import describe, write
 
-from numscope.distributed import bell, meeting
+from numscope.distributed import agree, bell, meeting
 from numscope.distributed.bell import Host
 from numscope.distributed.board import Board
 from numscope.distributed.meeting import Meetings, Met
@@ -226,6 +226,13 @@ def main() -> None:
         "|---|---|---|",
     ]
     lines += [f"| {world:,} | {each * world:,.0f} | {math.ceil(each * world / per_second)} s |" for world in (10_000, 100_000)]
+    most = int(agree.ANSWER_S * per_second / each)
+    lines += [
+        "",
+        "A rank holds four sockets and two threads more, whatever their number, and the store one connection a host. What breaks first is the",
+        f"rate at which it answers: from some {most:,} ranks on it takes more than the {agree.ANSWER_S:.0f} s for which ranks wait for each other",
+        "after a finding, and each judges its steps alone. A healthy step asks it nothing.",
+    ]
     write("ranks_simulated", results, "Thousands of ranks: what a finding costs", lines)
 
 
