@@ -79,8 +79,10 @@ class OptimizerStates:
         return is_unsafe or self._is_square_too_large(optimizer, rows, gradients)
 
     def _is_square_too_large(self, optimizer: Optimizer, rows: Ledger, gradients: Sequence[int]) -> bool:
-        largest = max(rows.amax([handle for handle in gradients if 0 <= handle < len(rows)]), default=0.0)
-        return largest * _MARGIN >= self._limits(optimizer)[0]
+        limit, _ = self._limits(optimizer)
+        if rows.most() * _MARGIN < limit:  # nor is any other number of the step
+            return False
+        return max(rows.amax([handle for handle in gradients if 0 <= handle < len(rows)]), default=0.0) * _MARGIN >= limit
 
     def _limits(self, optimizer: Optimizer) -> tuple[float, float]:
         """The root of the largest number that every parameter's format holds, and the smallest one."""

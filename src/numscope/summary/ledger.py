@@ -29,6 +29,7 @@ from numscope.summary.state import ROW_BYTES, ROW_WIDTH, Groups, Summary
 
 KEPT_BYTES = 350  # of Python's objects for a row that is kept, with its part of the journal's event
 _ROW = struct.Struct(f"{ROW_WIDTH}d")
+_ABS_MAX = FIELDS.index("abs_max")
 UNOBSERVED = -1  # the handle of a tensor that can't be summarized
 
 
@@ -325,6 +326,11 @@ class Ledger:
     def amax(self, handles: Sequence[int]) -> list[float]:
         """Largest finite magnitudes as of the last read; 0 where there are none. *Cost:* about 20 ns per row."""
         return [max(amax, 0.0) for amax in self._column("abs_max", handles)]
+
+    def most(self) -> float:
+        """The largest finite magnitude of all rows, as of the last read; 0 where there are none. *Cost:* about 20 ns per row."""
+        columns = [block.view()[_ABS_MAX::ROW_WIDTH][: len(block.handles)] for block in self._blocks.values() if block.handles]
+        return max(0.0, *map(max, columns)) if columns else 0.0
 
     def are_zero(self, handles: Sequence[int]) -> bool:
         """Whether all elements were zero, as of the last read. *Cost:* a microsecond if the first has others, else about 40 ns per row."""
