@@ -239,7 +239,8 @@ def main() -> None:
         (bare, bare_cpu), (watched, watched_cpu), (full, full_cpu) = (steps[how] for how in HOW)
         held_by = {how: [f"{of[how][0]:.0f}, {of[how][1]}" for of in (one["sockets"], one["threads"])] for how in one["sockets"]}
         lines.append(
-            f"| {world} | {parallel} | {' | '.join(held_by['watched'])} | {first['bare'][0]:.2f} s | {first['watched'][0]:.2f} s | {first['watched'][1] * 1e3:.0f} ms "
+            f"| {world} | {parallel} | {' | '.join(held_by['watched'])} | {first['bare'][0]:.2f} s "
+            f"| {first['watched'][0]:.2f} s | {first['watched'][1] * 1e3:.0f} ms "
             f"| {bare * 1e3:.1f} ms | {watched * 1e3:.1f} ms | {watched / bare:.2f} | {(watched_cpu - bare_cpu) * 1e3:+.2f} ms "
             f"| {' | '.join(held_by['statistics'])} | {full * 1e3:.1f} ms | {full / bare:.2f} | {(full_cpu - bare_cpu) * 1e3:+.2f} ms "
             + "".join(f"| {one[kind]:.2f} s " for kind in KINDS)

@@ -24,7 +24,7 @@ from _machine import describe, write
 
 from numscope.distributed import agree, bell, meeting
 from numscope.distributed.bell import Host
-from numscope.distributed.board import Board
+from numscope.distributed.host_memory import HostMemory
 from numscope.distributed.meeting import Meetings, Met
 
 STEP_S = 0.5  # between the places to which a rank comes
@@ -68,7 +68,7 @@ class Simulated(Host):
     """A host of its own within this process."""
 
     def __init__(self, store: Any, name: str) -> None:
-        self._pid, self.store, self.board = os.getpid(), store, Board(name)
+        self._pid, self.store, self.board = os.getpid(), store, HostMemory(name)
         self.num_watches, self._listener, self._next_look, self._hosts_store = 0, None, 0.0, False
         self._lock, self._world = threading.Lock(), lambda: None  # type: ignore[assignment]
         self.look()
@@ -229,9 +229,9 @@ def main() -> None:
     most = int(agree.ANSWER_S * per_second / each)
     lines += [
         "",
-        "A rank holds four sockets and two threads more, whatever their number, and the store one connection a host. What breaks first is the",
-        f"rate at which it answers: from some {most:,} ranks on it takes more than the {agree.ANSWER_S:.0f} s for which ranks wait for each other",
-        "after a finding, and each judges its steps alone. A healthy step asks it nothing.",
+        "What a rank holds does not grow with their number, and the store has one connection a host more. What breaks first is the rate at",
+        f"which it answers: from some {most:,} ranks on it takes more than the {agree.ANSWER_S:.0f} s for which ranks wait for each",
+        "other after a finding, and each judges its steps alone. A healthy step asks it nothing.",
     ]
     write("ranks_simulated", results, "Thousands of ranks: what a finding costs", lines)
 

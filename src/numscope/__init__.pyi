@@ -16,7 +16,7 @@ from numscope.records.finding import Culprit as Culprit
 from numscope.records.finding import Finding as Finding
 from numscope.scope.scope import Scope as Scope
 from numscope.scope.watching import watch as watch
-from numscope.summary.check import check as check
 from numscope.summary.dispatch import summarize as summarize
+from numscope.summary.one_value import check as check
 from numscope.summary.state import Summary as Summary
 from numscope.version import __version__ as __version__

@@ -13,8 +13,8 @@ import torch.distributed as dist
 from torch.nn.parallel import DistributedDataParallel as DDP
 
 import numscope
-from numscope.distributed import board as boards
-from numscope.distributed.board import NOWHERE, At, Board
+from numscope.distributed import host_memory as boards
+from numscope.distributed.host_memory import NOWHERE, At, HostMemory
 from tests.distributed.ranks import RankPool
 from tests.distributed.test_ddp import Net, batches, digest
 
@@ -232,14 +232,14 @@ def test_a_rank_has_no_sockets_for_the_others_and_the_memory_goes_with_the_last(
 
 @pytest.fixture
 def board() -> Any:
-    made = Board(f"test-{os.getpid()}-{time.monotonic_ns()}")
+    made = HostMemory(f"test-{os.getpid()}-{time.monotonic_ns()}")
     yield made
     for slot in made.slots_of({*range(10)}):
         slot.clear()
     made.close()
 
 
-def test_place_that_nobody_has_passed(board: Board) -> None:
+def test_place_that_nobody_has_passed(board: HostMemory) -> None:
     slots = [board.take(node)[0] for node in (7, 8, 9)]
     assert all(slots) and board.slots_of({8, 9, 10}) and len(board.slots_of({8, 9, 10})) == 2
     for slot, place, at in zip(slots, (4, 5, 5), (At.STANDS, At.PASSED, At.STANDS), strict=True):
@@ -248,7 +248,7 @@ def test_place_that_nobody_has_passed(board: Board) -> None:
     assert [slot.next_place(0.1) for slot in slots if slot is not None] == [4, 6, 5]
 
 
-def test_ring_is_told_to_whom_it_concerns(board: Board) -> None:
+def test_ring_is_told_to_whom_it_concerns(board: HostMemory) -> None:
     one, other = board.take(1)[0], board.take(2)[0]
     assert one is not None and other is not None
     one.concern(5)
@@ -258,7 +258,7 @@ def test_ring_is_told_to_whom_it_concerns(board: Board) -> None:
     assert (one.told_at(5), one.told_at(6)) == (12, NOWHERE)
 
 
-def test_slot_of_a_watch_that_has_ended_is_taken_again(board: Board) -> None:
+def test_slot_of_a_watch_that_has_ended_is_taken_again(board: HostMemory) -> None:
     slots = [board.take(node)[0] for node in (1, 2)]
     assert slots[0] is not None
     slots[0].mark(3, At.PASSED)
@@ -274,7 +274,7 @@ def test_file_goes_with_the_last_slot_and_what_a_killed_job_left_is_swept(tmp_pa
     left = tmp_path / f"numscope-{boards._user()}-killed"
     left.write_bytes(b"")
     os.utime(left, (1.0, 1.0))
-    made = Board("job")
+    made = HostMemory("job")
     assert [path.name for path in tmp_path.iterdir()] == [f"numscope-{boards._user()}-job-{boards._namespace()}"]
     assert oct(next(tmp_path.iterdir()).stat().st_mode & 0o777) == "0o600"
     slot, _ = made.take(1)
@@ -289,7 +289,7 @@ def test_full_memory_is_found_before_it_is_written_to(tmp_path: Path, monkeypatc
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(boards.os, "posix_fallocate", full)
-    made = Board(f"full-{time.monotonic_ns()}")
+    made = HostMemory(f"full-{time.monotonic_ns()}")
     assert made._file == -1 and made.take(1)[0] is not None and made.lead()
     made.close()
 

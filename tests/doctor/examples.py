@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
-from numscope.doctor.phases.plan import ALL_NODES, ALL_RANKS, partners
+from numscope.doctor.phases.rounds import ALL_NODES, ALL_RANKS, partners
 from numscope.doctor.records import Examined, ExamPhase, Identity, PhaseResult, Settings, to_json
 
 ALL = (0, 1, 2, 3, 4, 5, 6, 7)

@@ -27,7 +27,7 @@ from numscope.doctor.meet.hub import _allow_files
 from numscope.doctor.meet.meeting import Meeting
 from numscope.doctor.meet.messages import Refused, ToRank, Welcome
 from numscope.doctor.output import Output
-from numscope.doctor.phases.plan import ALL_RANKS, partners
+from numscope.doctor.phases.rounds import ALL_RANKS, partners
 from numscope.doctor.records import Examined, ExamPhase, Identity, PhaseResult, Settings, Verdict
 from numscope.records.words import unspanned
 from tests.doctor.examples import facts

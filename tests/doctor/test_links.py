@@ -29,7 +29,7 @@ from numscope.doctor.budget import Deadline
 from numscope.doctor.phases import Context, PhaseFailed
 from numscope.doctor.records import Identity, Settings
 from numscope.doctor.meet.listener import PeerListener
-from numscope.doctor.phases import links, plan
+from numscope.doctor.phases import links, rounds
 
 folder, rank, world = Path(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3])
 roster_of, options = json.loads(sys.argv[4]), json.loads(sys.argv[5])
@@ -53,7 +53,7 @@ for other in range(world):
     roster[other] = {"identity": identity, "address": entry["address"], "listen": {"address": entry["address"], "port": port}}
 said = []
 me, kept = Identity(**roster[rank]["identity"]), {"listener": listener}
-met = plan.meetings({other: entry["node"] for other, entry in enumerate(roster_of)}, 8)[rank]
+met = rounds.meetings({other: entry["node"] for other, entry in enumerate(roster_of)}, 8)[rank]
 context = Context(me, settings, roster, Deadline(30.0), said.append, tuple(range(world)), met, kept)
 began = time.monotonic()
 try:

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from numscope.doctor.diagnose.matrix import Cell, attribute
-from numscope.doctor.phases.plan import ALL_NODES, MOST_TOGETHER, group_of, meetings, partners
+from numscope.doctor.phases.rounds import ALL_NODES, MOST_TOGETHER, group_of, meetings, partners
 from tests.effort import examples
 
 MANY = st.integers(ALL_NODES[False] + 1, 300) | st.sampled_from([511, 512, 513, 2000])

@@ -133,7 +133,7 @@ def assert_nothing_left() -> None:
     assert _get_current_dispatch_mode_stack() == []
     assert not torch._C._is_torch_function_mode_enabled()
     # Converted layers share one hook as long as one of them lives; an earlier test's may.
-    stepping = sys.modules.get("numscope.precision.gemm.state")
+    stepping = sys.modules.get("numscope.precision.gemm.layer_state")
     of_layers = [stepping._after_step] if stepping is not None and stepping._num_followed else []
     assert not _global_optimizer_pre_hooks
     assert [hook for hook in _global_optimizer_post_hooks.values() if hook not in of_layers] == []

@@ -16,8 +16,8 @@ import numscope
 from numscope.precision import modules
 from numscope.precision.gemm.autocasting import autocast
 from numscope.precision.gemm.conversion import convert, revert
+from numscope.precision.gemm.layer_state import state_of, states
 from numscope.precision.gemm.recipes import CurrentScaling, DelayedScaling
-from numscope.precision.gemm.state import state_of, states
 from numscope.records.observation import Observation
 from tests.precision.block import Block
 

@@ -62,7 +62,7 @@ def preparation(
 
         return _keeper(None if config is None else plan_of(config, features)[0])
     from numscope.precision.gemm.conversion import convert
-    from numscope.precision.gemm.state import state_of
+    from numscope.precision.gemm.layer_state import state_of
 
     def is_ours(name: str, module: nn.Module) -> bool:
         state = state_of(module)

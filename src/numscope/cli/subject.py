@@ -75,7 +75,7 @@ def _instead(given: str) -> str:
 
 def _of_model(model: nn.Module) -> ModelOrRun:
     from numscope.precision.gemm.conversion import convertible
-    from numscope.precision.gemm.state import state_of
+    from numscope.precision.gemm.layer_state import state_of
     from numscope.probe.layer_names import layers_of
 
     found = layers_of(model)

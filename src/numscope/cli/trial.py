@@ -27,7 +27,7 @@ from numscope.records.layer import GEMMS, Layer
 if TYPE_CHECKING:
     from torch import nn
 
-    from numscope.precision.gemm.state import LayerState
+    from numscope.precision.gemm.layer_state import LayerState
     from numscope.precision.search.measuring import LossRecorder, WhatIf
     from numscope.records.layer import Layer
 
@@ -129,7 +129,7 @@ class TrialWatch(Watch):
 
     def _states(self) -> Iterator[tuple[Layer, nn.Module, LayerState | None]]:
         """Each layer of the models, with its state if it is converted."""
-        from numscope.precision.gemm.state import state_of
+        from numscope.precision.gemm.layer_state import state_of
         from numscope.probe.layer_names import layers_of
 
         for model in self._models:

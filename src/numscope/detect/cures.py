@@ -21,7 +21,7 @@ from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
 from numscope.detect.evidence import Evidence
-from numscope.detect.wording import in_own_words
+from numscope.detect.written_remedy import in_own_words
 from numscope.distributed.agree import has_group
 from numscope.precision.high_precision import high_precision
 from numscope.probe import optimizer as optimizer_probe

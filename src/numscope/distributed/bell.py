@@ -20,8 +20,8 @@ from typing import Any
 
 import torch.distributed as dist
 
-from numscope.distributed.board import NOWHERE, Board, new_job
 from numscope.distributed.channel import store
+from numscope.distributed.host_memory import NOWHERE, HostMemory, new_job
 from numscope.records.faults import ours, suppress
 
 log = logging.getLogger("numscope")
@@ -48,7 +48,7 @@ class Host:
     def __init__(self, world: Any) -> None:
         self._pid = os.getpid()
         self.store: Any = store()
-        self.board = Board(bytes(self.store.compare_set("numscope/job", "", new_job())).decode())
+        self.board = HostMemory(bytes(self.store.compare_set("numscope/job", "", new_job())).decode())
         self.num_watches = 0
         self._listener: _Listener | None = None
         self._next_look = 0.0
@@ -125,7 +125,7 @@ class Host:
 class _Listener:
     """Waits for rings, and tells the ranks of its host."""
 
-    def __init__(self, board: Board, shared: Any) -> None:
+    def __init__(self, board: HostMemory, shared: Any) -> None:
         self._board, self._store = board, shared.clone()
         self._number = self._store.add(_LISTENERS, 1)
         self._known = self._store.add(RINGS, 0)  # later ones are for this listener too

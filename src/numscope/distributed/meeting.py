@@ -15,7 +15,7 @@ from weakref import WeakSet
 import torch.distributed as dist
 
 from numscope.distributed.bell import ANSWER_S, NODES, RINGS, Host, note_of
-from numscope.distributed.board import NOWHERE, At
+from numscope.distributed.host_memory import NOWHERE, At
 from numscope.records.faults import ours, suppress
 
 log = logging.getLogger("numscope")

@@ -19,7 +19,7 @@ from numscope.doctor.meet.hub import Hub
 from numscope.doctor.meet.meeting import Meeting
 from numscope.doctor.meet.members import Member, NodeNumbers
 from numscope.doctor.output import INCOMPLETE, Output, for_ranks, judge, show, write_lines
-from numscope.doctor.phases.plan import ALL_NODES, group_of, meetings
+from numscope.doctor.phases.rounds import ALL_NODES, group_of, meetings
 from numscope.doctor.records import Examined, ExamPhase, PhaseResult, Settings, Status, Verdict
 from numscope.records.words import spans
 

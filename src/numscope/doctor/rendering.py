@@ -18,7 +18,7 @@ from numscope.doctor.diagnose.baseline import measured
 from numscope.doctor.diagnose.blame import hosts_of
 from numscope.doctor.diagnose.transfers import pair_cells
 from numscope.doctor.findings import listed
-from numscope.doctor.phases.plan import group_of
+from numscope.doctor.phases.rounds import group_of
 from numscope.doctor.records import DoctorFinding, Examined, ExamPhase, PhaseResult, Verdict, cells_of
 from numscope.doctor.records import to_json as as_json
 from numscope.doctor.redact import redacted

@@ -16,7 +16,7 @@ from numscope.precision.casting.cast import Cast, cast
 from numscope.precision.casting.reference_cast import NUM_CELLS
 from numscope.precision.gemm.counting import takers
 from numscope.precision.gemm.dumps import Dumps
-from numscope.precision.gemm.state import LayerState
+from numscope.precision.gemm.layer_state import LayerState
 from numscope.probe.layer_names import own_parameters
 from numscope.records.errors import UsageError
 from numscope.records.faults import ours

@@ -20,9 +20,9 @@ from numscope.inspect.sites import Active, PlannedSite
 from numscope.precision.casting.scaling import How
 from numscope.precision.gemm.conversion import convert, convertible, revert
 from numscope.precision.gemm.counting import DELAYED, format_of, is_delayed, is_of_own_casts, labels_of, split
+from numscope.precision.gemm.layer_state import ATTRIBUTE, Backend, LayerState, state_of
 from numscope.precision.gemm.plan import LayerPlan
 from numscope.precision.gemm.recipes import HighPrecision
-from numscope.precision.gemm.state import ATTRIBUTE, Backend, LayerState, state_of
 from numscope.precision.gemm.switching import by_layer, fake_results, switched
 from numscope.records.errors import UsageError
 from numscope.records.formats import Format
@@ -49,7 +49,7 @@ class _Converted:
 
 
 @dataclass(slots=True)
-class _Group:
+class _Alike:
     """Layers that the same switches select."""
 
     switches: tuple[Switch, ...]
@@ -223,15 +223,15 @@ class Switchboard:
                 revert(module)
         self._faked = []
 
-    def _grouped(self) -> list[_Group]:
+    def _grouped(self) -> list[_Alike]:
         members = {one.layer: one for one in self._converted}
-        groups: dict[tuple[int, ...], _Group] = {}
+        groups: dict[tuple[int, ...], _Alike] = {}
         for layer, found in by_layer(self._all).items():
             if layer in members:
-                groups.setdefault(tuple(map(id, found)), _Group(tuple(found), [])).members.append(members[layer])
+                groups.setdefault(tuple(map(id, found)), _Alike(tuple(found), [])).members.append(members[layer])
         return list(groups.values())
 
-    def _switch(self, group: _Group, on: tuple[Switch, ...]) -> None:
+    def _switch(self, group: _Alike, on: tuple[Switch, ...]) -> None:
         group.on = on
         is_faked = any(switch.feature == "fake_quant" for switch in on)
         results = fake_results(on) or None if is_faked else None

@@ -12,7 +12,7 @@ from numscope.page.health import FINE, WARN, judge
 from numscope.page.matrices import MAX_SITES, Matrices
 from numscope.page.rank_cells import RankAmax
 from numscope.page.recorded import AlertOfRanks, Recorded, read_statistics
-from numscope.page.settings import last_environment
+from numscope.page.setting_differences import last_environment
 from numscope.records.finding import Culprit, Finding, Numbers, Operand, plain
 from numscope.records.words import count, escape, spans
 

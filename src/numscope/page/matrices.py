@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from numscope.page.axis import Axis, make_axis
-from numscope.page.columns import as_float32, rounded
+from numscope.page.packed_arrays import as_float32, rounded
 from numscope.records.words import spans
 from numscope.runs.query import LOSS, RATES, RAW, VIEW, by_name, column_of, columns_of, make_table, quoted
 from numscope.summary.statistics import STATISTICS

@@ -11,13 +11,13 @@ from dataclasses import fields
 from typing import Any
 
 from numscope.page.axis import Axis, make_axis
-from numscope.page.columns import pack
 from numscope.page.health import FINE, Health, format_of_dtype, judge, row_in, row_of
 from numscope.page.histograms import Histograms
 from numscope.page.matrices import EXTREMES, SiteRow
+from numscope.page.packed_arrays import pack
 from numscope.page.rank_cells import RankAmax
 from numscope.page.recorded import MAX_FRAMES, MAX_STACK, AlertOfRanks, Recorded, read_statistics
-from numscope.page.settings import differing
+from numscope.page.setting_differences import differing
 from numscope.records.alert import Alert
 from numscope.records.errors import UsageError
 from numscope.records.finding import Finding, plain

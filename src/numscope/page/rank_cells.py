@@ -24,7 +24,7 @@ MOST_APART = 5  # ranks that are named
 
 
 @dataclass(frozen=True, slots=True)
-class Apart:
+class Outlier:
     """A rank whose largest magnitude is not the other ranks'."""
 
     rank: int
@@ -52,7 +52,7 @@ class RankAmax:
     # is nothing
     amax: Any
     num_ranks: int  # how many wrote; of too many those are here that stand apart most
-    apart: tuple[Apart, ...]  # the ranks that stand apart most, the first most of all
+    apart: tuple[Outlier, ...]  # the ranks that stand apart most, the first most of all
     num_apart: int  # how many do
 
     def headline(self) -> str:
@@ -88,7 +88,7 @@ def read_ranks(connection: DuckDBPyConnection) -> RankAmax | None:
     apart = []
     for j in order[: min(num_apart, MOST_APART)].tolist():
         i, k = np.unravel_index(factor[:, j].argmax(), (len(sites), len(axis)))
-        apart.append(Apart(every[j], sites[i], axis.last[k], float(amax[i, j, k]), float(median[i, 0, k])))
+        apart.append(Outlier(every[j], sites[i], axis.last[k], float(amax[i, j, k]), float(median[i, 0, k])))
     kept = np.sort(order[:MAX_RANKS])
     ranks = tuple(every[j] for j in kept.tolist())
     return RankAmax(ranks, tuple(sites), axis.first, axis.last, amax[:, kept], len(every), tuple(apart), num_apart)

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from numscope.page.statistics import RunStatistics, statistics_of
+from numscope.page.run_statistics import RunStatistics, statistics_of
 from numscope.records.alert import Alert, parse_alert
 from numscope.records.attempt import attempts
 from numscope.records.errors import UsageError

@@ -12,6 +12,11 @@ from numscope.precision.casting.scaling import scale_of as scale_of
 from numscope.precision.gemm.autocasting import autocast as autocast
 from numscope.precision.gemm.conversion import convert as convert
 from numscope.precision.gemm.conversion import revert as revert
+from numscope.precision.gemm.layer_state import LayerState as LayerState
+from numscope.precision.gemm.layer_state import load_state_dict as load_state_dict
+from numscope.precision.gemm.layer_state import state_dict as state_dict
+from numscope.precision.gemm.layer_state import states as states
+from numscope.precision.gemm.layer_state import step as step
 from numscope.precision.gemm.plan import LayerPlan as LayerPlan
 from numscope.precision.gemm.recipes import E4M3 as E4M3
 from numscope.precision.gemm.recipes import E5M2 as E5M2
@@ -26,11 +31,6 @@ from numscope.precision.gemm.recipes import HighPrecision as HighPrecision
 from numscope.precision.gemm.recipes import Recipe as Recipe
 from numscope.precision.gemm.recipes import RowwiseScaling as RowwiseScaling
 from numscope.precision.gemm.recipes import recipe_of as recipe_of
-from numscope.precision.gemm.state import LayerState as LayerState
-from numscope.precision.gemm.state import load_state_dict as load_state_dict
-from numscope.precision.gemm.state import state_dict as state_dict
-from numscope.precision.gemm.state import states as states
-from numscope.precision.gemm.state import step as step
 from numscope.records.formats import FORMATS as FORMATS
 from numscope.records.formats import Format as Format
 from numscope.records.formats import format_of as format_of

@@ -53,11 +53,11 @@ class LoopCall:
         return self.args[position] if len(self.args) > position else self.kwargs.get(name)
 
 
-class _Thread(threading.local):
+class _LoopThread(threading.local):
     in_scheduler = False
 
 
-_thread = _Thread()
+_thread = _LoopThread()
 
 
 class Tell(Protocol):

@@ -57,7 +57,7 @@ _PRODUCTS = frozenset({"@", "matmul", "__matmul__", "__rmatmul__"})
 _here = threading.local()  # product: what may be one, of this thread
 
 
-class _Product:
+class _BatchTimesOne:
     """A batch of matrices times a single one, which asks for no gradient. Where a mode is active torch makes one product of it, by the
     operations squeeze, view and mm; else the single matrix is repeated, and other last bits come out.
     """
@@ -92,7 +92,7 @@ def _maybe_of_product(func: Any, args: Sequence[Any], kwargs: Mapping[str, Any])
     if len(args) == 2 and args[1] == 0 and single.dim() == 3 and single.shape[0] == 1 and not single.requires_grad:
         frame = _of_script(sys._getframe(2))
         if frame is not None and _called(frame) in _PRODUCTS:
-            _here.product = _Product(single, result, _place(frame))
+            _here.product = _BatchTimesOne(single, result, _place(frame))
     return result
 
 

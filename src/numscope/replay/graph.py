@@ -66,12 +66,12 @@ def differing(run: Callable[[], object], backend: Backend, names: Mapping[nn.Mod
     *Cost:* compiles each graph of the call again, with a look at each of its results.
     """
     checked = _Checked(backend, names)
-    with torch.compiler.set_stance("default", force_backend=checked), contextlib.suppress(_Found):
+    with torch.compiler.set_stance("default", force_backend=checked), contextlib.suppress(_Other):
         run()
     return None if checked.found is None else _culprit(*checked.found)
 
 
-class _Found(Exception):
+class _Other(Exception):
     """The operation is known; the rest of the call matters no more."""
 
 
@@ -97,7 +97,7 @@ class _Checked:
                 for node, bad, bad_in_eager in zip(nodes, given[-1].tolist(), expected[-1].tolist(), strict=True):
                     if bad and not bad_in_eager:
                         self.found = node, bad, _running(self._names)
-                        raise _Found
+                        raise _Other
             return given[: len(given) - bool(nodes)]
 
         return run

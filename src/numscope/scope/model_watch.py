@@ -223,7 +223,7 @@ class ModelWatch:
         """
         if not self.closed:
             self._steps.step()
-            converted = sys.modules.get("numscope.precision.gemm.state")  # not loaded where nobody has converted a layer
+            converted = sys.modules.get("numscope.precision.gemm.layer_state")  # not loaded where nobody has converted a layer
             if converted is not None:
                 converted.end_step(self._model)
 

@@ -17,8 +17,8 @@ from numscope import precision
 from numscope.precision import convert, states
 from numscope.precision.casting.cast import empty_cells
 from numscope.precision.gemm import passes
+from numscope.precision.gemm.layer_state import LayerState, end_step
 from numscope.precision.gemm.plan import OPERANDS
-from numscope.precision.gemm.state import LayerState, end_step
 from numscope.records.errors import UsageError
 
 

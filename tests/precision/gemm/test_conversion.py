@@ -18,8 +18,8 @@ from transformers.pytorch_utils import Conv1D
 
 from numscope import precision
 from numscope.precision import convert, revert, states
+from numscope.precision.gemm.layer_state import live
 from numscope.precision.gemm.recipes import CurrentScaling, DelayedScaling, HighPrecision
-from numscope.precision.gemm.state import live
 from numscope.records.errors import UsageError
 
 
@@ -196,7 +196,7 @@ def test_gpt2_with_its_conv1d_layers_learns() -> None:
 
 
 def test_states_die_with_their_model_and_the_hook_with_the_last() -> None:
-    from numscope.precision.gemm import state as keeping
+    from numscope.precision.gemm import layer_state as keeping
 
     gc.collect()
     net = convert(model(), "delayed")

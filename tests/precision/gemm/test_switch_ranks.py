@@ -13,7 +13,7 @@ from torch.nn.parallel import DistributedDataParallel as DDP
 import numscope
 from numscope.precision.casting.cast import cast
 from numscope.precision.gemm.conversion import convert
-from numscope.precision.gemm.state import state_of
+from numscope.precision.gemm.layer_state import state_of
 from tests.distributed.ranks import RankPool
 
 ROWS = (3, 5)  # of each rank's batch

@@ -20,8 +20,8 @@ from numscope.precision.casting.cast import cast
 from numscope.precision.casting.scaling import How
 from numscope.precision.gemm.autocasting import autocast
 from numscope.precision.gemm.conversion import convert
+from numscope.precision.gemm.layer_state import ATTRIBUTE, state_of
 from numscope.precision.gemm.recipes import CurrentScaling
-from numscope.precision.gemm.state import ATTRIBUTE, state_of
 from numscope.probe import optimizer as optimizer_probe
 from numscope.records.layer import GEMMS
 

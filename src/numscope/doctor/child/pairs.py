@@ -22,7 +22,7 @@ import torch.distributed as dist
 
 from numscope.doctor.budget import Overdue
 from numscope.doctor.child.session import ChildSession, Failed, Present, StoreLost, Wire, sentence
-from numscope.doctor.phases.plan import ALL_RANKS, partners
+from numscope.doctor.phases.rounds import ALL_RANKS, partners
 from numscope.records.words import few, in_bytes, named, spans
 
 _FOREVER = timedelta(hours=1)  # the time limit is ours: when gloo's own wait times out, it closes the connections to all ranks

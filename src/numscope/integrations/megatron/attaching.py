@@ -13,7 +13,7 @@ from numscope.config.options import WatchOptions, served, switched_on
 from numscope.inspect.recorder import Recorder
 from numscope.inspect.unmatched import refuse_unmatched
 from numscope.integrations.megatron.gemms import prepare, unprepare
-from numscope.precision.gemm.state import state_of
+from numscope.precision.gemm.layer_state import state_of
 from numscope.records.errors import UsageError
 from numscope.records.finding import Finding
 from numscope.scope.model_watch import ModelWatch

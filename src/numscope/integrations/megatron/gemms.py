@@ -15,10 +15,10 @@ from megatron.core.tensor_parallel.mappings import copy_to_tensor_model_parallel
 from torch import Tensor, nn
 
 from numscope.precision.gemm import conversion
+from numscope.precision.gemm.layer_state import ATTRIBUTE, Backend, state_of
 from numscope.precision.gemm.linear import product
 from numscope.precision.gemm.plan import LayerPlan
 from numscope.precision.gemm.recipes import Recipe, recipe_of
-from numscope.precision.gemm.state import ATTRIBUTE, Backend, state_of
 from numscope.records.errors import UsageError
 
 Chunks = nn.Module | Sequence[nn.Module]

@@ -17,10 +17,10 @@ from torch import Tensor, nn
 from torch.nn.parameter import UninitializedParameter
 from torch.nn.utils.parametrize import is_parametrized, type_before_parametrizations
 
+from numscope.precision.gemm.layer_state import ATTRIBUTE, Backend, Cohort, LayerState, state_of
 from numscope.precision.gemm.linear import product
 from numscope.precision.gemm.plan import LayerPlan
 from numscope.precision.gemm.recipes import HighPrecision, Recipe, recipe_of
-from numscope.precision.gemm.state import ATTRIBUTE, Backend, Cohort, LayerState, state_of
 from numscope.probe.layer_names import layers_of
 from numscope.records.checks import check_one_of
 from numscope.records.errors import UsageError

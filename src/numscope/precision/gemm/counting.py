@@ -11,9 +11,9 @@ from numscope.config.features import FAMILIES
 from numscope.config.plan import StatRequest, Switch
 from numscope.precision.casting.cast import cast, empty_cells
 from numscope.precision.casting.scaling import How
+from numscope.precision.gemm.layer_state import LayerState
 from numscope.precision.gemm.plan import LayerPlan
 from numscope.precision.gemm.recipes import MXFP8, NVFP4, BlockScaling, CurrentScaling, DelayedScaling, Recipe
-from numscope.precision.gemm.state import LayerState
 from numscope.records.formats import Format
 from numscope.records.formats import format_of as format_of_name
 from numscope.summary.dispatch import read

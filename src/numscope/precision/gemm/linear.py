@@ -11,9 +11,9 @@ from torch import Tensor, nn
 
 from numscope.precision.gemm import products
 from numscope.precision.gemm.autocasting import numbered, region
+from numscope.precision.gemm.layer_state import ATTRIBUTE, LayerState, live
 from numscope.precision.gemm.passes import backward_pass, forward_pass, in_autocast_dtype
 from numscope.precision.gemm.plan import LayerPlan
-from numscope.precision.gemm.state import ATTRIBUTE, LayerState, live
 from numscope.probe.optimizer import is_paused
 from numscope.records.errors import UsageError
 

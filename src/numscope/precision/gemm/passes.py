@@ -12,10 +12,10 @@ from numscope.distributed.agree import among
 from numscope.precision.casting.cast import Cast, cast, empty_cells, values_of
 from numscope.precision.casting.scaling import How
 from numscope.precision.gemm import products
+from numscope.precision.gemm.layer_state import KeptWeight, LayerState, can_be_kept
 from numscope.precision.gemm.plan import COLUMNWISE, LayerPlan
 from numscope.precision.gemm.products import LinearCall
 from numscope.precision.gemm.recipes import CurrentScaling
-from numscope.precision.gemm.state import KeptWeight, LayerState, can_be_kept
 
 _num_dispatch_modes = torch._C._len_torch_dispatch_stack
 

@@ -24,7 +24,7 @@ from torch import Tensor
 
 from numscope.precision.casting.cast import Cast
 from numscope.precision.casting.scaling import How
-from numscope.precision.gemm.state import LayerState
+from numscope.precision.gemm.layer_state import LayerState
 
 
 class LinearCall(NamedTuple):

@@ -15,9 +15,9 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from numscope.precision.gemm.layer_state import ATTRIBUTE, LayerState
 from numscope.precision.gemm.linear import product
 from numscope.precision.gemm.recipes import HighPrecision
-from numscope.precision.gemm.state import ATTRIBUTE, LayerState
 from numscope.records.errors import UsageError
 from numscope.records.words import nearest
 

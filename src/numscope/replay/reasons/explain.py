@@ -9,7 +9,7 @@ import torch
 from numscope.records.faults import ours
 from numscope.records.finding import Reason
 from numscope.records.site import Phase
-from numscope.replay.reasons import arithmetic, functions, gradients, optimizers  # registers their rules
+from numscope.replay.reasons import arithmetic, backward_rules, functions, optimizer_rules  # registers their rules
 from numscope.replay.reasons.case import (
     FORWARD,
     GRADIENT,
@@ -25,7 +25,7 @@ from numscope.replay.reasons.case import (
 )
 
 __all__ = ["explain"]
-_RULES = (arithmetic, functions, gradients, optimizers)
+_RULES = (arithmetic, backward_rules, functions, optimizer_rules)
 _MASK_ADVICE = "Mask with a large finite number (torch.finfo(dtype).min) instead of an infinity, which becomes nan here."
 
 
@@ -48,7 +48,7 @@ def _explain(case: Case) -> Verdict:
     if case.deliberate:
         return _written_on_purpose(case)
     if case.phase == Phase.OPTIMIZER:
-        return optimizers.update(case, _by_rule(case))
+        return optimizer_rules.update(case, _by_rule(case))
     reason, detail, advice = _by_rule(case)
     if case.accumulates:
         return reason, f"Gradient accumulation of {case.accumulates}: {detail}", advice
@@ -153,7 +153,7 @@ def _from_infinities(case: Case) -> Verdict | None:
         detail = f"inf was divided by inf: {counts(infinite[0])} by {counts(infinite[1])}."
         return Reason.INF_MINUS_INF, detail, "Divide finite numbers: subtract the maximum before exp, or clamp both."
     zeros = any(n.num_zero for n in tensors if n not in infinite) or any(v == 0 for v in case.values.values() if isinstance(v, int | float))
-    advice = gradients.HIDDEN if case.phase == Phase.BACKWARD else _MASK_ADVICE
+    advice = backward_rules.HIDDEN if case.phase == Phase.BACKWARD else _MASK_ADVICE
     if zeros or case.op in ("mul", "mv", "dot") or not infinite:
         what = f"a tensor that holds {counts(infinite[0])}" if infinite else case.nonfinite_value.partition(" = ")[2]
         return Reason.ZERO_TIMES_INF, f"0 was multiplied by {what}.", advice

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from numscope.detect.wording import in_own_words
+from numscope.detect.written_remedy import in_own_words
 
 
 @pytest.mark.parametrize(

@@ -45,7 +45,7 @@ class At(IntEnum):
     PASSED = 2
 
 
-class Board:
+class HostMemory:
     """The memory of one host. A process that can share none has it alone.
 
     Args:

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 import numscope
-from numscope.summary.check import check
+from numscope.summary.one_value import check
 
 NAN, INF = float("nan"), float("inf")
 
