@@ -53,6 +53,47 @@ def test_files_are_written_and_the_process_ends_by_the_signal(name: str, tmp_pat
     assert json.loads((tmp_path / "logs" / "findings-rank0.json").read_text())["meta"]["ended"] is False
 
 
+ENDING = """
+import os, signal, time, torch, numscope
+from torch import nn
+
+class Logger:
+    def log_scalar(self, name, value, iteration, **kwargs):
+        pass
+
+    def close(self):  # in the middle of an end
+        for _ in range({times}):
+            os.kill(os.getpid(), signal.SIGTERM)
+            time.sleep(0.01)
+        print("logger closed", flush=True)
+
+stats = {{"enabled": True, "stats": ["max"], "tensors": ["weight"]}}
+config = {{"s": {{"enabled": True, "layers": {{"layer_types": ["Linear"]}}, "statistics": stats}}}}
+model = nn.Linear(2, 2)
+scope = numscope.watch(model, log_dir={folder!r}, json={file!r}, config=config, loggers=[Logger()])
+optimizer = torch.optim.SGD(model.parameters(), 0.1)
+for step in range(5):
+    optimizer.zero_grad()
+    model(torch.ones(1, 2)).sum().backward()
+    optimizer.step()
+{end}
+print("went on")
+"""
+
+
+@pytest.mark.parametrize(("end", "times"), [("scope.close()", 1), ("raise SystemExit(3)", 1), ("scope.close()", 2)])
+def test_a_signal_ends_the_process_once_an_end_that_is_at_work_is_done_and_a_second_one_at_once(
+    end: str, times: int, tmp_path: Path
+) -> None:
+    text = ENDING.format(folder=str(tmp_path / "logs"), file=str(tmp_path / "found.json"), end=end, times=times)
+    (tmp_path / "script.py").write_text(text)
+    done = subprocess.run([sys.executable, str(tmp_path / "script.py")], capture_output=True, text=True, timeout=100)
+    assert (done.returncode, done.stdout) == (-signal.SIGTERM, "logger closed\n" if times == 1 else ""), done.stderr
+    if times == 1:
+        assert load(tmp_path / "logs").step.max() == 4
+        assert json.loads((tmp_path / "found.json").read_text())["meta"]["ended"] is True
+
+
 @pytest.mark.parametrize("where", ["before", "after"])
 def test_a_handler_of_the_scripts_is_the_one_that_counts(where: str, tmp_path: Path) -> None:
     handler = "signal.signal(signal.SIGTERM, lambda *_: print('saved'))"

@@ -30,7 +30,7 @@ from numscope.probe.rehearsal import is_rehearsal
 from numscope.records.errors import STOPS, AbortAfter, UsageError
 from numscope.records.faults import ours
 from numscope.replay import fork, outside
-from numscope.scope import open_scopes
+from numscope.scope import open_scopes, signals
 from numscope.scope.coverage import Coverage
 from numscope.scope.model_watch import ModelWatch
 from numscope.scope.tensors import TensorWatch, stands_for
@@ -162,7 +162,7 @@ class AutoWatch(optimizer_probe.StepListener):
             error: what ended the script, if it did not end well.
         """
         self._stop()
-        with contextlib.ExitStack() as stack:  # all are closed, though one finds something at its close
+        with signals.ending(), contextlib.ExitStack() as stack:  # all are closed, though one finds something at its close
             if self._own_recorder is not None:
                 stack.callback(self._own_recorder.close)
             if self._sinks is not None:

@@ -242,14 +242,15 @@ class ModelWatch:
                 self.inspector.close()
             return
         error = error or sys.exc_info()[1]
-        try:
-            if self._checker is not None and error is None:
-                self._checker.last()
-            if self._detection is not None:
-                self._detection.close(error)
-            self.alerting.close(stops=error is None)
-        finally:
-            self._end()
+        with signals.ending():
+            try:
+                if self._checker is not None and error is None:
+                    self._checker.last()
+                if self._detection is not None:
+                    self._detection.close(error)
+                self.alerting.close(stops=error is None)
+            finally:
+                self._end()
 
     def write(self) -> None:
         """Write the files without a judgment: the process may be gone the next moment."""

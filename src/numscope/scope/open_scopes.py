@@ -12,6 +12,7 @@ from numscope.probe.naming import class_name
 from numscope.records.errors import STOPS, AbortAfter
 from numscope.records.faults import ours, suppress
 from numscope.report import page
+from numscope.scope import signals
 
 log = logging.getLogger("numscope")
 
@@ -44,20 +45,21 @@ def end_all() -> None:
     What a daemon's thread still trains is not taken from under it: what is known goes into the files.
     """
     error = None if hasattr(sys, "ps1") else getattr(sys, "last_value", None)  # what has ended the script
-    for scope in reversed(live()):
-        if scope.ends_by_itself or scope.findings or scope.alerts:
-            try:
-                scope.write() if scope.is_in_other_thread else scope.close(error)
-            except (*STOPS, AbortAfter):  # it was reported, and nobody is left to be stopped
-                pass
-            except ours() as fault:
-                log.error("numscope could not end the watch of %s: %s: %s", class_name(scope.model), type(fault).__name__, fault)
-    if (parquet := sys.modules.get("numscope.sinks.parquet")) is not None:
-        folders = parquet.close_all()
-        if int(os.environ.get("WORLD_SIZE", "1")) > 1:
-            from numscope.runs.compaction import compact_ended
+    with signals.ending():
+        for scope in reversed(live()):
+            if scope.ends_by_itself or scope.findings or scope.alerts:
+                try:
+                    scope.write() if scope.is_in_other_thread else scope.close(error)
+                except (*STOPS, AbortAfter):  # it was reported, and nobody is left to be stopped
+                    pass
+                except ours() as fault:
+                    log.error("numscope could not end the watch of %s: %s: %s", class_name(scope.model), type(fault).__name__, fault)
+        parquet = sys.modules.get("numscope.sinks.parquet")
+        folders = set() if parquet is None else parquet.close_all()
+    if folders and int(os.environ.get("WORLD_SIZE", "1")) > 1:
+        from numscope.runs.compaction import compact_ended
 
-            compact_ended(folders)
+        compact_ended(folders)
 
 
 page.first(end_all)
