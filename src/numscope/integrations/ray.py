@@ -20,6 +20,7 @@ except ImportError as error:
 
 from numscope.config.options import WatchOptions
 from numscope.inspect.recorder import DEFAULT_LOG_DIR
+from numscope.integrations.board import Board
 from numscope.probe.patching import patch
 from numscope.records.alert import Alert
 from numscope.records.errors import UsageError
@@ -34,21 +35,6 @@ log = logging.getLogger("numscope")
 _ORDER = list(Phase)
 
 SENT_S = 2.0  # the longest wait of a worker for its finding to be sent
-
-
-class _Board:
-    """An actor to which workers report findings and alerts."""
-
-    def __init__(self) -> None:
-        self._findings: list[Finding] = []
-        self._alerts: list[Alert] = []
-
-    def add(self, findings: list[Finding], alerts: list[Alert]) -> None:
-        self._findings += [finding for finding in findings if finding not in self._findings]
-        self._alerts += [alert for alert in alerts if alert not in self._alerts]
-
-    def all(self) -> tuple[list[Finding], list[Alert]]:
-        return self._findings, self._alerts
 
 
 class _ToBoard(Sink):
@@ -122,7 +108,7 @@ class WatchedLoop:
 
     def __getstate__(self) -> dict[str, Any]:
         if ray.is_initialized() and (self._board is None or not self._ask()):  # the trainer is sending the loop to workers
-            self._board, self._told = ray.remote(num_cpus=0)(_Board).remote(), None
+            self._board, self._told = ray.remote(num_cpus=0)(Board).remote(), None
 
             def shutdown(original: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
                 undo()

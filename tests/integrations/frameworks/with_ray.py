@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import os
 import signal
+import subprocess
 import sys
 from pathlib import Path
 from typing import Any
@@ -64,6 +65,8 @@ def cluster(tmp_path_factory: pytest.TempPathFactory):
         patch.setenv("GLOO_SOCKET_IFNAME", "lo")
         patch.setenv("PYTHONPATH", str(Path(__file__).parents[3] / "src"))
         patch.setenv("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
+        patch.setenv("RAY_TRAIN_ENABLE_PREEMPTION_WATCHER", "0")  # an actor that waits for a cloud to take its machine back
+        patch.setenv("RAY_TRAIN_HEALTH_CHECK_INTERVAL_S", "0.5")  # how often the controller asks the workers
         ray.init(num_cpus=2, include_dashboard=False, log_to_driver=False, configure_logging=False)
         yield tmp_path_factory.mktemp("ray")
         ray.shutdown()
@@ -106,6 +109,11 @@ def test_driver_knows_what_a_killed_worker_had_found(cluster):
     with pytest.raises(ray.exceptions.WorkerCrashedError):
         ray.get(ray.remote(max_retries=0)(lambda: loop()).remote())
     assert [(finding.step, finding.phase.value) for finding in loop.findings] == [(0, "forward")]
+
+
+def test_process_of_the_board_loads_no_torch():
+    code = "import sys, numscope.integrations.board; sys.exit('torch' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 
 
 def test_loop_looks_to_ray_as_it_did():
