@@ -25,6 +25,10 @@ USER, OURS, TORCH, STANDARD, ENGINE, RECOMPUTE, LAUNCHER = range(7)  # whose fra
 Resolved = tuple[str, int, str, str]  # file, line, function, code
 
 
+def _full(file: str) -> str:
+    return file if file.startswith("<") else os.path.abspath(file)
+
+
 def _folder(path: str) -> str:
     return os.path.join(os.path.abspath(path), "")
 
@@ -61,6 +65,11 @@ def _owner_of_file(path: str) -> int:
 
 
 @functools.lru_cache(maxsize=65536)
+def _is_installed(path: str) -> bool:
+    return is_installed(_full(path))
+
+
+@functools.lru_cache(maxsize=65536)
 def _machinery(path: str) -> bool:
     """Torch's own files that stand between an operation and whoever asked for it."""
     return path.endswith(_MACHINERY) or f"{os.sep}_dynamo{os.sep}" in path
@@ -90,6 +99,17 @@ class Stack:
         """``(file, line, function, code)`` from the outermost frame to the innermost; empty if no frame is known."""
         frames = self.frames or ((self.inner,) if self.inner is not None else ())
         return tuple(resolve(code, offset) for code, offset in reversed(frames))
+
+    def innermost(self) -> Resolved | None:
+        """The innermost frame outside installed packages, else the innermost one; None if no frame is known.
+
+        *Cost:* one frame is resolved, however deep the stack is.
+        """
+        frames = self.frames or ((self.inner,) if self.inner is not None else ())
+        for pair in frames:
+            if not _is_installed(pair[0].co_filename):
+                return resolve(*pair)
+        return resolve(*frames[0]) if frames else None
 
 
 def capture(frame: FrameType | None, boundary: CodeType | None = None) -> Stack:
@@ -169,12 +189,9 @@ def resolve(code: CodeType, offset: int) -> Resolved:
     source is not available.
     """
     line = _line(code, offset)
-    file = code.co_filename
-    text = linecache.getline(file, line).strip() if line else ""
-    if not file.startswith("<"):
-        file = os.path.abspath(file)
+    text = linecache.getline(code.co_filename, line).strip() if line else ""
     function = code.co_qualname if sys.version_info >= (3, 11) else code.co_name
-    return file, line, function, text
+    return _full(code.co_filename), line, function, text
 
 
 def _line(code: CodeType, offset: int) -> int:

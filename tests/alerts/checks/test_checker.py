@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import gc
 import logging
+import sys
 import weakref
-from typing import Literal
+from typing import Any, Literal
 
 import pytest
 import torch
@@ -15,6 +16,7 @@ from torch.optim import Optimizer
 from torch.optim.lr_scheduler import LRScheduler, ReduceLROnPlateau, StepLR
 
 import numscope
+from numscope.alerts.checks import check
 from numscope.alerts.checks.check import EVERY, FIRST, STRETCH, Check, Subject
 from numscope.alerts.checks.checker import CHECKS, Checker
 from numscope.config import options
@@ -22,6 +24,7 @@ from numscope.config.options import how_to_set
 from numscope.probe import optimizer as optimizer_probe
 from numscope.probe.loop_calls import LoopCall
 from numscope.records.alert import Alert
+from numscope.replay import stack
 
 
 class Thorough(Check):
@@ -233,3 +236,16 @@ def test_advice_under_numscope_run_names_its_option(monkeypatch: pytest.MonkeyPa
         '--alerts "scale falls: off"',
         '--alerts "scale falls: {finding: 2}"',
     ]
+
+
+def test_the_line_at_work_is_found_without_resolving_what_called_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    resolved = []
+    real = stack.resolve
+    monkeypatch.setattr(stack, "resolve", lambda *pair: resolved.append(pair) or real(*pair))  # type: ignore[func-returns-value]
+    of_a_package: dict[str, Any] = {}
+    exec(compile("def call(it):\n    return it()\n", "/venv/lib/python3.11/site-packages/package/calls.py", "exec"), of_a_package)
+    line = of_a_package["call"](check.current_line)  # HERE
+    with open(__file__, encoding="utf-8") as file:
+        here = next(number for number, text in enumerate(file, 1) if text.endswith("# HERE\n"))
+    assert (line.file, line.number) == (__file__, here) and "current_line" in line.code
+    assert len(resolved) == 1 < len(stack.capture(sys._getframe()).frames)

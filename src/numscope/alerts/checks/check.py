@@ -20,7 +20,6 @@ from numscope.probe.naming import named_state
 from numscope.probe.optimizers import Optimizers
 from numscope.probe.step import Step, StepReader
 from numscope.records.alert import Alert
-from numscope.records.places import is_installed
 from numscope.records.words import few
 from numscope.replay.stack import capture
 
@@ -60,12 +59,8 @@ def current_line() -> ScriptLine:
 
     *Cost:* some microseconds; a thorough check may ask at each occasion, a cheap one only when it has found something.
     """
-    frames = capture(sys._getframe(1)).resolve()
-    if not frames:
-        return UNKNOWN
-    own = [frame for frame in frames if not is_installed(frame[0])]
-    file, number, _, code = (own or frames)[-1]
-    return ScriptLine(file, number, code)
+    frame = capture(sys._getframe(1)).innermost()
+    return UNKNOWN if frame is None else ScriptLine(frame[0], frame[1], frame[3])
 
 
 def names_of(parameters: Sequence[str]) -> str:
