@@ -221,13 +221,15 @@ def pytest_collection_finish(session: pytest.Session) -> None:
     gc.enable()
 
 
-num_settled = 0  # modules
+num_loaded = 0  # modules, as objects were last frozen
+num_settled = 0  # modules, as memory was last put into large pages
 
 
 def settle() -> None:
     """What is there now stays: the collector leaves it alone, and replays fork in less time."""
-    global num_settled
+    global num_loaded, num_settled
     gc.freeze()
+    num_loaded = len(sys.modules)
     if sys.platform == "linux" and len(sys.modules) > num_settled + 100:
         num_settled = len(sys.modules)
         use_large_pages()
@@ -235,7 +237,7 @@ def settle() -> None:
 
 @pytest.hookimpl(trylast=True)
 def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> None:
-    """Nor through what this file's tests have imported, in those of the next one: 20 ms each time for a hundred thousand objects."""
-    if nextitem is None or nextitem.path != item.path:
+    """Nor through what this test has imported, in the next ones: 20 ms each time for a hundred thousand objects."""
+    if nextitem is None or nextitem.path != item.path or len(sys.modules) > num_loaded + 20:
         gc.collect()
         settle()
