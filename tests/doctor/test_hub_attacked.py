@@ -130,7 +130,7 @@ def test_whatever_is_thrown_at_the_hub_honest_ranks_finish_healthy(tmp_path: Pat
     left_open: list[socket.socket] = []
     enough = tmp_path / "enough"
 
-    @effort(max_examples=400, deadline=None, database=None, suppress_health_check=list(HealthCheck))
+    @effort(max_examples=examples(300), deadline=None, database=None, suppress_health_check=list(HealthCheck))
     @given(st.booleans(), st.lists(frames, min_size=1, max_size=3))
     def draw(inside: bool, pieces: list[bytes]) -> None:
         to_throw.append((inside, b"".join(pieces)))

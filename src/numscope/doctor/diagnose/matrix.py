@@ -183,7 +183,6 @@ def _sides(cells: Mapping[Cell, bool], nodes: list[Any]) -> tuple[tuple[Any, ...
             less, more = sorted((side[one], side[other]), key=len)
             more += less
             side.update(dict.fromkeys(less, more))
-    groups = sorted(
-        {id(group): tuple(sorted(group)) for group in side.values() if len(group) > 1}.values(), key=lambda group: (len(group), group)
-    )
+    apart = {id(group): group for group in side.values() if len(group) > 1}  # each once, though all its nodes have it
+    groups = sorted((tuple(sorted(group)) for group in apart.values()), key=lambda group: (len(group), group))
     return tuple(groups) if len(groups) > 1 else ()
