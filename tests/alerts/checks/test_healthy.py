@@ -15,10 +15,13 @@ from torch.nn.utils import clip_grad_norm_
 from torch.optim import SGD, Adam, AdamW
 
 import numscope
+from numscope.alerts.checks import checker, lost_updates, rank_data, replicas, weight_updates
+from numscope.alerts.checks.check import FIRST
 from tests.alerts.checks.silent import Net, batches
 from tests.distributed.ranks import RankPool
 
-STEPS = 104  # past the first thorough step after the beginning
+EVERY = 24  # steps from a thorough one to the next: in earnest they are a hundred
+STEPS = EVERY + 4  # past the first thorough step after the beginning
 
 
 def gan(watch: Callable[[nn.Module], object]) -> None:
@@ -240,7 +243,7 @@ def mixed_precision(watch: Callable[[nn.Module], object]) -> None:
     watch(model)
     optimizer = SGD(model.parameters(), lr=0.1)
     scheduler = torch.optim.lr_scheduler.OneCycleLR(optimizer, 0.1, total_steps=STEPS + 1)
-    scaler = torch.amp.GradScaler("cpu", init_scale=2.0**60, growth_interval=3)
+    scaler = torch.amp.GradScaler("cpu", init_scale=2.0**22, growth_interval=3)
     for x, y in batches(STEPS):  # some steps are left out at first, and now and then
         with torch.autocast("cpu", torch.float16):
             loss = F.cross_entropy(model(x).float(), y)
@@ -282,7 +285,7 @@ def two_phases(watch: Callable[[nn.Module], object]) -> None:
     model.first.requires_grad_(False)
     train_with(model, AdamW(model.last.parameters()), 20)
     model.first.requires_grad_(True)
-    train_with(model, AdamW(model.parameters()), 90)
+    train_with(model, AdamW(model.parameters()), STEPS - 14)
 
 
 def gradients_for_themselves(watch: Callable[[nn.Module], object]) -> None:
@@ -325,9 +328,19 @@ TRAININGS = (
 )
 
 
-@pytest.mark.parametrize("training", TRAININGS, ids=lambda training: training.__name__)
-@pytest.mark.parametrize("level", ["modules", "sentinel"])
-def test_nothing_is_said_of(training: Callable[[Callable[[nn.Module], object]], None], level: str) -> None:
+# With several models, frozen ones, steps within backward, steps left out, compiled, and between evaluations.
+AT_SENTINEL = (gan, adapters, steps_inside_backward, mixed_precision, compiled, evaluation_and_accumulation, line_search)
+
+
+@pytest.mark.parametrize(
+    ("level", "training"),
+    [*(("modules", training) for training in TRAININGS), *(("sentinel", training) for training in AT_SENTINEL)],
+    ids=lambda value: getattr(value, "__name__", value),
+)
+def test_nothing_is_said_of(training: Callable[[Callable[[nn.Module], object]], None], level: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    for module in (checker, lost_updates, rank_data, replicas, weight_updates):
+        monkeypatch.setattr(module, "EVERY", EVERY)
+    monkeypatch.setattr(lost_updates, "SPAN", EVERY - FIRST)
     scopes: list[Any] = []
     torch.manual_seed(0)
     training(lambda model: scopes.append(numscope.watch(model, level=level, on_nonfinite="warn")))
