@@ -88,8 +88,7 @@ WRITTEN = "Check what wrote it last: an earlier update (its gradients and learni
 @pytest.mark.parametrize(
     "how, name, bad_rank, bad_step",
     [
-        ("", "blocks.1.up.weight", 0, 0),
-        ("", "blocks.1.up.weight", 1, 2),
+        ("", "blocks.1.up.weight", 1, 0),
         ("", "blocks.0.down.bias", 1, 1),
         ("", "head.weight", 0, 1),
         ("mixed precision", "blocks.1.up.weight", 1, 1),
@@ -125,7 +124,7 @@ def never_initialized(rank: int, bad_ranks: tuple[int, ...], whole: bool) -> Any
     return trained(rank, model)
 
 
-@pytest.mark.parametrize("bad_ranks, whole", [((0,), False), ((1,), False), ((0, 1), False), ((0, 1), True)])
+@pytest.mark.parametrize("bad_ranks, whole", [((1,), False), ((0, 1), False), ((0, 1), True)])
 def test_shard_never_initialized_after_to_empty(ranks: RankPool, bad_ranks: tuple[int, ...], whole: bool) -> None:
     told = ranks.run(never_initialized, bad_ranks, whole)
     assert told[0].value == told[1].value
@@ -166,8 +165,7 @@ def script_writes_bad_weights(rank: int, how: str, bad_rank: int) -> Any:
     return trained(rank, model, spoil)
 
 
-@pytest.mark.parametrize("how", ["weight", "average"])
-@pytest.mark.parametrize("bad_rank", [0, 1])
+@pytest.mark.parametrize(("how", "bad_rank"), [("weight", 0), ("average", 1)])
 def test_what_one_rank_writes_between_two_steps_stops_all_of_them_together(ranks: RankPool, how: str, bad_rank: int) -> None:
     told = ranks.run(script_writes_bad_weights, how, bad_rank)
     assert told[0].value == told[1].value

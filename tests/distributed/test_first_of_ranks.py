@@ -69,18 +69,17 @@ def both_go_bad(rank: int, places: tuple[Place, Place]) -> Any:
 
 
 @pytest.mark.parametrize(
-    ("first", "second"),
+    ("first", "second", "first_rank"),
     [
-        ((0, "early forward"), (0, "late forward")),  # which rank is the lower one says nothing
-        ((0, "late forward"), (0, "loss")),
-        ((0, "loss"), (0, "late backward")),
-        ((0, "late backward"), (0, "early backward")),
-        ((0, "late forward"), (1, "early forward")),
-        ((0, "late backward"), (2, "early forward")),  # a micro-batch before: its backward, too
-        ((1, "loss"), (2, "early forward")),
+        *(((0, "early forward"), (0, "late forward"), rank) for rank in (0, 1)),  # which rank is the lower one says nothing
+        ((0, "late forward"), (0, "loss"), 1),
+        ((0, "loss"), (0, "late backward"), 0),
+        ((0, "late backward"), (0, "early backward"), 1),
+        ((0, "late forward"), (1, "early forward"), 0),
+        *(((0, "late backward"), (2, "early forward"), rank) for rank in (0, 1)),  # a micro-batch before: its backward, too
+        ((1, "loss"), (2, "early forward"), 1),
     ],
 )
-@pytest.mark.parametrize("first_rank", [0, 1])
 def test_all_ranks_name_the_one_that_was_first(ranks: RankPool, first: Place, second: Place, first_rank: int) -> None:
     told = ranks.run(both_go_bad, (first, second) if first_rank == 0 else (second, first))
     assert told[0].value == told[1].value

@@ -121,7 +121,7 @@ def healthy(rank: int) -> list[Any]:
     differ: list[Any] = []
     for schedule in (*SINGLE, *SEVERAL):
         expected = trained(rank, schedule, 4)
-        for options in ({}, LEAN) if schedule in (*SINGLE, IN_V) else ({},):
+        for options in ({}, LEAN) if schedule in ("1F1B", IN_V) else ({},):
             with watched(options) as watches:
                 got = trained(rank, schedule, 4)
                 scopes = tuple(watches[0].scopes)
@@ -173,8 +173,8 @@ def rank_of(fault: str, schedule: str) -> int:
 @pytest.mark.parametrize(
     ("schedule", "num_batches", "fault"),
     [
-        *(("1F1B", 4, fault) for fault in ("forward 0", "forward 1", "loss", "backward 1", "backward 0")),
-        *(("GPipe", 3, fault) for fault in ("forward 0", "backward 0")),
+        *(("1F1B", 4, fault) for fault in ("forward 1", "backward 0")),
+        *(("GPipe", 3, fault) for fault in ("forward 0", "backward 1")),
         ("GPipe", 10, "loss"),
     ],
 )
@@ -186,9 +186,9 @@ def test_fault_of_a_stage_is_named_by_rank_and_line_on_all_ranks(ranks: RankPool
 @pytest.mark.parametrize(
     ("schedule", "fault"),
     [
-        *(("Interleaved1F1B", fault) for fault in ("forward 2", "backward 2")),
-        *(("InterleavedZeroBubble", fault) for fault in ("loss", "backward 3", "backward 0")),
-        *((IN_V, fault) for fault in ("forward 0", "forward 2", "loss", "backward 2", "backward 0")),
+        ("Interleaved1F1B", "forward 2"),
+        *(("InterleavedZeroBubble", fault) for fault in ("loss", "backward 3")),
+        *((IN_V, fault) for fault in ("forward 0", "backward 2")),
     ],
 )
 def test_fault_of_one_of_a_ranks_stages_is_named_on_all_ranks(ranks: RankPool, schedule: str, fault: str) -> None:
@@ -211,7 +211,7 @@ def test_stages_with_replicas_compute_what_they_compute_without_a_watch(four_ran
     assert [told.value for told in four_ranks.run(healthy_replicas, wrap)] == [(True, [("", 4, [], [], [])])] * 4
 
 
-@pytest.mark.parametrize(("wrap", "fault"), [("DDP", "forward 0"), ("DDP", "loss"), ("FSDP2", "forward 0"), ("FSDP2", "backward 1")])
+@pytest.mark.parametrize(("wrap", "fault"), [("DDP", "forward 0"), ("DDP", "loss"), ("FSDP2", "backward 1")])
 def test_fault_of_a_stage_with_replicas_is_named_on_all_ranks(four_ranks: RankPool, wrap: str, fault: str) -> None:
     expected = 0 if fault == "forward 0" else 2, FAULT[0], place(fault)  # of replicas that see the same, the lower rank
     assert [told.value for told in four_ranks.run(faulty, "1F1B", fault, 3, wrap)] == [expected] * 4

@@ -83,8 +83,8 @@ def fsdp(rank: int, width: int, replicated: bool, root_owns_nothing: bool = Fals
     return train(collector, model, batches(rank))
 
 
-@pytest.mark.parametrize("width", [8, 3, 1])  # 3 rows on 2 ranks are padded; with 1 row (or 3 on 4 ranks) some rank has no element
-@pytest.mark.parametrize("world", [2, 4])
+# 3 rows on 2 ranks are padded; with 1 row (or 3 on 4 ranks) some rank has no element.
+@pytest.mark.parametrize(("world", "width"), [(2, 3), (2, 1), (4, 3), (4, 8)])
 def test_fsdp2_shards_are_joined_uneven_ones_too(ranks: RankPool, four_ranks: RankPool, world: int, width: int) -> None:
     told = (ranks if world == 2 else four_ranks).run(fsdp, width, False)
     check_data(told, [range(world)], DATA)
@@ -132,9 +132,7 @@ def tensor_parallel(rank: int, data_parallel: bool, sequence: bool, width: int =
     return train(collector, model, batches(mesh.get_local_rank("dp") if data_parallel else 0, rows=4))
 
 
-@pytest.mark.parametrize("sequence", [False, True])
-@pytest.mark.parametrize("width", [8, 6])
-@pytest.mark.parametrize("world", [2, 4])
+@pytest.mark.parametrize(("world", "width", "sequence"), [(2, 8, False), (2, 6, True), (4, 6, False), (4, 8, True)])
 def test_tensor_parallel_placements_decide(ranks: RankPool, four_ranks: RankPool, world: int, sequence: bool, width: int) -> None:
     told = (ranks if world == 2 else four_ranks).run(tensor_parallel, False, sequence, width)
     every = [range(world)]

@@ -137,8 +137,7 @@ def fsdp_fault(rank: int, fault: str, fault_rank: int, watch_first: bool) -> dic
     return {}
 
 
-@pytest.mark.parametrize("fault_rank", [0, 1])
-@pytest.mark.parametrize("fault", ["forward", "backward", "batch", "loss"])
+@pytest.mark.parametrize(("fault", "fault_rank"), [("forward", 0), ("backward", 0), ("backward", 1), ("batch", 1), ("loss", 0)])
 def test_fsdp2_fault_on_one_rank_is_named_by_all(ranks: RankPool, fault: str, fault_rank: int) -> None:
     told = ranks.run(fsdp_fault, fault, fault_rank, False)
     assert {**told[0].value, "untouched": 0} == {**told[1].value, "untouched": 0}
@@ -181,8 +180,7 @@ def fsdp_train(rank: int, watched: bool, reshard: bool, fault: str) -> tuple[Any
     return losses, digest(model), sorted(sites), [] if scope is None else [(f.step, f.rank) for f in scope.findings]
 
 
-@pytest.mark.parametrize("reshard", [True, False])
-@pytest.mark.parametrize("fault", ["", "loss", "beside"])
+@pytest.mark.parametrize(("fault", "reshard"), [("", True), ("loss", False), ("loss", True), ("beside", False)])
 def test_fsdp2_on_or_off_is_bitwise_the_same_after_a_replay_too(ranks: RankPool, reshard: bool, fault: str) -> None:
     on, off = (ranks.run(fsdp_train, watched, reshard, fault) for watched in (True, False))
     assert [t.value[:2] for t in on] == [t.value[:2] for t in off]
@@ -220,8 +218,9 @@ def fsdp_update(rank: int, bad_step: int, evaluates: bool) -> dict[str, Any]:
     return {}
 
 
-@pytest.mark.parametrize("evaluates", [False, True])
-@pytest.mark.parametrize("bad_step", [2, 3], ids=["before another step", "in the last step"])
+@pytest.mark.parametrize(
+    ("bad_step", "evaluates"), [(2, False), (3, False), (3, True)], ids=["before another step", "in the last step", "evaluates then"]
+)
 def test_update_that_is_bad_in_one_ranks_shard_stops_all(ranks: RankPool, bad_step: int, evaluates: bool) -> None:
     told = ranks.run(fsdp_update, bad_step, evaluates)
     assert told[0].value == told[1].value
