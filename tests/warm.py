@@ -38,7 +38,7 @@ _ROOTS = {
     "pandas": ("numpy",),
     "torch._dynamo.testing": ("torch._dynamo",),
     "torch._inductor.compile_fx": ("torch._dynamo", "torch._inductor.config", "torch._dynamo.testing"),
-    **dict.fromkeys(("duckdb", "pyarrow.parquet", "rich.markup"), ()),
+    **dict.fromkeys(("duckdb", "pyarrow.parquet", "rich.markup", "s3fs"), ()),
 }
 _OURS = "numscope"  # loaded last, module by module
 _WITH_FRAMEWORKS = ("numscope.integrations", "numscope.compat")  # but not these, which load much else
@@ -343,6 +343,7 @@ class _Modules:
         self.waiting = [*_ROOTS, _OURS]
         self.hidden: dict[str, ModuleType] = {}
         self.root_of: dict[str, str] = {}
+        self.come_with: dict[tuple[str, str], list[str]] = {}  # by root and package: a command that imports one of them gets them all
         self.ours: dict[str, ModuleType] = {}
         self.needs: dict[str, list[str]] = {}  # what each of ours imports while it loads, in this order
         sys.meta_path.insert(0, self)  # type: ignore[arg-type]
@@ -365,7 +366,9 @@ class _Modules:
         for name in sorted(set(sys.modules) - visible):
             if name.partition(".")[0] not in sys.stdlib_module_names:
                 self.hidden[name] = sys.modules.pop(name)
-                self.root_of.setdefault(name, name if name in self.ours else root)
+                if name not in self.root_of:
+                    self.root_of[name] = name if name in self.ours else root
+                    self.come_with.setdefault((self.root_of[name], name.partition(".")[0]), []).append(name)
         for name in self.hidden:
             parent, _, tail = name.rpartition(".")
             if parent in self.hidden and self.root_of[parent] != self.root_of[name]:
@@ -443,10 +446,10 @@ class _Modules:
     def restore(self, name: str) -> None:
         import importlib
 
-        root, family = self.root_of[name], name.partition(".")[0]
+        root = self.root_of[name]
         for need in _ROOTS.get(root, ()):
             importlib.import_module(need)
-        for each in [each for each in tuple(self.hidden) if self.root_of[each] == root and each.partition(".")[0] == family]:
+        for each in [each for each in self.come_with[root, name.partition(".")[0]] if each in self.hidden]:
             module = sys.modules.setdefault(each, self.hidden.pop(each))
             parent, _, tail = each.rpartition(".")
             if parent in sys.modules and self.root_of.get(parent) != root:
