@@ -118,7 +118,7 @@ class _Compaction:
 
     def run(self) -> list[str]:
         """The paths of the new parts, which count now. Raises: OSError, UsageError; the run is as it was then."""
-        spans, steps = reading(self.source, self._spans, self._narrowed)
+        spans, steps = reading(self.source, self._spans, self._narrowed, raw_only=True)
         num_rows = sum(rows for *_, rows in spans.values())
         if not num_rows:
             raise OSError("it has no rows")
@@ -130,7 +130,7 @@ class _Compaction:
         try:
             written = 0
             with tempfile.TemporaryDirectory(prefix=_ASIDE, dir=self.source.path) as spill:
-                config = {"memory_limit": MEMORY, "temp_directory": spill}
+                config = {"raw_only": True, "memory_limit": MEMORY, "temp_directory": spill}
                 num = max(1, PORTION_ROWS * len(blocks) // num_rows)
                 for places in (range(len(blocks))[at : at + num] for at in range(0, len(blocks), num)):
                     first, last = blocks[places[0]][0], blocks[places[-1]][-1]

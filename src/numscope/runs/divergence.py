@@ -96,7 +96,7 @@ def load(con: DuckDBPyConnection, name: str, run: Run) -> None:
             _stream(stored, _WITH_STATISTICS.format(merged=_TOGETHER.format(where=f"step BETWEEN {first} AND {last}")), con, name)
         return num_rows
 
-    if not reading(run, moved):  # reaches this run's files and no others
+    if not reading(run, moved, raw_only=True):  # reaches this run's files and no others
         raise UsageError(f"RUN: {run.path!r} holds no row with a step, a layer and a rank, expected some.")
 
 

@@ -72,12 +72,12 @@ def group(
         make_table(connection, "grouped", dict.fromkeys(("layer", "cls", "place"), "VARCHAR"), _places(connection, by))
         return _merged(connection, by, asked, steps, every_steps)
 
-    return reading(run, merged)
+    return reading(run, merged, raw_only=True)
 
 
 def available(run: Run) -> tuple[str, ...]:
     """The statistics whose columns the run has."""
-    columns = reading(run, lambda connection: set(columns_of(connection)))
+    columns = reading(run, lambda connection: set(columns_of(connection)), raw_only=True)
     return tuple(name for name, s in STATISTICS.items() if extra_columns(s) <= columns)
 
 

@@ -45,4 +45,4 @@ def _settings(run: Run) -> Settings:
                     found[name][step] = tuple(-math.inf if x is None or math.isnan(x) else x for x in values)
         return {name.replace("_", " ", 1): steps for name, steps in found.items()}
 
-    return reading(run, read)
+    return reading(run, read, raw_only=True)

@@ -56,7 +56,7 @@ class QueryResult:
     rows: list[tuple[Any, ...]]
 
 
-def connect(run: Run, held: bool = False, **config: Any) -> DuckDBPyConnection:
+def connect(run: Run, held: bool = False, raw_only: bool = False, **config: Any) -> DuckDBPyConnection:
     """A connection to the run's numbers and to nothing else: no other file, no network, no extension, no variable of this program.
 
     It holds ``raw``, the stored columns; ``stats``, every statistic that follows from them, and those of them that people ask for; and
@@ -64,6 +64,7 @@ def connect(run: Run, held: bool = False, **config: Any) -> DuckDBPyConnection:
 
     Args:
         held: many questions follow, so that many small parts are read into memory first: else each question opens them all.
+        raw_only: leave out ``stats`` and ``steps``, whose hundred expressions take DuckDB half of the time to connect.
         config: DuckDB's settings.
 
     Raises: UsageError where DuckDB is not installed.
@@ -97,13 +98,18 @@ def connect(run: Run, held: bool = False, **config: Any) -> DuckDBPyConnection:
         rows += " ANTI JOIN starts l ON l.rank = s.rank AND l.attempt > s.attempt AND l.step <= s.step"
     connection.execute(f"CREATE VIEW stored AS {rows} WHERE {' AND '.join(f'{name} IS NOT NULL' for name in NEVER_NULL)}")
     connection.execute(f"CREATE VIEW {RAW} AS SELECT *, {_listed(RAW_SUMS)} FROM stored")
+    if not raw_only:
+        _make_views(connection)
+    connection.execute("SET lock_configuration = true")
+    return connection
+
+
+def _make_views(connection: DuckDBPyConnection) -> None:
     stored = columns_of(connection)
     asked = {name: quoted(name) for name in stored if not is_internal(name)} | derivable(set(stored))
     connection.execute(f"CREATE VIEW {VIEW} AS SELECT {_listed(asked)} FROM {RAW}")
     rate = f"(SELECT max(x) FROM unnest({RATES}) AS groups(x) WHERE isfinite(x))" if stored.get(RATES) == "DOUBLE[]" else "NULL::DOUBLE"
     connection.execute(f"CREATE VIEW {STEPS} AS {_STEPS_SQL.format(rate=rate)}")
-    connection.execute("SET lock_configuration = true")
-    return connection
 
 
 def ask(run: Run, sql: str) -> QueryResult:
