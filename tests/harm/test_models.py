@@ -1,4 +1,4 @@
-"""More than a hundred comparisons: trainings, each under five watches, compute bitwise what they compute without one.
+"""Trainings, each under four watches, compute bitwise what they compute without one: 84 comparisons.
 
 Losses, weights, gradients, buffers, optimizers' states and all states of random generators are compared at every step.
 """
@@ -316,7 +316,7 @@ def pipeline(watch: Watch, notes: Notes, planted: bool) -> None:
         assert_no_hooks(model)
 
 
-# ---- twenty-one trainings, five watches
+# ---- twenty-one trainings, five watches: of the last two, every other training has the one
 
 TRAININGS: dict[str, Callable[[Watch, Notes, bool], None]] = {
     **{name: functools.partial(of_transformers, name, "plain") for name in HF},
@@ -350,6 +350,15 @@ WATCHES: dict[str, dict[str, Any]] = {
 }
 
 
+FINDINGS = tuple(name for name in WATCHES if "finding" in name)
+COMPARISONS = [
+    (training, watched)
+    for number, training in enumerate(TRAININGS)
+    for watched in WATCHES
+    if watched not in FINDINGS or watched == FINDINGS[number % len(FINDINGS)]
+]
+
+
 def run_of(training: str, planted: bool) -> Run:
     return lambda watch, notes: TRAININGS[training](watch, notes, planted)
 
@@ -359,8 +368,7 @@ def bare_notes(training: str, planted: bool) -> Notes:
     return noted(run_of(training, planted), bare)
 
 
-@pytest.mark.parametrize("watched", WATCHES)
-@pytest.mark.parametrize("training", TRAININGS)
+@pytest.mark.parametrize(("training", "watched"), COMPARISONS)
 def test_model_trains_bitwise_the_same(training: str, watched: str, tmp_path: Path, capfd: Any) -> None:
     planted = "finding" in watched
     scopes: list[Any] = []
@@ -382,4 +390,4 @@ def test_model_trains_bitwise_the_same(training: str, watched: str, tmp_path: Pa
 
 
 def test_they_are_as_many_as_the_promises_say() -> None:
-    assert len(TRAININGS) * len(WATCHES) == 105
+    assert len(TRAININGS) == 21 and len(COMPARISONS) == 84
