@@ -84,7 +84,7 @@ def every_type_and_special_value() -> None:
                     special == 1e-40 and dtype is torch.bfloat16 and device.type == "cpu"
                 ):  # the interpreter flushes bfloat16's subnormals
                     x[where] = special
-            for groups in (Groups.HEALTH, Groups.ALL):
+            for groups in (Groups.HEALTH, Groups.ALL) if n == 2053 else (Groups.ALL,):
                 assert_right(observed([x.to(dtype)], groups)[0], x.to(dtype), groups)
         if dtype.itemsize == 1:  # all there are
             codes = torch.arange(256, dtype=torch.int16).to(torch.uint8).view(dtype)
@@ -138,7 +138,7 @@ def many_at_once() -> None:
 def reads_once() -> None:
     from triton.runtime.interpreter import InterpreterBuilder
 
-    x = normal(20 * 2048).float()  # whole tiles: of the last one, a part is looked at again in the cache
+    x = normal(8 * 2048).float()  # whole tiles: of the last one, a part is looked at again in the cache
     first, last = x.data_ptr(), x.data_ptr() + x.nbytes
     read = 0
     load = InterpreterBuilder.create_masked_load
@@ -156,6 +156,6 @@ def reads_once() -> None:
 
 
 def same_bits() -> None:
-    x = normal(40_000).float()
+    x = normal(16_000).float()
     rows = [observed([x])[0] for _ in range(2)]
     assert rows[0] == rows[1]
