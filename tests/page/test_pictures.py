@@ -149,7 +149,7 @@ def ranks(folder: Path) -> Path:
     }  # fmt: skip
     skipped = [[step, "GradScaler skipped the step"] for step in (3, 4, 21, 47)]
     grows = {
-        "step": 51, "rule": "gradients explode", "layer": "decoder.layers.3.mlp.fc1", "tensor": "gradient", "value": 11.0, "limit": 10.0,
+        "step": 51, "rule": "divergence ahead", "layer": "decoder.layers.3.mlp.fc1", "tensor": "gradient", "value": 11.0, "limit": 10.0,
         "text": "It grew 2,048-fold in 11 steps, by 1 bit a step.", "advice": "Clip gradients; lower the learning rate.",
         "evidence": {"steps": [40, 51], "bits": 11.0}, "rank": 2, "asks": False,
     }  # fmt: skip

@@ -17,14 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from numscope.alerts.board import Board, Floats, SiteKind, SitePlace
-from numscope.alerts.rules.gradients import (
-    EXPLODE,
-    UNDERFLOW,
-    VANISH,
-    gradients_from_step_to_step,
-    gradients_through_depth,
-    gradients_underflow,
-)
+from numscope.alerts.rules.gradients import UNDERFLOW, VANISH, gradients_through_depth, gradients_underflow
 from numscope.alerts.rules.growth import divergence_ahead
 from numscope.alerts.rules.loss import AWAY, loss_runs_away, loss_spike
 from numscope.alerts.rules.overflow import overflow_ahead
@@ -63,7 +56,6 @@ EACH_TICK: Mapping[str, Rule] = {
     "divergence ahead": divergence_ahead,
     AWAY: loss_runs_away,
     VANISH: gradients_through_depth,
-    EXPLODE: gradients_from_step_to_step,
     UNDERFLOW: gradients_underflow,
 }
 

@@ -46,6 +46,11 @@ def test_no_key_that_matches_is_named(given: dict[str, Any], says: str) -> None:
     assert "no key matches" in alert.text and alert.advice.startswith(says)
 
 
+def test_filter_that_leaves_nothing_is_named() -> None:
+    (alert,) = loaded({})
+    assert "has loaded 0 of 4 tensors: none was given" in alert.text and not alert.asks
+
+
 def test_half_that_has_other_names_is_asked_about() -> None:
     given = {name if name.startswith("first") else f"head.{name}": tensor for name, tensor in Net().state_dict().items()}
     (alert,) = loaded(given)

@@ -54,6 +54,7 @@ def one_hot(y: Tensor) -> Tensor:
         ),
         (lambda out, y: F.binary_cross_entropy_with_logits(out.sigmoid(), one_hot(y)), "binary_cross_entropy_with_logits", "a sigmoid"),
         (lambda out, y: F.kl_div(out.softmax(-1), one_hot(y), reduction="batchmean"), "kl_div", "a softmax"),
+        (lambda out, y: F.cross_entropy(out.softmax(-1).clamp(1e-6) + 1e-8, y), "cross_entropy", "a softmax"),
     ],
 )
 def test_loss_of_another_kind_of_input_is_named(loss_of: Loss, function: str, maker: str) -> None:
@@ -63,9 +64,19 @@ def test_loss_of_another_kind_of_input_is_named(loss_of: Loss, function: str, ma
 
 
 @pytest.mark.parametrize(
+    "probabilities", [lambda out: 10 * out.softmax(-1), lambda out: torch.stack([out.softmax(-1), out.flip(1).softmax(-1)]).mean(0)]
+)
+def test_probabilities_that_are_scaled_or_averaged_are_asked_about(probabilities: Callable[[Tensor], Tensor]) -> None:
+    assert one(trained(nn.Sequential(nn.Linear(5, 4)), lambda out, y: F.cross_entropy(probabilities(out), y)), "wrong input of a loss").asks
+
+
+@pytest.mark.parametrize(
     "loss_of",
     [
         F.cross_entropy,
+        lambda out, y: F.cross_entropy(out.relu().unflatten(1, (4, 1)).mean(2), y),  # logits that are pooled
+        lambda out, y: F.cross_entropy(torch.stack([out, out.softmax(-1)]).mean(0), y),
+        lambda out, y: F.cross_entropy(out @ out.T, torch.arange(6)) - (out @ out.T).log_softmax(0).diagonal().mean(),
         lambda out, y: -Categorical(logits=out).log_prob(y).mean(),
         lambda out, y: -Categorical(probs=out.softmax(-1)).log_prob(y).mean(),
         lambda out, y: F.nll_loss(out.log_softmax(-1), y),
@@ -173,6 +184,7 @@ def test_softmax_over_the_batch_is_asked_about(dim: int, rules: list[str]) -> No
             return self.last(self.gate(x).softmax(dim))
 
     assert [alert.rule for alert in trained(Gated(), F.cross_entropy)] == rules
+    assert [alert.rule for alert in trained(nn.Linear(5, 4), lambda out, y: F.nll_loss(out.log_softmax(dim), y))] == rules
 
 
 class Hiding(nn.Module):
@@ -259,6 +271,21 @@ class Forgetful(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         layer = nn.Linear(5, 5) if self.keep is None else self.keep.setdefault("layer", nn.Linear(5, 5))
         return self.last(layer(self.first(x)))
+
+
+@pytest.mark.parametrize("held", [True, False])
+def test_parameter_that_nothing_holds_is_asked_about(held: bool) -> None:
+    model, scale = nn.Linear(5, 4), nn.Parameter(torch.tensor(2.0))
+    optimizer = SGD([*model.parameters(), *([scale] if held else [])], lr=1e-3)
+
+    def training() -> None:
+        for _ in range(5):
+            optimizer.zero_grad()
+            (model(torch.randn(6, 5)) * scale.exp()).square().mean().backward()
+            optimizer.step()
+
+    found = alerts_of(model, training)
+    assert found == [] if held else "of shape ()" in one(found, "layers outside the model").text
 
 
 def test_layer_that_is_made_in_each_forward_is_asked_about() -> None:

@@ -17,6 +17,7 @@ from numscope.alerts.checks.bypass import Bypass
 from numscope.alerts.checks.check import EVERY, FIRST, STRETCH, Check, Subject
 from numscope.alerts.checks.clearing import Clearing, Reaching
 from numscope.alerts.checks.dead_units import DeadUnits
+from numscope.alerts.checks.labels import Labels
 from numscope.alerts.checks.loading import Loading
 from numscope.alerts.checks.loss_graph import LossGraph
 from numscope.alerts.checks.losses import ConstantLoss
@@ -49,6 +50,7 @@ CHECKS: tuple[type[Check], ...] = (
     Clearing,
     Reaching,
     LossGraph,
+    Labels,
     Loading,
     Unread,
     ScalerUse,

@@ -48,12 +48,12 @@ class Loads(optimizer_probe.StepListener):
             return
         given, result = call.args
         module = call.target
-        if not isinstance(given, Mapping) or not given:
+        if not isinstance(given, Mapping):
             return
         here = {name: tensor for tensors in (module.named_parameters(), module.named_buffers()) for name, tensor in tensors}
         missing, unexpected = ({*getattr(result, names, ())} for names in ("missing_keys", "unexpected_keys"))
         name = f"{type(module).__name__}.load_state_dict"
-        if missing and unexpected:
+        if missing and (unexpected or not given):  # a filter of keys that match may leave none
             self._judge_names(name, here, given, [key for key in here if key in missing], unexpected)
         elif not call.kwargs.get("assign") and (loaded := [key for key in given if key in here and here[key].numel()]):
             if all(isinstance(given[key], Tensor) and _is_same(given[key], here[key]) for key in loaded):
@@ -75,7 +75,7 @@ class Loads(optimizer_probe.StepListener):
         others: dict[str, str] = {end: key for key in unexpected for end in _ends(key)}
         pairs = [(key, other) for key in missing for other in [next((others[end] for end in _ends(key) if end in others), "")]
                  if other and getattr(given[other], "shape", None) == here[key].shape]  # fmt: skip
-        is_empty = len(missing) == len(here)
+        is_empty = len(missing) == len(here) or not given
         if (not is_empty and 2 * len(pairs) < len(missing)) or not missing:
             return
         line = current_line()
@@ -85,7 +85,8 @@ class Loads(optimizer_probe.StepListener):
             advice = "Rename the keys before loading; strict=True refuses keys that do not match."
         else:
             inner = next((key for key, value in given.items() if isinstance(value, Mapping)), "")
-            text += f": no key matches, such as {min(map(str, unexpected))} where {missing[0]} is wanted."
+            names = f"no key matches, such as {min(map(str, unexpected))} where {missing[0]} is wanted" if unexpected else "none was given"
+            text += f": {names}."
             advice = f"Load what is in {inner!r}." if inner else "strict=True refuses keys that do not match."
         _note(Loading.name, text, advice, line, asks=not is_empty)
 

@@ -41,6 +41,8 @@ _SHAPES = (
     *("View", "UnsafeView", "ReshapeAlias", "Transpose", "Permute", "T", "Squeeze", "Unsqueeze", "Slice", "Select", "Index", "Alias"),
     *("Clone", "ToCopy", "Expand", "IndexSelect", "MaskedSelect", "Narrow", "BackwardHookFunction"),
 )
+# Nodes that leave probabilities what they are if the rest is constant, and whether a script surely doesn't mean them to be logits then.
+_CONSTANT = {"Add": True, "Clamp": True, "ClampMin": True, "ClampMax": True, "Mul": False, "Div": False, "Mean": False, "Stack": False}
 _ELEMENTWISE = ("Sub", "Rsub", "Mul", "MseLoss", "SmoothL1Loss", "HuberLoss")
 _BY_HAND = ("torch::autograd::AccumulateGrad", "Unsqueeze", "View", "UnsafeView", "ReshapeAlias", "Index", "Select", "Slice")
 
@@ -52,10 +54,11 @@ class _Found(NamedTuple):
     asks: bool = True
 
 
+_models: weakref.WeakSet[nn.Module] = weakref.WeakSet()  # those that are watched
 _said: tuple[weakref.ref[Tensor] | None, set[str]] = None, set()  # the last loss of which something was said, and the rules
 
 
-def _is_new(root: Tensor, rule: str) -> bool:
+def is_new(root: Tensor, rule: str) -> bool:
     """Whether a rule has not spoken of a loss: several models may be in its graph."""
     global _said
     if _said[0] is None or _said[0]() is not root:
@@ -78,6 +81,7 @@ class LossGraph(Check):
 
     def __init__(self, subject: Subject) -> None:
         super().__init__(subject)
+        _models.add(subject.model)
         self._batch = 0  # the first dimension of the model's input
         self._anew: list[weakref.ref[Tensor]] = []  # parameters in the last looked-at step's loss that nobody holds
         self._times_anew = 0  # in a row
@@ -89,7 +93,7 @@ class LossGraph(Check):
     def before_backward(self, roots: Sequence[Tensor]) -> None:
         model, leaves, found = self.subject.model, dict[int, Tensor](), list[_Found]()
         for node in graph(roots):
-            kind = _kind(node)
+            kind = kind_of(node)
             if kind == "torch::autograd::AccumulateGrad":
                 leaves[id(node.variable)] = node.variable
             elif wrong := _wrong_input(node, kind) or _all_pairs(node, kind) or self._softmax(node, kind) or self._own_sum(node, kind):
@@ -98,7 +102,7 @@ class LossGraph(Check):
         if inside.isdisjoint(leaves):  # another model's loss
             return
         for rule, text, advice, asks in found:
-            if _is_new(roots[0], rule):
+            if is_new(roots[0], rule):
                 line = current_line()
                 self.say(text.format(line.at(": backward at ")), advice, rule=rule, line=line, asks=asks)
             self.spoken.add(rule)
@@ -109,12 +113,20 @@ class LossGraph(Check):
                 self._made_anew([leaves[number] for number in wanted if isinstance(leaves[number], nn.Parameter)])
             # An input that is optimized, as a dream is, trains nothing else.
             trained = any(isinstance(leaves[number], nn.Parameter) for number in owned & leaves.keys())
+            others = {id(p) for each in _models for p in each.parameters()}
+            free = [leaves[number] for number in wanted - others if isinstance(leaves[number], nn.Parameter)]
+            if free and trained and self.subject.num >= FIRST - 1 and is_new(roots[0], OUTSIDE):
+                text = f"Gradients arrive at {count(len(free), 'parameter')}, one of shape {tuple(free[0].shape)}, that neither a watched"
+                advice = "Keep it in a module, as nn.Parameter, or give it to the optimizer by itself."
+                self.say(f"{text} model nor an optimizer has.", advice, rule=OUTSIDE, asks=True)
             if inside.isdisjoint(owned) and trained and self.subject.num >= FIRST - 1:
                 self._left_out([leaves[number] for number in inside & leaves.keys()])
 
     def _softmax(self, node: Any, kind: str) -> _Found | None:
         shape = _shape(node)
-        if kind != "Softmax" or len(shape) < 2 or self._batch < 2 or shape[0] % self._batch:
+        if kind not in ("Softmax", "LogSoftmax") or len(shape) < 2 or self._batch < 2 or shape[0] % self._batch:
+            return None
+        if kind == "LogSoftmax" and (len(shape) > 2 or shape[0] == shape[1]):  # a contrast of all pairs is normalized both ways
             return None
         if node._saved_dim == 0:
             text = (
@@ -136,9 +148,9 @@ class LossGraph(Check):
         if kind != "Div" or len(given) != 2 or len(shape) < 2 or shape[0] < 2:
             return None
         total = given[1][0]
-        while total is not None and _kind(total) in ("Add", "ClampMin", "Clamp"):
+        while total is not None and kind_of(total) in ("Add", "ClampMin", "Clamp"):
             total = total.next_functions[0][0]
-        if total is None or _kind(total) != "Sum" or total.next_functions[0] != given[0] or _shape(total) != shape:
+        if total is None or kind_of(total) != "Sum" or total.next_functions[0] != given[0] or _shape(total) != shape:
             return None
         text = f"A tensor of shape {shape} is divided by its own sum over a dimension of size 1: the result is 1 whatever it is, and what "
         return _Found(OF_ONE, text + "made it learns nothing{}.", "With one number, use it as it is; a sum is for two and more.")
@@ -203,7 +215,7 @@ def _held(thing: Any) -> Iterator[Tensor]:
                 yield each
 
 
-def _kind(node: Any) -> str:
+def kind_of(node: Any) -> str:
     """A node's operation: ``SoftmaxBackward0``: ``Softmax``."""
     return str(node.name()).partition("Backward")[0]
 
@@ -214,41 +226,49 @@ def _shape(node: Any, number: int = 0) -> tuple[int, ...]:
     return tuple(known[number].shape) if number < len(known) and not known[number].is_nested_tensor else ()
 
 
-def _maker(node: Any) -> str:
-    """The operation that made an input, behind what only moves elements; a product and a sum, as a linear layer may be, are one."""
-    node = _behind_shapes(node)
-    kind = "" if node is None else _kind(node)
-    made_of = [_behind_shapes(each) for each, _ in node.next_functions] if kind == "Add" else []
-    return "Addmm" if any(each is not None and _kind(each) == "Mm" for each in made_of) else kind
+def _maker(node: Any) -> tuple[str, bool]:
+    """The operation that made an input, behind what only moves elements, and whether it is surely that: constants were at most added, and
+    it was clamped; not scaled or averaged. A product and a sum, as a linear layer may be, are one."""
+    is_sure, is_direct = True, True
+    while (node := behind_shapes(node)) is not None:
+        kind, given = kind_of(node), [each for each, _ in node.next_functions if each is not None]
+        if kind not in _CONSTANT or not given or (len(given) > 1 and (kind != "Stack" or len({_maker(each) for each in given}) > 1)):
+            break
+        node, is_sure, is_direct = given[0], is_sure and _CONSTANT[kind], False
+    kind = "" if node is None else kind_of(node)
+    made_of = [behind_shapes(each) for each, _ in node.next_functions] if kind == "Add" else []
+    kind = "Addmm" if any(each is not None and kind_of(each) == "Mm" for each in made_of) else kind
+    return (kind if is_direct or kind in _PROBABILITIES else ""), is_sure
 
 
-def _behind_shapes(node: Any) -> Any:
-    while node is not None and _kind(node) in _SHAPES and node.next_functions:
+def behind_shapes(node: Any) -> Any:
+    while node is not None and kind_of(node) in _SHAPES and node.next_functions:
         node = node.next_functions[0][0]
     return node
 
 
 def _leaf_behind(node: Any) -> int | None:
     """The leaf that a tensor was made from by what only moves elements or makes them another dtype's."""
-    node = _behind_shapes(node)
-    return id(node.variable) if node is not None and _kind(node) == "torch::autograd::AccumulateGrad" else None
+    node = behind_shapes(node)
+    return id(node.variable) if node is not None and kind_of(node) == "torch::autograd::AccumulateGrad" else None
 
 
 def _wrong_input(node: Any, kind: str) -> _Found | None:
     kind = "NllLoss" if kind == "NllLoss2D" else kind
     given = node.next_functions
-    if kind == "Sub" and len(given) == 2 and given[0][0] is None and given[1][0] is not None and _kind(given[1][0]) == "Mul":
+    if kind == "Sub" and len(given) == 2 and given[0][0] is None and given[1][0] is not None and kind_of(given[1][0]) == "Mul":
         kind, given = "kl_div", [each for each in given[1][0].next_functions if each[0] is not None]  # target · log target - target · input
         if len(given) != 1:
             return None
     if kind not in _LOSSES or not given:
         return None
     function, wrong, advice = _LOSSES[kind]
-    maker = wrong.get(_maker(given[0][0]))
+    made_by, is_sure = _maker(given[0][0])
+    maker = wrong.get(made_by)
     if maker == _CUT:
         advice = "Leave the relu out behind the last layer: a class whose logit it cuts gets no gradient."
         return _Found(LossGraph.name, f"{function} is given the output of a relu: no logit is below 0{{}}.", advice)
-    return _Found(LossGraph.name, f"{function} is given the output of {maker}{{}}.", advice, asks=False) if maker else None
+    return _Found(LossGraph.name, f"{function} is given the output of {maker}{{}}.", advice, asks=not is_sure) if maker else None
 
 
 def _all_pairs(node: Any, kind: str) -> _Found | None:
@@ -256,14 +276,14 @@ def _all_pairs(node: Any, kind: str) -> _Found | None:
     if kind not in _ELEMENTWISE or not sides or len(node.next_functions) < 2:
         return None
     made = _shape(node)
-    if _kind(sides[0][0]) == "Expand":
+    if kind_of(sides[0][0]) == "Expand":
         made = _shape(sides[0][0])
         sides[0] = sides[0][0].next_functions[0]
     if len(made) != 2 or made[0] != made[1] or made[0] < 2 or any(source is None for source, _ in sides):
         return None
     column, row = (made[0], 1), made[:1]
     shapes = [_shape(*side) for side in sides]
-    made_so = [_kind(source) in _BY_HAND for source, _ in sides]
+    made_so = [kind_of(source) in _BY_HAND for source, _ in sides]
     advice = "Give both the same shape: {0}.squeeze(-1), or {1}.unsqueeze(-1)."
     if len(sides) == 1 and shapes[0] in (column, row) and not made_so[0]:
         text = f"Predictions of shape {shapes[0]} meet targets of another shape, such as {row if shapes[0] == column else column}"

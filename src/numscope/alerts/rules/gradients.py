@@ -1,4 +1,4 @@
-"""Gradients that vanish or explode, through the depth of the model or from step to step, and such as float16 has no room for.
+"""Gradients that vanish through the depth of the model, and such as float16 has no room for.
 
 What counts is a gradient beside the weight that it is to change: the gap of their levels (log2 of the largest magnitudes). It differs
 between layers of healthy models by a few bits, not by twenty.
@@ -16,7 +16,7 @@ from numscope.alerts.board import Board, SiteKind, magnitude, median
 from numscope.config.options import how_to_set
 from numscope.records.alert import Alert
 
-VANISH, EXPLODE, UNDERFLOW = "gradients vanish", "gradients explode", "gradients underflow"
+VANISH, UNDERFLOW = "gradients vanish", "gradients underflow"
 WINDOW = 32  # steps
 LEAST_LAYERS = 6  # of which a depth is made
 HALF_RANGE = 16.0  # log2 of the end of float16's range
@@ -49,33 +49,6 @@ def gradients_through_depth(board: Board, settings: dict[str, Any]) -> Iterator[
         f"is {magnitude(float(level[least])):.3g}.",
         "Add residual connections or normalization, change the initialization, or use an activation that does not saturate.",
         layers=len(pairs),
-    )
-
-
-def gradients_from_step_to_step(board: Board, settings: dict[str, Any]) -> Iterator[Alert]:
-    """Most weights' gradients have grown by many bits within some steps."""
-    steps = board.window(WINDOW)
-    gradients = board.of(SiteKind.WEIGHT_GRADIENT)
-    if not steps or not len(gradients):
-        return
-    bits = board.smooth() - board.smooth(steps)
-    bits[board.growth(steps)[0] <= 0] = 0.0  # no larger than they once were: after the fit of one task, as those of the next
-    known = gradients[np.isfinite(bits[gradients])]
-    if not len(known):
-        return
-    value = float(median(bits[known]))
-    if value < settings["bits"]:
-        return
-    lead = int(known[int(np.argmax(bits[known]))])
-    yield board.alert(
-        EXPLODE,
-        lead,
-        round(value, 1),
-        settings["bits"],
-        f"half of the weights' gradients have grown by 2^{value:.0f} and more in {steps} steps, this one to "
-        f"{magnitude(float(board.smooth()[lead])):.3g}.",
-        "Clip gradients, lower the learning rate, or look at the data of these steps.",
-        steps=steps,
     )
 
 

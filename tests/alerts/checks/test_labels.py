@@ -1,0 +1,82 @@
+"""How many labels of a loss count, and how much."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+from torch.optim import SGD
+
+from numscope.records.alert import Alert
+from tests.alerts.checks.silent import alerts_of, one
+
+Loss = Callable[[Tensor, Tensor], Tensor]
+
+
+class Words(nn.Module):
+    """A model of sequences that is given a mask."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.words, self.last = nn.Embedding(10, 8), nn.Linear(8, 10)
+
+    def forward(self, ids: Tensor, attention_mask: Tensor | None = None) -> Tensor:
+        return self.last(self.words(ids)).flatten(0, 1)
+
+
+def trained(loss_of: Loss, lengths: tuple[int, ...], mask: bool = False, ignored: int = -100) -> list[Alert]:
+    """Steps of one micro-batch for each of some lengths."""
+    model = Words()
+    optimizer = SGD(model.parameters(), lr=1e-3)
+
+    def training() -> None:
+        generator = torch.Generator().manual_seed(0)
+        for _ in range(4):
+            optimizer.zero_grad()
+            for length in lengths:
+                ids = torch.randint(10, (4, 6), generator=generator)
+                there = (torch.arange(6) < length).expand(4, 6)
+                loss_of(model(ids, there.long() if mask else None), ids.where(there, ignored).flatten()).backward()
+            optimizer.step()
+
+    return alerts_of(model, training)
+
+
+def by_hand(out: Tensor, y: Tensor) -> Tensor:
+    there = (y >= 0).float()
+    return (F.cross_entropy(out, y.clamp(min=0), reduction="none") * there).sum() / there.sum().clamp(min=1)
+
+
+@pytest.mark.parametrize("loss_of", [F.cross_entropy, lambda out, y: 8 * F.cross_entropy(out, y) / 2, by_hand])
+def test_means_over_unequal_numbers_of_labels_that_count_the_same_are_asked_about(loss_of: Loss) -> None:
+    alert = one(trained(loss_of, (2, 6)), "unequal micro-batches")
+    assert "8 to 24 labels" in alert.text and "backward at test_labels.py" in alert.text and alert.asks
+
+
+@pytest.mark.parametrize(
+    ("loss_of", "lengths"),
+    [
+        (F.cross_entropy, (6, 6)),
+        (F.cross_entropy, (2,)),
+        (lambda out, y: F.cross_entropy(out, y, reduction="sum") / 32, (2, 6)),
+        (lambda out, y: F.cross_entropy(out, y) * (y >= 0).sum() / 32, (2, 6)),
+        (lambda out, y: F.cross_entropy(out, y) + 0.1 * out.square().mean(), (2, 6)),  # of another kind: not looked into
+    ],
+)
+def test_labels_that_count_the_same_are_left_alone(loss_of: Loss, lengths: tuple[int, ...]) -> None:
+    assert trained(loss_of, lengths) == []
+
+
+@pytest.mark.parametrize("loss_of", [by_hand, lambda out, y: F.cross_entropy(out, y, reduction="sum") / max(1, int((y >= 0).sum()))])
+def test_batch_of_which_no_label_counts_is_asked_about(loss_of: Loss) -> None:
+    alert = one(trained(loss_of, (0,)), "no label counts")
+    assert "None of the 24 labels" in alert.text and alert.asks
+
+
+@pytest.mark.parametrize(("ignored", "rules"), [(0, ["padding in the loss"]), (-100, [])])
+def test_padding_that_counts_is_asked_about(ignored: int, rules: list[str]) -> None:
+    assert [alert.rule for alert in trained(F.cross_entropy, (4,), mask=True, ignored=ignored)] == rules
+    assert trained(F.cross_entropy, (6,), mask=True, ignored=ignored) == []  # nothing is hidden
