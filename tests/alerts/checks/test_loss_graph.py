@@ -290,9 +290,9 @@ def test_parameter_that_nothing_holds_is_asked_about(held: bool) -> None:
 
 def test_layer_that_is_made_in_each_forward_is_asked_about() -> None:
     alert = one(trained(Forgetful(), F.cross_entropy), "layers outside the model")
-    assert "2 parameters" in alert.text and "made in the forward" in alert.text and alert.step == 2 and alert.asks
+    assert "2 parameters" in alert.text and "that neither a watched model" in alert.text and alert.step == 2 and alert.asks
     kept = one(trained(Forgetful({}), F.cross_entropy), "layers outside the model")
-    assert "made in the forward" not in kept.text
+    assert "that neither a watched model" not in kept.text
 
 
 def test_loss_of_two_models_is_spoken_of_once() -> None:

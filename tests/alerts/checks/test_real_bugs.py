@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 from torch.nn.utils import clip_grad_norm_
 from torch.optim import SGD, Adam, AdamW
-from torch.optim.lr_scheduler import CosineAnnealingLR, MultiStepLR
+from torch.optim.lr_scheduler import CosineAnnealingLR
 from torch.utils.checkpoint import checkpoint
 
 import numscope
@@ -213,23 +213,6 @@ def test_llama_cookbook_27_the_scheduler_steps_with_each_micro_batch() -> None:
 
     alert = one(alerts_of(model, training), "scheduler order")
     assert alert.evidence["line"] == line_of(test_llama_cookbook_27_the_scheduler_steps_with_each_micro_batch, "at fault")
-
-
-@pytest.mark.filterwarnings("ignore:Detected call of")
-def test_pytorch_20124_the_scheduler_steps_before_the_optimizer() -> None:
-    model = Net()
-    optimizer = SGD(model.parameters(), lr=0.1)
-    scheduler = MultiStepLR(optimizer, [1, 2])
-
-    def training() -> None:
-        for x, y in batches(5):
-            scheduler.step()  # at fault
-            optimizer.zero_grad()
-            F.cross_entropy(model(x), y).backward()
-            optimizer.step()
-
-    alert = one(alerts_of(model, training), "scheduler order")
-    assert alert.evidence["line"] == line_of(test_pytorch_20124_the_scheduler_steps_before_the_optimizer, "at fault")
 
 
 class Primitive(torch.autograd.Function):

@@ -193,6 +193,27 @@ def test_clipping_of_an_iterator_that_is_used_up_is_named_with_its_line(exhauste
     assert alert.evidence["line"] == line
 
 
+@pytest.mark.parametrize(("clipped", "rules"), [("part", ["clipped in part"]), ("copy", ["nothing is clipped"]), ("all", []), ("each", [])])
+def test_clipping_of_other_parameters_than_the_optimizer_gets_is_named(clipped: str, rules: list[str]) -> None:
+    model = Net()
+    of_what: list[nn.Module] = {"part": [model.first], "copy": [Net()], "all": [model], "each": [model.first, model.last]}[clipped]
+    optimizer = SGD(model.parameters(), lr=0.1)
+
+    def training() -> None:
+        for x, y in batches(6):
+            optimizer.zero_grad()
+            F.cross_entropy(model(x), y).backward()
+            for module in of_what:
+                clip_grad_norm_(module.parameters(), 1.0)  # clip
+            optimizer.step()
+
+    alerts = alerts_of(model, training)
+    assert [alert.rule for alert in alerts] == rules
+    for alert in alerts:
+        assert alert.evidence["line"] == line_of(test_clipping_of_other_parameters_than_the_optimizer_gets_is_named, "clip")
+        assert alert.asks == (clipped == "part")
+
+
 def test_iterator_that_holds_parameters_is_clipped_as_it_is_bare() -> None:
     model = Net()
     optimizer = SGD(model.parameters(), lr=0.1)

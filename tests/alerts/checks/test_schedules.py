@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import pytest
@@ -42,23 +43,6 @@ def test_scheduler_after_each_epoch_is_left_alone() -> None:
             scheduler.step()
 
     assert alerts_of(model, epochs) == []
-
-
-def test_scheduler_that_steps_before_its_optimizer_is_asked_about_with_its_line() -> None:
-    model = Net()
-    optimizer = SGD(model.parameters(), lr=0.1)
-    scheduler = StepLR(optimizer, 1)
-
-    def epochs() -> None:
-        for _ in range(3):
-            scheduler.step()  # first of all
-            train(model, optimizer, 5)
-
-    with pytest.warns(UserWarning, match=r"lr_scheduler\.step\(\)") as warned:
-        alert = one(alerts_of(model, epochs), "scheduler order")
-    assert [warning.filename for warning in warned] == [__file__]  # torch's own warning names the same place as without a watch
-    assert (alert.step, alert.asks) == (0, True)
-    assert alert.evidence["line"] == line_of(test_scheduler_that_steps_before_its_optimizer_is_asked_about_with_its_line, "first of all")
 
 
 def test_scheduler_that_is_wound_forward_is_left_alone() -> None:
@@ -118,15 +102,37 @@ def test_scheduler_that_steps_with_each_micro_batch_is_asked_about() -> None:
     assert "with each backward, 4 times for one step of SGD" in alert.text
 
 
+def named(step: int, *, num_training_steps: int) -> float:
+    """As transformers' schedules are made."""
+    return 1.0 - step / (10 * num_training_steps)
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        CosineAnnealingLR,
+        lambda optimizer, steps: SequentialLR(optimizer, [LinearLR(optimizer), CosineAnnealingLR(optimizer, steps - 1)], [1]),
+        lambda optimizer, steps: LambdaLR(optimizer, partial(named, num_training_steps=steps)),
+    ],
+)
 @pytest.mark.parametrize(("horizon", "rules"), [(3, ["schedule past its end"]), (12, [])])
-def test_cosine_that_has_stepped_beyond_its_horizon_is_asked_about(horizon: int, rules: list[str]) -> None:
+def test_schedule_that_has_stepped_beyond_its_horizon_is_asked_about(make: Any, horizon: int, rules: list[str]) -> None:
     model = Net()
     optimizer = SGD(model.parameters(), lr=0.1)
-    scheduler = CosineAnnealingLR(optimizer, horizon)
+    scheduler = make(optimizer, horizon)
     found = alerts_of(model, lambda: step_all(model, optimizer, [scheduler]))
     assert [alert.rule for alert in found] == rules
     for alert in found:
-        assert alert.asks and "has stepped 4 times" in alert.text and "of T_max 3" in alert.text
+        assert alert.asks and "has stepped 4 times" in alert.text and "made for 3" in alert.text
+
+
+def test_scheduler_of_an_optimizer_that_was_made_anew_is_named() -> None:
+    model = Net()
+    scheduler = StepLR(SGD(model.parameters(), lr=0.1), 2)
+    optimizer = Adam(model.parameters(), lr=0.1)
+    with pytest.warns(UserWarning, match=r"lr_scheduler\.step\(\)"):
+        alert = one(alerts_of(model, lambda: step_all(model, optimizer, [scheduler])), "scheduler order")
+    assert "for SGD, which does not step: Adam updates its parameters" in alert.text and not alert.asks
 
 
 def test_scheduler_that_never_steps_is_asked_about_at_the_end() -> None:
@@ -212,36 +218,6 @@ def wound_by_one(model: nn.Module, optimizer: torch.optim.Optimizer) -> None:
 def test_scheduler_at_an_epochs_start_that_leaves_nothing_out_is_left_alone(epochs: Any, kind: Any) -> None:
     model = Net()
     assert alerts_of(model, lambda: epochs(model, kind(model.parameters(), lr=0.01))) == []
-
-
-@pytest.mark.filterwarnings("ignore:Detected call of")
-@pytest.mark.parametrize("rate", [lambda epoch: 0.5**epoch, lambda epoch: min(1.0, (epoch + 1) / 3), lambda epoch: (1 - epoch / 4) ** 0.9])
-def test_scheduler_at_an_epochs_start_that_leaves_a_rate_out_is_asked_about(rate: Any) -> None:
-    model = Net()
-    optimizer = SGD(model.parameters(), lr=0.01)
-    alert = one(alerts_of(model, lambda: at_start(model, optimizer, LambdaLR(optimizer, rate))), "scheduler order")
-    assert alert.asks and alert.step == 0 and "leaves out the first rate" in alert.text
-    assert alert.evidence["code"] == "scheduler.step()"
-
-
-@pytest.mark.filterwarnings("ignore:Detected call of")
-@pytest.mark.parametrize(
-    "make", [lambda o: CosineAnnealingLR(o, 100), lambda o: StepLR(o, 50), lambda o: LinearLR(o, 0.01, total_iters=500)]
-)
-def test_scheduler_before_each_step_is_asked_about_however_slow_it_is(make: Any) -> None:
-    model = Net()
-    optimizer = SGD(model.parameters(), lr=0.01)
-    scheduler = make(optimizer)
-
-    def training() -> None:
-        for x, y in batches(6):
-            optimizer.zero_grad()
-            F.cross_entropy(model(x), y).backward()
-            scheduler.step()
-            optimizer.step()
-
-    alert = one(alerts_of(model, training), "scheduler order")
-    assert alert.asks and alert.step == 1 and "before SGD does" in alert.text
 
 
 @pytest.mark.filterwarnings("ignore:Detected call of")

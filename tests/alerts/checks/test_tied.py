@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 from torch.optim import SGD
 
-from tests.alerts.checks.silent import alerts_of, one
+from tests.alerts.checks.silent import alerts_of, one, train
 
 
 class Language(nn.Module):
@@ -106,3 +106,35 @@ def test_weights_that_transformers_configuration_ties_and_are_not_are_named() ->
     alert = one(alerts_of(model, tune), "untied weights")
     assert alert.layer == "lm_head"
     assert alert.evidence["tied"] == ["transformer.wte.weight", "lm_head.weight"]
+
+
+def test_copies_where_one_parameter_was_meant_are_asked_about() -> None:
+    model = Language()
+    model.head.weight = nn.Parameter(model.embedding.weight.detach().clone())
+    alert = one(alerts_of(model, lambda: read(model)), "untied weights")
+    assert alert.asks and alert.evidence["parameters"] == ["embedding.weight", "head.weight"]
+
+
+class Ensemble(nn.Module):
+    def __init__(self, alike: bool) -> None:
+        super().__init__()
+        self.first = nn.Linear(4, 3)
+        self.second = copy.deepcopy(self.first) if alike else nn.Linear(4, 3)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return (self.first(x) + self.second(x)) / 2
+
+
+@pytest.mark.parametrize(("alike", "rules"), [(True, ["equal layers"]), (False, [])])
+def test_layers_that_are_equal_and_move_alike_are_named(alike: bool, rules: list[str]) -> None:
+    model = Ensemble(alike)
+    alerts = alerts_of(model, lambda: train(model, SGD(model.parameters(), lr=0.1)))
+    assert [alert.rule for alert in alerts] == rules
+    for alert in alerts:
+        assert alert.evidence["parameters"] == ["first.weight", "second.weight"] and not alert.asks
+
+
+def test_copies_that_part_are_left_alone() -> None:
+    layer = nn.Linear(4, 4)
+    model = nn.Sequential(layer, nn.Tanh(), copy.deepcopy(layer), nn.Tanh(), nn.Linear(4, 3))
+    assert alerts_of(model, lambda: train(model, SGD(model.parameters(), lr=0.1))) == []

@@ -195,24 +195,6 @@ def test_model_without_anything_to_cast_is_left_alone() -> None:
 # ---- dtypes
 
 
-@pytest.mark.filterwarnings("ignore")
-def test_weights_that_become_half_during_training_are_named() -> None:
-    model = Net()
-    optimizer = SGD(model.parameters(), lr=0.1)
-
-    def halve() -> None:
-        train(model, optimizer, 2)
-        model.to(torch.bfloat16)
-        for x, y in batches(2):
-            optimizer.zero_grad()
-            F.cross_entropy(model(x.bfloat16()).float(), y).backward()
-            optimizer.step()
-
-    alert = one(alerts_of(model, halve), "weights changed dtype")
-    assert alert.evidence["parameters"] == ["first.weight", "first.bias", "last.weight", "last.bias"]
-    assert "changed from float32 to bfloat16" in alert.text
-
-
 @pytest.mark.parametrize("how", ["around the loop", "around each step", "around each forward", "left in between", "without a cache"])
 def test_autocast_that_is_never_left_is_named(how: str) -> None:
     model = Net(dropout=0.0)

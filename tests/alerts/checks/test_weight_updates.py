@@ -305,3 +305,24 @@ def test_expert_whose_first_tokens_come_as_a_window_ends_is_left_alone() -> None
             optimizer.step()
 
     assert [a.rule for a in alerts_of(model, late) if not a.asks] == []
+
+
+class Adapted(nn.Module):
+    """A layer with an adapter of low rank."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.base, self.lora_a, self.lora_b = nn.Linear(4, 3), nn.Linear(4, 2, bias=False), nn.Linear(2, 3, bias=False)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.base(x) + self.lora_b(self.lora_a(x))
+
+
+@pytest.mark.parametrize(("frozen", "rules"), [("lora", ["adapters are frozen"]), ("base", [])])
+def test_adapters_that_are_frozen_in_place_of_their_base_are_asked_about(frozen: str, rules: list[str]) -> None:
+    model = Adapted()
+    for name, parameter in model.named_parameters():
+        parameter.requires_grad_(frozen not in name)
+    alerts = alerts_of(model, lambda: train(model, SGD([p for p in model.parameters() if p.requires_grad], lr=0.1)))
+    assert [alert.rule for alert in alerts] == rules
+    assert all(alert.asks and alert.evidence["parameters"] == ["lora_a.weight", "lora_b.weight"] for alert in alerts)

@@ -90,8 +90,7 @@ class Batches(Check):
             self._may_repeat = False  # the walk is made once
             if whole[0] in _numbers_of_workers():
                 text = f"Each batch comes {whole[0]} times in a row, and a DataLoader has {whole[0]} workers."
-                why = "Workers of a DataLoader that copy one generator give equal batches"
-                advice = f"{why}: seed it in worker_init_fn, from the worker's id."
+                advice = "Split an IterableDataset by get_worker_info(); seed a generator that workers copy in worker_init_fn."
                 self._tell(text, advice, batch, whole[0])
 
     def _tell(self, text: str, advice: str, batch: Batch, value: int) -> None:

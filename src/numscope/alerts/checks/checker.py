@@ -28,7 +28,7 @@ from numscope.alerts.checks.scaling import ScalerUse
 from numscope.alerts.checks.schedules import Schedules
 from numscope.alerts.checks.states import LostState
 from numscope.alerts.checks.tied import Repeated, Tied
-from numscope.alerts.checks.training_modes import Autocast, BatchNorms, DropoutInEvaluation, EvalMode, WeightDtype
+from numscope.alerts.checks.training_modes import Autocast, BatchNorms, DropoutInEvaluation, EvalMode
 from numscope.alerts.checks.unread import Unread
 from numscope.alerts.checks.weight_updates import WeightUpdates
 from numscope.probe.calls import guard, in_backward
@@ -46,7 +46,6 @@ CHECKS: tuple[type[Check], ...] = (
     DropoutInEvaluation,
     Autocast,
     BatchNorms,
-    WeightDtype,
     Clearing,
     Reaching,
     LossGraph,

@@ -221,9 +221,7 @@ class Reaching(Check):
         self._in_row = self._in_row + 1 if lost and gave is not None and gave.file and {*lost} == {gave} else 0
         # Other losses, of an attack for example, are begun from another line, and a GAN has two optimizers.
         if self._in_row > 1 and gave is not None and len(living_optimizers()) == 1:
-            text = (
-                f"Of {len(lost) + 1} backwards{gave.at()} before {kind}'s step, the gradients of {len(lost)} are cleared by the next one."
-            )
+            text = f"Of {len(lost) + 1} backwards{gave.at()} before {kind}'s step, the gradients of {len(lost)} are cleared by the next."
             self.say(text, "Call optimizer.zero_grad() once a step, not for each micro-batch.", rule=BETWEEN, line=gave, asks=True)
         if not line.file or given is not None:
             return
@@ -245,10 +243,8 @@ class Reaching(Check):
         self._left_in_row = self._left_in_row + 1 if left is not None and given is not None and given == self._made else 0
         if left is not None and self._left_in_row > 1:
             before, line = left
-            text = (
-                f"Gradients of the backward{before.at()}, before another optimizer's step, are still there at backward{line.at()}: {kind} "
-            )
-            text += "updates with their sum."
+            text = f"Gradients of the backward{before.at()}, before another optimizer's step, are still there at backward{line.at()}: "
+            text += f"{kind} updates with their sum."
             advice = f"Clear {kind}'s gradients before the backward whose gradients it is to use."
             self.say(text, advice, rule=OTHERS, line=line, evidence={"optimizer": kind}, asks=True)
 

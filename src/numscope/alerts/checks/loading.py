@@ -59,9 +59,7 @@ class Loads(optimizer_probe.StepListener):
             if all(isinstance(given[key], Tensor) and _is_same(given[key], here[key]) for key in loaded):
                 line = current_line()
                 text = f"{name}{line.at()} is given the module's own tensors: nothing changes."
-                advice = (
-                    "state_dict() does not copy: keep {k: v.clone() for k, v in model.state_dict().items()}, or give the other module's."
-                )
+                advice = "state_dict() does not copy: keep {k: v.clone() for k, v in m.state_dict().items()}, or give the other module's."
                 _note(OWN, text, advice, line, asks=True)
 
     def _judge_names(

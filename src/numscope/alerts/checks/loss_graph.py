@@ -20,7 +20,6 @@ OF_ONE = "softmax of one number"
 OUTSIDE = "layers outside the model"
 UNOWNED = "model without optimizer"
 MOST_HELD = 1000  # things in a module's list that are looked at
-MOST_ANEW = 64  # parameters that nobody holds, of a step, which are remembered until the next
 
 # What makes probabilities, and what makes numbers of any size, by the begin of a node's name.
 _PROBABILITIES = {"Softmax": "a softmax", "Sigmoid": "a sigmoid"}
@@ -83,8 +82,6 @@ class LossGraph(Check):
         super().__init__(subject)
         _models.add(subject.model)
         self._batch = 0  # the first dimension of the model's input
-        self._anew: list[weakref.ref[Tensor]] = []  # parameters in the last looked-at step's loss that nobody holds
-        self._times_anew = 0  # in a row
 
     def enter(self, module: nn.Module, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
         given = next((value for value in (*args, *kwargs.values()) if isinstance(value, Tensor) and value.dim()), None)
@@ -109,15 +106,14 @@ class LossGraph(Check):
         if leaves.keys() - inside and not self.spoken.issuperset((OUTSIDE, UNOWNED)):
             owned = {number for optimizer in living_optimizers() for number in ids_of(optimizer)}
             wanted = leaves.keys() - inside - owned
-            if not self._outside(wanted):
-                self._made_anew([leaves[number] for number in wanted if isinstance(leaves[number], nn.Parameter)])
+            self._outside(wanted)
             # An input that is optimized, as a dream is, trains nothing else.
             trained = any(isinstance(leaves[number], nn.Parameter) for number in owned & leaves.keys())
             others = {id(p) for each in _models for p in each.parameters()}
             free = [leaves[number] for number in wanted - others if isinstance(leaves[number], nn.Parameter)]
-            if free and trained and self.subject.num >= FIRST - 1 and is_new(roots[0], OUTSIDE):
+            if free and trained and self.subject.num >= FIRST - 2 and is_new(roots[0], OUTSIDE):
                 text = f"Gradients arrive at {count(len(free), 'parameter')}, one of shape {tuple(free[0].shape)}, that neither a watched"
-                advice = "Keep it in a module, as nn.Parameter, or give it to the optimizer by itself."
+                advice = "Make layers and parameters once, in __init__; give what is in no module to the optimizer by itself."
                 self.say(f"{text} model nor an optimizer has.", advice, rule=OUTSIDE, asks=True)
             if inside.isdisjoint(owned) and trained and self.subject.num >= FIRST - 1:
                 self._left_out([leaves[number] for number in inside & leaves.keys()])
@@ -129,14 +125,9 @@ class LossGraph(Check):
         if kind == "LogSoftmax" and (len(shape) > 2 or shape[0] == shape[1]):  # a contrast of all pairs is normalized both ways
             return None
         if node._saved_dim == 0:
-            text = (
-                f"A softmax runs over the first dimension of a tensor of shape {shape}, which is the batch's: what one sample gets depends "
-            )
-            return _Found(
-                OVER_BATCH,
-                text + "on the others{}.",
-                "Give softmax the dimension over which the numbers are to sum to 1, mostly dim=-1.",
-            )
+            text = f"A softmax runs over the first dimension of a tensor of shape {shape}, which is the batch's: what one sample gets "
+            advice = "Give softmax the dimension over which the numbers are to sum to 1, mostly dim=-1."
+            return _Found(OVER_BATCH, text + "depends on the others{}.", advice)
         if len(shape) == 2 and shape[1] == 1:
             text = f"A softmax runs over a dimension of size 1 of a tensor of shape {shape}: its result is 1 whatever it gets"
             return _Found(OF_ONE, text + "{}.", "Use a sigmoid for one number, or two outputs.")
@@ -162,42 +153,26 @@ class LossGraph(Check):
         advice = f"Give them to the optimizer, if {kind} is to learn; else requires_grad_(False) saves the gradients."
         self.say(text, advice, rule=UNOWNED, evidence={"model": kind, "num_parameters": len(wanted)}, asks=True)
 
-    def _made_anew(self, nobodys: Sequence[Tensor]) -> None:
-        """Say that parameters are gone after each step, and the next one's loss has others."""
-        was, self._anew = self._anew, [weakref.ref(parameter) for parameter in nobodys[:MOST_ANEW]]
-        are_gone = bool(was and nobodys) and all(ref() is None for ref in was)
-        self._times_anew = self._times_anew + 1 if are_gone else 0
-        if self._times_anew >= FIRST - 2:
-            shape = tuple(nobodys[0].shape)
-            text = f"Gradients arrive at {count(len(nobodys), 'parameter')}, one of shape {shape}, that were made in the forward: they are "
-            text += "other ones in each step, and never trained."
-            self.say(text, "Make layers and parameters in __init__, and use them in forward.", rule=OUTSIDE, asks=True)
-
-    def _outside(self, wanted: Set[int]) -> bool:
-        """Say where gradients arrive that no parameter of the model's and no optimizer has; False: at nothing that a module holds."""
+    def _outside(self, wanted: Set[int]) -> None:
+        """Say where gradients arrive that no parameter of the model's and no optimizer has."""
         for module, name in self.subject.probe.names.items() if wanted else ():
             for attribute, held in vars(module).items():
                 if type(held) is Tensor and held.grad_fn is not None and _leaf_behind(held.grad_fn) in wanted:
                     path = f"{name}.{attribute}".lstrip(".")
-                    text = (
-                        f"Gradients arrive at a parameter that {path} was made from, and {path} is no parameter of the model: it is in no "
-                    )
-                    text += "optimizer, and is not saved."
+                    text = f"Gradients arrive at a parameter that {path} was made from, and {path} is no parameter of the model: "
+                    text += "it is in no optimizer, and is not saved."
                     advice = "Make the tensor first and the parameter last: nn.Parameter(tensor.to(...)), not nn.Parameter(tensor).to(...)."
                     self.say(text, advice, rule=OUTSIDE, layer=name, evidence={"attribute": path}, asks=True)
-                    return True
+                    return
                 tensors = [] if attribute in _OWN else [t for t in _held(held) if id(t) in wanted]
                 if tensors:
                     path = f"{name}.{attribute}".lstrip(".")
                     text = f"Gradients arrive at {count(len(tensors), 'tensor')} in {path}, a Python {type(held).__name__} of "
-                    text += (
-                        f"{type(module).__name__}'s, that are no parameters of the model and in no optimizer: they do not learn, are not "
-                    )
-                    text += "saved and do not follow .to()."
+                    text += f"{type(module).__name__}'s, that are no parameters of the model and in no optimizer: they do not learn, "
+                    text += "are not saved and do not follow .to()."
                     advice = "Keep layers in nn.ModuleList or nn.ModuleDict, tensors in nn.ParameterList; derive layers from nn.Module."
                     self.say(text, advice, rule=OUTSIDE, layer=name, evidence={"attribute": path, "num_tensors": len(tensors)}, asks=True)
-                    return True
-        return False
+                    return
 
 
 _OWN = frozenset(vars(nn.Module()))  # where modules keep what is registered, hooks and modes

@@ -23,6 +23,7 @@ UNSCALED_LOSS = "loss not scaled"
 CLIPPED_LATE = "clipped after the step"
 CLIPPED_NOTHING = "nothing is clipped"
 CLIPPED_EACH = "clipped with each backward"
+CLIPPED_PART = "clipped in part"
 
 
 class ScalerUse(Check):
@@ -32,7 +33,7 @@ class ScalerUse(Check):
     """
 
     name = CLIPPED
-    also = (UNSCALED_STEP, UNSCALED_LOSS, CLIPPED_LATE, CLIPPED_NOTHING, CLIPPED_EACH)
+    also = (UNSCALED_STEP, UNSCALED_LOSS, CLIPPED_LATE, CLIPPED_NOTHING, CLIPPED_EACH, CLIPPED_PART)
     fused = True
 
     def __init__(self, subject: Subject) -> None:
@@ -46,6 +47,8 @@ class ScalerUse(Check):
         self._nothing = 0
         self._clipped: Counter[int] = Counter()  # by the id of the first gradient: clippings of this step, each after a further backward
         self._had_new = False  # backward since the last clipping
+        self._given: set[int] = set()  # parameters that were to be clipped in this step
+        self._in_part = 0  # steps of optimizers that got others too
         self._each = 0  # thorough steps in a row with several
         self._line: ScriptLine = UNKNOWN
         self._clip_line: ScriptLine = UNKNOWN
@@ -84,6 +87,13 @@ class ScalerUse(Check):
             self.say(text, "Call scaler.scale(loss).backward().", rule=UNSCALED_LOSS, line=self._line)
 
         self._clips_each(type(optimizer).__name__)
+        got = {id(p) for group in optimizer.param_groups for p in group["params"] if p.grad is not None}
+        left = len(got - self._given)
+        self._in_part += 0 < left < len(got)
+        if 0 < left < len(got) and self._in_part > 1:
+            text = f"Of {len(got)} gradients that {type(optimizer).__name__} gets, {left} are not among those that are clipped"
+            advice = "Clip all that the optimizer has, with one call: the norm is that of what the call is given."
+            self.say(f"{text}{self._clip_line.at()}.", advice, rule=CLIPPED_PART, line=self._clip_line, asks=True)
 
     def after_step(self, optimizer: Optimizer) -> None:
         self._had_backward = False
@@ -93,17 +103,22 @@ class ScalerUse(Check):
 
     def end(self, closing: bool) -> None:
         self._is_scaled = self._has_plain = False
+        self._given.clear()
         self._unscaled.clear()
         self._scaled.clear()
 
     def _clips(self, call: LoopCall) -> None:
         parameters = call.given(0, "parameters")
-        if isinstance(parameters, Iterator) and self._had_backward:  # an empty one: others come as lists
+        is_empty = isinstance(parameters, Iterator)  # others come as lists
+        given = [parameters] if isinstance(parameters, Tensor) else [] if is_empty else list(parameters)
+        self._given.update(map(id, given))
+        if self._had_backward and all(p.grad is None for p in given):
             self._nothing += 1
             if self._nothing > 1:  # a loop's first round may be special
                 line = current_line()
-                text = f"Gradients are to be clipped{line.at()}, but the iterator of parameters is empty or used up: nothing is clipped."
-                self.say(text, "Pass model.parameters() itself, made anew for each call, or a list.", rule=CLIPPED_NOTHING, line=line)
+                why = "the iterator of parameters is empty or used up" if is_empty else "no parameter that is given has a gradient"
+                text = f"Gradients are to be clipped{line.at()}, but {why}: nothing is clipped."
+                self.say(text, "Pass parameters() of the model that is trained, made anew for each call.", rule=CLIPPED_NOTHING, line=line)
         owners = self._owners(parameters)
         if not owners:
             return
@@ -132,10 +147,8 @@ class ScalerUse(Check):
         self._clipped.clear()
         self._each = self._each + 1 if most > 1 else 0
         if self._each > 1:  # a loop's first round may be special
-            text = (
-                f"Gradients are clipped{self._clip_line.at()} {most} times before {kind}'s step, each time after a further backward: what "
-            )
-            text += "earlier ones have given is clipped again and again, and counts less."
+            text = f"Gradients are clipped{self._clip_line.at()} {most} times before {kind}'s step, each time after a further backward: "
+            text += "what earlier ones have given is clipped again and again, and counts less."
             self.say(text, "Clip once, when all backwards of a step are done.", rule=CLIPPED_EACH, line=self._clip_line, asks=True)
 
     def close(self) -> None:

@@ -1,4 +1,4 @@
-"""A learning rate's scheduler steps once for a step of its optimizer, and after it."""
+"""A learning rate's scheduler steps once for a step of its optimizer, and up to its end."""
 
 from __future__ import annotations
 
@@ -7,18 +7,18 @@ from collections.abc import Sequence
 
 from torch import Tensor
 from torch.optim import Optimizer
-from torch.optim.lr_scheduler import CosineAnnealingLR, LRScheduler, ReduceLROnPlateau
+from torch.optim.lr_scheduler import CosineAnnealingLR, LambdaLR, LRScheduler, ReduceLROnPlateau
 
-from numscope.alerts.checks.check import UNKNOWN, Check, ScriptLine, Subject, current_line, peak_rate
+from numscope.alerts.checks.check import Check, ScriptLine, Subject, current_line
 from numscope.probe.living import Beside
 from numscope.probe.loop_calls import LoopCall
+from numscope.probe.optimizers import ids_of
 from numscope.records.heap import instances_of
 
 NEVER = "scheduler never steps"
 PAST_END = "schedule past its end"
 FAR_FROM_END = "schedule far from its end"
 LEAST_ROUNDS = 2  # in which a scheduler steps several times, before it is said
-LEAST_SHARE = 0.1  # of the highest rate, by which a rate that is left out must differ from the next one
 RARE = 4  # steps of an optimizer for one of its scheduler, from which on the scheduler counts epochs
 LEAST_STEPS = 10  # of an optimizer whose scheduler never steps
 
@@ -26,22 +26,16 @@ LEAST_STEPS = 10  # of an optimizer whose scheduler never steps
 class _Rhythm:
     """One scheduler's calls since its optimizer's last step."""
 
-    __slots__ = ("before", "early", "first", "lines", "rounds")
+    __slots__ = ("before", "lines", "rounds")
 
-    def __init__(self, first: list[float]) -> None:
+    def __init__(self) -> None:
         self.lines: list[ScriptLine] = []
         self.before = 0  # how many of them came before a backward
-        self.first = first  # the rates that its first step changes
-        self.early: ScriptLine | None = None  # where it stepped once before its optimizer did
         self.rounds = {"twice": 0, "with each backward": 0}
 
 
 class Schedules(Check):
     """Follows schedulers' steps between their optimizers' steps.
-
-    A scheduler that steps once before its optimizer does leaves out its first rate. That matters where the next rate is another one by a
-    tenth; else only the order is wrong, and is asked about if the same line comes before the optimizer's second step too. Nothing is left
-    out if the scheduler's count began one earlier, or if the script sets the rates itself meanwhile.
 
     Left alone are several steps from one line with no backward between them (Accelerate steps once for each rank, and a run that goes on
     from a checkpoint winds its scheduler forward), a scheduler that is told the epoch, and one that waits for a plateau.
@@ -61,19 +55,26 @@ class Schedules(Check):
     def called(self, call: LoopCall) -> None:
         if call.kind != "scheduler" or isinstance(call.target, ReduceLROnPlateau):
             return
-        if isinstance(call.target, CosineAnnealingLR) and call.target.last_epoch > call.target.T_max and PAST_END not in self.spoken:
-            line, steps = current_line(), call.target.last_epoch
-            text = f"CosineAnnealingLR has stepped {steps} times{line.at()}, of T_max {call.target.T_max}: the learning rate rises again."
-            advice = "Give T_max in the unit in which the scheduler steps (steps, not epochs), or take CosineAnnealingWarmRestarts."
+        optimizer, length = getattr(call.target, "optimizer", None), _length_of(call.target)
+        if _has_end(call.target) and 0 < length < (steps := call.target.last_epoch) and PAST_END not in self.spoken:
+            line, kind = current_line(), type(call.target).__name__
+            text = f"{kind} has stepped {steps} times{line.at()}, and is made for {length}: the rate rises again, or stays at its end."
+            advice = "Give its length in the unit in which it steps (steps, not epochs), or take CosineAnnealingWarmRestarts."
             self.say(text, advice, rule=PAST_END, line=line, asks=True)
         if self.name in self.spoken:
             return
-        optimizer = getattr(call.target, "optimizer", None)
+        if isinstance(optimizer, Optimizer) and getattr(call.target, "last_epoch", 0) > 1 and not getattr(optimizer, "_opt_called", False):
+            others = [each for each in self._rounds if each is not optimizer and not ids_of(each).isdisjoint(ids_of(optimizer))]
+            if others:
+                line, kind, other = current_line(), type(optimizer).__name__, type(others[0]).__name__
+                text = f"{type(call.target).__name__} steps{line.at()} for {kind}, which does not step: {other} updates its parameters."
+                self._tell(text, "Make the scheduler for the optimizer that is stepped.", line)
+                return
         if not isinstance(optimizer, Optimizer) or call.given(0, "epoch") is not None or not self.subject.optimizers.owns(optimizer):
             return
         rhythm = self._rhythms.get(call.target)
         if rhythm is None:
-            rhythm = self._rhythms[call.target] = _Rhythm(_rates(optimizer))
+            rhythm = self._rhythms[call.target] = _Rhythm()
         rhythm.lines.append(current_line())
 
     def before_backward(self, roots: Sequence[Tensor]) -> None:
@@ -107,16 +108,12 @@ class Schedules(Check):
         rounds = self._rounds[optimizer] = self._rounds.get(optimizer, 0) + 1
         if self.name in self.spoken:
             return
-        if rounds == 1:
-            self._first_round(optimizer)
-            return
         for scheduler, rhythm in list(self._rhythms.items()):
             if rhythm.lines and scheduler.optimizer is optimizer:
-                if rhythm.early is not None and rounds == 2 and [line[:2] for line in rhythm.lines] == [rhythm.early[:2]]:
-                    self._is_before(scheduler, rhythm.lines[-1])
-                    return
                 lines, between = rhythm.lines, 0 < rhythm.before < len(rhythm.lines)
                 rhythm.lines, rhythm.before = [], 0
+                if rounds == 1:  # a run that goes on from a checkpoint winds its scheduler forward
+                    continue
                 kind = type(scheduler).__name__
                 if between:
                     rhythm.rounds["with each backward"] += 1
@@ -130,27 +127,6 @@ class Schedules(Check):
                     times = f"{len(lines)} times for one step of {type(optimizer).__name__}"
                     text = f"{kind} steps{lines[-1].at()} with each backward, {times}."
                     self._tell(text, "Call scheduler.step() where optimizer.step() is called.", lines[-1], asks=True)
-
-    def _first_round(self, optimizer: Optimizer) -> None:
-        """Before the first step of an optimizer. One that goes on from a checkpoint has states, and had steps that nobody has seen."""
-        if optimizer.state or not _has_scheduler(optimizer):
-            return
-        for scheduler in _schedulers():
-            if getattr(scheduler, "optimizer", None) is not optimizer:
-                continue
-            rhythm = self._rhythms.get(scheduler)
-            lines = [] if rhythm is None else rhythm.lines
-            counted = getattr(scheduler, "_step_count", None)  # with its making
-            is_early = (len(lines) if counted is None else counted - 1) == 1 and _leaves_out(scheduler, optimizer)
-            if is_early and (rhythm is None or _far_apart(rhythm.first, _rates(optimizer), optimizer)):
-                self._is_before(scheduler, lines[0] if lines else UNKNOWN)
-                return
-            if rhythm is not None:
-                rhythm.early, rhythm.lines, rhythm.before = (lines[-1] if is_early and lines else None), [], 0
-
-    def _is_before(self, scheduler: LRScheduler, line: ScriptLine) -> None:
-        order = f"{type(scheduler).__name__} steps{line.at()} before {type(scheduler.optimizer).__name__} does"
-        self._tell(f"{order}: it leaves out the first rate.", "Call scheduler.step() after optimizer.step().", line, asks=True)
 
     def _tell(self, text: str, advice: str, line: ScriptLine, asks: bool = False) -> None:
         self.say(text, advice, line=line, asks=asks)
@@ -171,23 +147,15 @@ def _schedulers() -> list[LRScheduler]:
 
 def _length_of(scheduler: LRScheduler) -> int:
     """The steps that it is made for; 0 if it does not say."""
+    if parts := getattr(scheduler, "_schedulers", None):
+        return (getattr(scheduler, "_milestones", None) or [0])[-1] + _length_of(parts[-1])
     names = ("total_steps", "T_max", "total_iters")
+    if wanted := getattr(next(iter(getattr(scheduler, "lr_lambdas", ())), None), "keywords", None):  # transformers' schedules
+        return int(wanted.get("num_training_steps") or 0)
     return next((int(v) for name in names if isinstance(v := getattr(scheduler, name, None), int | float) and math.isfinite(v)), 0)
 
 
-def _leaves_out(scheduler: LRScheduler, optimizer: Optimizer) -> bool:
-    """Whether it is past its first rate, and its rates are those in use."""
-    theirs = getattr(scheduler, "_last_lr", None)
-    known = theirs is None or [rate for rate in theirs if not isinstance(rate, Tensor)] == _rates(optimizer)
-    return bool(getattr(scheduler, "last_epoch", 1) > 0 and known)
-
-
-def _rates(optimizer: Optimizer) -> list[float]:
-    """The learning rates of its groups, but for those in tensors, which may lie on a device."""
-    return [group["lr"] for group in optimizer.param_groups if not isinstance(group.get("lr", 0.0), Tensor)]
-
-
-def _far_apart(first: list[float], rates: list[float], optimizer: Optimizer) -> bool:
-    """Whether a rate is another one by a tenth of the largest that a group's schedule is known to have."""
-    top = max([*map(peak_rate, optimizer.param_groups), *first, *rates], default=0.0)
-    return any(abs(one - other) > top * LEAST_SHARE for one, other in zip(first, rates, strict=False))
+def _has_end(scheduler: LRScheduler) -> bool:
+    """Whether its rates are none for training on once it has come to its end."""
+    last = (getattr(scheduler, "_schedulers", None) or [scheduler])[-1]
+    return isinstance(last, CosineAnnealingLR | LambdaLR)

@@ -5,10 +5,14 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from typing import Any
 
-from torch import nn
+import torch
+from torch import Tensor, nn
 from torch.optim import Optimizer
 
 from numscope.alerts.checks.check import Check, Subject
+from numscope.records.faults import suppress
+from numscope.summary.unseen import unseen
+from numscope.summary.unwrap import Unsummarizable, plain
 
 
 class Tied(Check):
@@ -23,6 +27,20 @@ class Tied(Check):
         super().__init__(subject)
         self._groups = [names for names in _names_by_parameter(subject.model).values() if len(names) > 1]
         self._told: set[str] = set()
+
+    def before_step(self, optimizer: Optimizer) -> None:
+        """Ask about an output layer that begins as a copy of an embedding."""
+        names = {} if self.subject.num or self._groups or _untied_embeddings(self.subject.model) else self.subject.probe.names
+        rows = {name: module.weight for module, name in names.items() if isinstance(module, nn.Embedding)}
+        for module, name in names.items() if rows else ():
+            weight = module.weight if isinstance(module, nn.Linear) else None
+            same = [
+                n for n, w in rows.items() if weight is not None and w is not weight and w.shape == weight.shape and _are_copies(w, weight)
+            ]
+            if same:
+                pair = [f"{same[0]}.weight", f"{name}.weight"]
+                text = f"{pair[0]} and {pair[1]} have the same values, and are two parameters: each is trained by itself."
+                self.say(text, "To tie them, share one parameter: head.weight = embedding.weight.", parameters=pair, asks=True)
 
     def end(self, closing: bool) -> None:
         now: dict[str, int] = {}
@@ -58,6 +76,17 @@ class Repeated(Check):
                 advice = "Make each layer anew: nn.ModuleList([Layer() for _ in range(n)]), not [layer] * n."
                 self.say(f"{text} weights, not several.", advice, layer=name, asks=True)
         self.spoken.add(self.name)
+
+
+def _are_copies(one: Tensor, other: Tensor) -> bool:
+    """Whether two weights have the same values, which are more than one. *Cost:* a sync where the first rows are the same."""
+    with unseen(), suppress(Unsummarizable):
+        return (
+            torch.equal(plain(one)[0], plain(other)[0])
+            and torch.equal(plain(one), plain(other))
+            and bool((plain(one) != plain(one)[0, 0]).any())
+        )
+    return False
 
 
 def _names_by_parameter(model: nn.Module) -> dict[int, list[str]]:

@@ -1,4 +1,4 @@
-"""A training step runs in the modes that it should: train mode, an autocast that reaches something, weights of the dtype that they had."""
+"""A training step runs in the modes that it should: train mode, and an autocast that reaches something."""
 
 from __future__ import annotations
 
@@ -302,27 +302,3 @@ class BatchNorms(Check):
             text = f"{names_of(still)}: with a momentum of 0 the running statistics stay what they were, whatever the batches are."
             advice = "Torch's momentum is the share of the new batch: 0.1 is usual, and None averages all batches."
             self.say(text, advice, rule=FORGETS, layer=still[0], value=0.0, evidence={"modules": still}, asks=True)
-
-
-class WeightDtype(Check):
-    """Weights have the dtype that they had when their training began.
-
-    *Cost:* at a thorough step 0.5 µs a parameter.
-    """
-
-    name = "weights changed dtype"
-
-    def __init__(self, subject: Subject) -> None:
-        super().__init__(subject)
-        self._dtypes: dict[str, torch.dtype] = {}
-
-    def before_step(self, optimizer: Optimizer) -> None:
-        now = {name: p.dtype for name, p in self.subject.parameters().items() if p.requires_grad}
-        changed = [name for name, dtype in now.items() if self._dtypes.get(name, dtype) != dtype]
-        was = {name: self._dtypes[name] for name in changed}
-        self._dtypes.update(now)
-        if changed:
-            old, new = (str(dtypes[changed[0]]).removeprefix("torch.") for dtypes in (was, now))
-            text = f"{names_of(changed)} changed from {old} to {new} during the training."
-            advice = "Look for .half(), .bfloat16(), .float() or .to(dtype) after the first step; use autocast, or a copy, for evaluation."
-            self.say(text, advice, again=True, parameters=changed, evidence={"was": old, "is": new})

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import math
 import weakref
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -28,6 +29,9 @@ WITHOUT_GRADIENT = "parameter without gradient"
 ZERO_RATE = "learning rate is 0"
 FROZEN_MOVES = "frozen parameter moves"
 FROZEN_ALL = "almost all is frozen"
+FROZEN_ADAPTERS = "adapters are frozen"
+EQUAL = "equal layers"
+_ADAPTERS = ("lora_", "adapter")  # in parameters' names
 NO_RATE = 1e-12  # less is as good as 0 for a weight that has not moved: a schedule that is stepped too often ends there
 LEAST_STEPS = 2  # before the first verdict: one may be a warm-up's, at a rate of 0
 
@@ -84,7 +88,7 @@ class WeightUpdates(Check):
 
     name = "weight does not move"
     cheap = True
-    also = (WITHOUT_OPTIMIZER, WITHOUT_GRADIENT, ZERO_RATE, FROZEN_MOVES, FROZEN_ALL)
+    also = (WITHOUT_OPTIMIZER, WITHOUT_GRADIENT, ZERO_RATE, FROZEN_MOVES, FROZEN_ALL, FROZEN_ADAPTERS, EQUAL)
 
     def __init__(self, subject: Subject) -> None:
         super().__init__(subject)
@@ -214,12 +218,19 @@ class WeightUpdates(Check):
         return self.subject.num in (0, FIRST - 1) or self.subject.num % EVERY == 0
 
     def _compare(self, parameters: Mapping[str, nn.Parameter], sums: Sums) -> dict[str, nn.Parameter]:
-        """The parameters that have the same bits as when the window began."""
-        stays = {}
+        """The parameters that have the same bits as when the window began. Names those that are equal, and moved alike."""
+        stays, alike = {}, defaultdict[tuple[Any, ...], list[str]](list)
         for name, total in sums.read().items():
             if name in parameters and self._weights[name].sum == total:
                 stays[name] = parameters[name]
+            elif name in parameters and parameters[name].dim() > 1 and parameters[name].requires_grad:
+                alike[parameters[name].shape, self._weights[name].sum, total].append(name)
             self._weights[name].sum = total
+        for (_, was, _), names in alike.items():
+            if len(names) > 1 and was is not None and any(self._weights[name].nonzero for name in names):
+                text = f"{names_of(names)} have the same values, bit for bit, and move alike: they compute the same thing."
+                advice = "Initialize each at random, from one random state for all; deepcopy copies weights too."
+                self.say(text, advice, rule=EQUAL, parameters=names)
         return stays
 
     # ---- the verdict
@@ -330,6 +341,11 @@ class WeightUpdates(Check):
         """No matrix is trained, though there are some: what a selection by names, such as of "bn", easily does by mistake."""
         trained = {n: p for n, p in parameters.items() if p.requires_grad and self._weights[n].nonzero}
         frozen = {n: p for n, p in parameters.items() if not p.requires_grad and p.dim() > 1}
+        adapters = [n for n in frozen if any(mark in n for mark in _ADAPTERS)]
+        if adapters and trained and not any(mark in n for n, p in parameters.items() if p.requires_grad for mark in _ADAPTERS):
+            text = f"{names_of(adapters)} are frozen, and {names_of(list(trained))} are trained: mostly it is the other way round."
+            advice = "Look at what sets requires_grad (PEFT: from_pretrained(..., is_trainable=True))."
+            self.say(text, advice, rule=FROZEN_ADAPTERS, parameters=adapters, asks=True)
         if not trained or not frozen or any(p.dim() > 1 for p in trained.values()):
             return
         share = sum(p.numel() for p in trained.values()) / sum(p.numel() for p in parameters.values())
