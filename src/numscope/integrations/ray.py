@@ -20,7 +20,7 @@ except ImportError as error:
 
 from numscope.config.options import WatchOptions
 from numscope.inspect.recorder import DEFAULT_LOG_DIR
-from numscope.integrations.board import Board
+from numscope.integrations.reports import Reports
 from numscope.probe.patching import patch
 from numscope.records.alert import Alert
 from numscope.records.errors import UsageError
@@ -108,7 +108,7 @@ class WatchedLoop:
 
     def __getstate__(self) -> dict[str, Any]:
         if ray.is_initialized() and (self._board is None or not self._ask()):  # the trainer is sending the loop to workers
-            self._board, self._told = ray.remote(num_cpus=0)(Board).remote(), None
+            self._board, self._told = ray.remote(num_cpus=0)(Reports).remote(), None
 
             def shutdown(original: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
                 undo()

@@ -112,7 +112,7 @@ def test_driver_knows_what_a_killed_worker_had_found(cluster):
 
 
 def test_process_of_the_board_loads_no_torch():
-    code = "import sys, numscope.integrations.board; sys.exit('torch' in sys.modules)"
+    code = "import sys, numscope.integrations.reports; sys.exit('torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 
 

@@ -6,7 +6,7 @@ from numscope.records.alert import Alert
 from numscope.records.finding import Finding
 
 
-class Board:
+class Reports:
     """An actor to which workers report findings and alerts."""
 
     def __init__(self) -> None:
