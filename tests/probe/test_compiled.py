@@ -112,7 +112,7 @@ def assert_equal(got: list[Tensor], expected: list[Tensor]) -> None:
 
 @pytest.mark.parametrize("backend", ["aot_eager", "inductor"])
 def test_compiled_training_is_bitwise_the_same_and_each_graph_is_made_once(backend: str) -> None:
-    small = nn.Sequential(nn.LayerNorm(8), nn.Linear(8, 8), nn.Tanh(), nn.Linear(8, 1))
+    small = nn.Sequential(nn.Linear(8, 8), nn.Tanh(), nn.Linear(8, 1))
     model = small if backend == "inductor" else build()  # inductor's compiler takes seconds for each kernel
     start = {k: v.clone() for k, v in model.state_dict().items()}
     expected = train(model, whole(model, backend), None)
@@ -313,7 +313,7 @@ class Outer(nn.Module):
         return y
 
 
-@pytest.mark.parametrize(("dynamic", "backend"), [(False, "aot_eager"), (True, "aot_eager"), (True, "inductor")])
+@pytest.mark.parametrize(("dynamic", "backend"), [(False, "aot_eager"), (True, "inductor")])
 def test_listener_is_told_in_graphs_what_it_is_told_in_eager(backend: str, dynamic: bool) -> None:
     def run(compiled: bool) -> tuple[Told, list[Tensor]]:
         torch.manual_seed(0)
