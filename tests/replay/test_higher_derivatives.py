@@ -158,9 +158,12 @@ WITHIN = {
 }
 
 
-@pytest.mark.parametrize("inner", [1, 2])
-@pytest.mark.parametrize("graph", [True, False])
-@pytest.mark.parametrize("case", WITHIN)
+# Whether the steps have a graph, and how many they are: two with one for each case, and each two of the three meet.
+STEPS = [("in the inner loss", True, 1), *((case, True, 2) for case in WITHIN)]
+STEPS += [(case, False, 1 + i % 2) for i, case in enumerate(WITHIN)]
+
+
+@pytest.mark.parametrize(("case", "graph", "inner"), STEPS)
 def test_steps_within_a_step(case: str, graph: bool, inner: int, tmp_path: Path) -> None:
     text = FAST.format(inner=inner, graph=graph, **WITHIN[case])
     if case.endswith("gradient") and not graph:  # nobody asks for the second derivative
