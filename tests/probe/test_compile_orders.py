@@ -224,7 +224,7 @@ def wanted(start: int) -> dict[str, Any]:
 @functools.cache
 def eager_numbers(start: int) -> dict[tuple[str, int], float]:
     run = Run("watch", config=wanted(start))
-    assert run.train(40, {}) == []
+    assert run.train(32, {}) == []
     return run.numbers
 
 
@@ -232,7 +232,7 @@ def eager_numbers(start: int) -> dict[tuple[str, int], float]:
 def test_schedule_compiles_nothing_again_and_statistics_are_those_of_eager(order: str, start: int) -> None:
     expected = eager_numbers(start)
     run = Run(order, config=wanted(start), backend="aot_eager")
-    assert run.train(40, {}) == []
+    assert run.train(32, {}) == []
     assert counters["stats"]["unique_graphs"] == 1
     assert not counters["graph_break"]
     assert run.numbers.keys() == expected.keys() and len({step for _, step in expected}) >= 3
