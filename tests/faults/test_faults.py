@@ -13,8 +13,11 @@ IN_MODEL = [f for f in CATALOG if f.in_model]
 
 
 @pytest.mark.parametrize("fault", CATALOG, ids=lambda f: f.name)
-def test_fault_is_named_and_the_frames_end_at_it(fault: Fault) -> None:
-    finding = found(fault.plant)
+def test_fault_is_named_the_frames_end_at_it_and_a_warning_goes_on(fault: Fault) -> None:
+    scope = watched(fault.plant)
+    assert len(scope.findings) == 1, [f.headline() for f in scope.findings]
+    assert scope.step_number == 3
+    finding = scope.findings[0]
     fault.check(finding)
     last = finding.frames[-1]
     assert any(line.numbers is not None and line.numbers.num_nonfinite for line in last.lines)
@@ -31,14 +34,6 @@ def test_sentinel_names_the_same_culprit(fault: Fault, untried: None) -> None:
 @pytest.mark.parametrize("fault", IN_MODEL, ids=lambda f: f.name)
 def test_checkpointed_model_names_the_same_culprit(fault: Fault, untried: None) -> None:
     fault.check(found(fault.plant, checkpointed=True))
-
-
-@pytest.mark.parametrize("fault", CATALOG, ids=lambda f: f.name)
-def test_warning_goes_on_and_the_first_finding_is_the_only_one(fault: Fault, untried: None) -> None:
-    scope = watched(fault.plant)
-    assert len(scope.findings) == 1, [f.headline() for f in scope.findings]
-    fault.check(scope.findings[0])
-    assert scope.step_number == 3
 
 
 def test_every_reason_is_planted() -> None:
