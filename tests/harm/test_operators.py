@@ -38,7 +38,8 @@ UNDEFINED = {"empty", "empty_like", "new_empty", "new_empty_strided", "empty_str
 
 DATABASES = "op_db foreach_unary_op_db foreach_binary_op_db foreach_pointwise_op_db foreach_reduce_op_db foreach_other_op_db"
 NUM_PARTS = 8
-# dtypes, whether a gradient is asked for, and whether operands are views
+KINDS = ("operations", "notes", "functions")
+# dtypes, whether a gradient is asked for, and whether operands are views: each under two of the probes, which change from case to case
 CASES = [(torch.float32, True, True), (torch.float32, False, False), (torch.complex64, True, False)]
 
 
@@ -121,14 +122,14 @@ def samples(operator: Any, dtype: torch.dtype, requires_grad: bool) -> Iterator[
 @pytest.mark.parametrize("part", range(NUM_PARTS))
 def test_operators_do_what_they_do_without_a_probe(operators: list[Any], part: int) -> None:
     num_seen, differing = 0, set()
-    for operator in operators[part::NUM_PARTS]:
+    for number, operator in enumerate(operators[part::NUM_PARTS]):
         for call in filter(None, (operator.op, getattr(operator, "inplace_variant", None))):
-            for dtype, requires_grad, as_view in CASES:
+            for turn, (dtype, requires_grad, as_view) in enumerate(CASES, number):
                 for sample in samples(operator, dtype, requires_grad) if dtype in operator.dtypes else ():
                     bare = outcome(operator.name, call, sample, contextlib.nullcontext(), as_view)
-                    for kind in ("operations", "notes", "functions"):
+                    for kind in (KINDS[turn % 3], KINDS[(turn + 1) % 3]):
                         num_seen += 1
                         if outcome(operator.name, call, sample, probe_of(kind), as_view) != bare:
                             differing.add((operator.name, kind))
-    assert num_seen > 500
+    assert num_seen > 350
     assert not differing
