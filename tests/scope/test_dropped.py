@@ -18,11 +18,15 @@ from torch import nn
 import numscope
 from numscope.config.options import WatchOptions
 from numscope.probe import optimizer as optimizer_probe
+from numscope.probe.step import MOST_AT_WORK
 from numscope.scope import open_scopes
 from numscope.scope.autowatch import AutoWatch
 
 STATISTIC = {"enabled": True, "stats": ["max"], "tensors": ["output", "weight"], "freq": 2}
 STATISTICS = {"all": {"enabled": True, "layers": {"layer_types": "all"}, "statistics": STATISTIC}}
+
+
+MANY = MOST_AT_WORK + 8  # models: more than are kept
 
 
 def build(width: int = 8) -> nn.Module:
@@ -71,7 +75,7 @@ def test_dropped_models_go(
     monkeypatch.chdir(tmp_path)
     dropped: list[weakref.ref[nn.Module]] = []
     with AutoWatch(WatchOptions.of(**options)) as auto:
-        for _ in range(6):
+        for _ in range(4):
             model = build()
             dropped.append(weakref.ref(model))
             course(model)
@@ -93,17 +97,17 @@ def loss_of(model: nn.Module) -> torch.Tensor:
 
 
 def losses_alone(make: Callable[[], nn.Module]) -> None:
-    for _ in range(40):
+    for _ in range(MANY):
         loss_of(make())
 
 
 def losses_with_backward(make: Callable[[], nn.Module]) -> None:
-    for _ in range(40):
+    for _ in range(MANY):
         loss_of(make()).backward()
 
 
 def losses_of_two_batches(make: Callable[[], nn.Module]) -> None:
-    for _ in range(40):
+    for _ in range(MANY):
         model = make()
         loss_of(model).backward()
         (loss_of(model) + loss_of(model)).backward()
@@ -111,20 +115,20 @@ def losses_of_two_batches(make: Callable[[], nn.Module]) -> None:
 
 def loss_kept_over_the_next_model(make: Callable[[], nn.Module]) -> None:
     loss = torch.zeros(())
-    for _ in range(40):
+    for _ in range(MANY):
         last, loss = loss, loss_of(make())
         del last
         loss.backward()
 
 
 def losses_without_gradients(make: Callable[[], nn.Module]) -> None:
-    for _ in range(40):
+    for _ in range(MANY):
         with torch.no_grad():
             loss_of(make())
 
 
 def optimizers_that_go_too(make: Callable[[], nn.Module]) -> None:
-    for _ in range(40):
+    for _ in range(MANY):
         model = make()
         torch.optim.SGD(model.parameters(), lr=0.1)
         loss_of(model).backward()
@@ -217,10 +221,10 @@ def test_bad_loss_of_a_model_that_is_gone_is_found(collects: bool, capfd: Any) -
 def test_models_whose_graphs_a_script_keeps_are_judged_before_they_go(capfd: Any) -> None:
     with pytest.raises(numscope.NonFiniteError) as caught, AutoWatch(WatchOptions()):
         losses = []
-        for number in range(40):
+        for number in range(MANY):
             losses.append(build()(torch.full((3, 4), torch.inf if number == 3 else 1.0)).square().mean())
             losses[-1].backward()
-    assert len(losses) < 40 and caught.value.finding.site.slot == "input[0]"
+    assert len(losses) < MANY and caught.value.finding.site.slot == "input[0]"
 
 
 def test_tensors_without_a_module_go_with_their_optimizer() -> None:
@@ -307,7 +311,7 @@ def test_judging_is_not_taken_for_the_script_s_own_operations(capfd: Any) -> Non
     """From a step's 9th stretch on functions are watched, also those that a read of bad rows calls."""
     model = build().eval()
     with AutoWatch(WatchOptions()) as auto:
-        for _ in range(40):
+        for _ in range(MANY):
             model(torch.randn(3, 4))
             with torch.no_grad():
                 model(torch.randn(3, 4)).square().mean()
