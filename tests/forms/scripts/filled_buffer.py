@@ -6,15 +6,15 @@ from torch import nn
 
 
 def keep(rewards, at):
-    rewards[at] = math.inf if at == 17 else 1.0  # FAULT
+    rewards[at] = math.inf if at == 10 else 1.0  # FAULT
 
 
 torch.manual_seed(0)
 net = nn.Linear(4, 1)
 opt = torch.optim.SGD(net.parameters(), 1e-3)
 for _ in range(2):
-    rewards, values = torch.zeros(20), []
-    for at in range(20):
+    rewards, values = torch.zeros(12), []
+    for at in range(12):
         values.append(net(torch.randn(4)))
         keep(rewards, at)
     loss = (torch.cat(values) * rewards).mean()

@@ -7,8 +7,8 @@ net = nn.Linear(4, 4)
 opt = torch.optim.SGD(net.parameters(), 1e-3)
 for step in range(3):
     scores = []
-    for act in range(20):
-        seen = net(torch.randn(4, 4)) * (act != 15 or step != 2)
+    for act in range(12):
+        seen = net(torch.randn(4, 4)) * (act != 10 or step != 2)
         volume = torch.linalg.slogdet(seen)  # FAULT
         scores.append(volume[1].clamp(-9.0))
         size = volume.logabsdet.exp() * volume[1]
