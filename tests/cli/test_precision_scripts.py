@@ -140,7 +140,7 @@ GROWS = ("--grow", "8")  # the input of the layer "mix" outgrows at each step wh
 
 def test_bisect_finds_the_layer_that_outgrows_delayed_scaling_alone_and_the_yaml_acts(here: Path, launch: tuple[str, str]) -> None:
     (here / "once.yaml").write_text("repeats: 1\n")
-    words = ("--recipe", "delayed", "--steps", "32", "--settings", "once.yaml", "--json", *launch, str(TRAIN), str(TEXT), *GROWS)
+    words = ("--recipe", "delayed", "--steps", "20", "--settings", "once.yaml", "--json", *launch, str(TRAIN), str(TEXT), *GROWS)
     done = cli("precision", "bisect", *words)
     assert done.returncode == 0, done.stderr
     found = json.loads(done.stdout)
@@ -152,7 +152,7 @@ def test_bisect_finds_the_layer_that_outgrows_delayed_scaling_alone_and_the_yaml
     assert everything["drift"] == 0.0  # bitwise torch's
     assert found["num_runs"] <= 12
 
-    ran = cli("run", "--recipe", "delayed", "--config", "bisect.yaml", str(TRAIN), str(TEXT), *GROWS, "--steps", "32", "--seed", "0")
+    ran = cli("run", "--recipe", "delayed", "--config", "bisect.yaml", str(TRAIN), str(TEXT), *GROWS, "--steps", "20", "--seed", "0")
     assert ran.returncode == 0, ran.stderr
     trials = json.loads((here / "bisect.trials" / "state.json").read_text())["trials"]
     key = "kept " + " ".join(sorted(f"{unit['layer']}:{unit['gemm']}" for unit in found["high_precision"]))

@@ -89,7 +89,7 @@ import sys, time, torch, numscope
 from numscope.sinks.mlflow import MlflowSink
 
 def slowly(self):
-    time.sleep(2)
+    time.sleep(1)
     self._client = self
     return "run"
 

@@ -118,7 +118,7 @@ def read_matrices(connection: DuckDBPyConnection, findings: Sequence[int]) -> Ma
     sites, num_sites, kinds = _read_sites(connection)
     rows = ((site.layer, site.tensor, row) for row, site in enumerate(sites))
     make_table(connection, "page_sites", {"layer": "VARCHAR", "tensor": "VARCHAR", "site": "BIGINT"}, rows)
-    steps = sorted({*column_of(connection, f"SELECT DISTINCT step FROM {VIEW}"), *findings})
+    steps = sorted({*column_of(connection, f"SELECT DISTINCT step FROM {RAW}"), *findings})
     num_cells = max(1, len(sites) * (len(kinds) + sum(kind.both for kind in kinds)))
     is_rounded = num_cells * len(steps) > EXACT_CELLS
     axis = make_axis(steps, ROUNDED_CELLS // num_cells if is_rounded else len(steps), findings)
@@ -189,7 +189,7 @@ def _read_losses(connection: DuckDBPyConnection, axis: Axis) -> dict[str, tuple[
     found = by_name(
         connection,
         f'SELECT layer, list(col) AS col, list("max") AS "max", list("min") AS "min" FROM (SELECT layer, col, max("max") AS "max", '
-        f'min("min") AS "min", min(ord) AS ord FROM {VIEW} JOIN page_steps USING (step) WHERE tensor = ? AND numel = 1 GROUP BY ALL) '
+        f'min("min") AS "min", min(ord) AS ord FROM {RAW} JOIN page_steps USING (step) WHERE tensor = ? AND numel = 1 GROUP BY ALL) '
         f"GROUP BY layer ORDER BY min(ord), layer LIMIT {MAX_LOSSES}",
         LOSS,
     )

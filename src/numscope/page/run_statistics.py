@@ -10,7 +10,7 @@ from numscope.page.histograms import Histograms, read_histograms
 from numscope.page.matrices import Matrices, read_matrices
 from numscope.page.rank_cells import RankAmax, read_ranks
 from numscope.runs.folder import Run
-from numscope.runs.query import VIEW, reading
+from numscope.runs.query import RAW, reading
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
@@ -31,7 +31,7 @@ def statistics_of(run: Run, findings: Sequence[int]) -> RunStatistics:
 
     def read(connection: DuckDBPyConnection) -> RunStatistics:
         matrices = read_matrices(connection, findings)
-        starts = connection.execute(f"SELECT attempt, min(step) FROM {VIEW} GROUP BY attempt ORDER BY attempt").fetchall()
+        starts = connection.execute(f"SELECT attempt, min(step) FROM {RAW} GROUP BY attempt ORDER BY attempt").fetchall()
         return RunStatistics(matrices, read_histograms(connection), read_ranks(connection), tuple(starts))
 
     return reading(run, read, held=True)
