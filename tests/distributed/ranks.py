@@ -24,6 +24,7 @@ from tests.warm import use_large_pages
 # minute, and that decides no test. Below pytest's own limit, so that a hang is told as that of its scenario.
 TIMEOUT_S = 240.0
 MAX_THREADS = 12  # a rank with more is replaced: gloo's wake a hundred times a second for as long as a mesh in torch's caches keeps them
+LONG_LIVED = 12  # scenarios after which large pages are worth it: they take as long as thirty forks that they make quicker
 PATIENCE_S = 60.0  # for ranks to meet; scenarios in which one never comes set their own
 
 
@@ -96,7 +97,7 @@ def _work(rank: int, world: int, pipe: Connection) -> None:
 
     torch.set_num_threads(1)
     agree.PATIENCE_S = PATIENCE_S
-    num_modules = 0
+    num_modules = num_done = 0
     while True:
         try:
             scenario, args, meeting = pipe.recv()
@@ -122,7 +123,8 @@ def _work(rank: int, world: int, pipe: Connection) -> None:
             scope.close()
         gc.collect()
         gc.freeze()  # what was imported, so that the next collection is quick
-        if sys.platform == "linux" and len(sys.modules) > num_modules + 100:
+        num_done += 1
+        if sys.platform == "linux" and num_done >= LONG_LIVED and len(sys.modules) > num_modules + 100:
             num_modules = len(sys.modules)
             use_large_pages()  # and the next fork
         if isinstance(answer, Told) and os.path.isdir("/proc/self/task"):
