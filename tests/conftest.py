@@ -227,17 +227,25 @@ num_settled = 0  # modules, as memory was last put into large pages
 
 def settle() -> None:
     """What is there now stays: the collector leaves it alone, and replays fork in less time."""
-    global num_loaded, num_settled
-    gc.freeze()
-    num_loaded = len(sys.modules)
+    global num_settled
+    freeze()
     if sys.platform == "linux" and len(sys.modules) > num_settled + 100:
         num_settled = len(sys.modules)
         use_large_pages()
 
 
+def freeze() -> None:
+    global num_loaded
+    gc.freeze()
+    num_loaded = len(sys.modules)
+
+
 @pytest.hookimpl(trylast=True)
 def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> None:
     """Nor through what this test has imported, in the next ones: 20 ms each time for a hundred thousand objects."""
-    if nextitem is None or nextitem.path != item.path or len(sys.modules) > num_loaded + 20:
+    if nextitem is None or nextitem.path != item.path:
         gc.collect()
         settle()
+    elif len(sys.modules) > num_loaded + 20:
+        gc.collect()
+        freeze()  # large pages, which cost 0.4 s, can wait for the file's end
