@@ -190,7 +190,7 @@ def growing(name: str) -> dict[Place, torch.Tensor]:
     return seen
 
 
-@pytest.mark.parametrize("name", ["decoder.fc1", "x!rm", 'it\'s "$HOME" `ls` \\ \x1b[2J'])
+@pytest.mark.parametrize("name", ["decoder.x!rm", 'it\'s "$HOME" `ls` \\ \x1b[2J'])
 def test_without_a_question_it_says_where_to_look_and_what_to_ask(tmp_path: Path, name: str) -> None:
     folder = tmp_path / "my runs"
     write(folder, growing(name))
