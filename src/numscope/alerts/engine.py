@@ -172,16 +172,11 @@ class Scales:
             return
         left_out = sum(one > step - SKIPS_WINDOW for one in self._left_out)
         now = "" if scale is None else f", and its scale is {scale:g}" + (f", from {self._highest:g}" if self._highest > scale else "")
+        value, limit = (scale, 1.0) if is_low else (float(recent), float(settings["skips"]))
+        text = f"GradScaler left out {left_out} of the last {min(SKIPS_WINDOW, step + 1)} steps{now}: gradients overflow though it falls."
+        advice = f"Lower the learning rate, or train in bfloat16. The operation that overflows: {how_to_set(SCALE_FALLS, {'finding': 2})}."
         yield Alert(
-            step,
-            SCALE_FALLS,
-            "",
-            "",
-            scale if is_low else float(recent),
-            1.0 if is_low else float(settings["skips"]),
-            f"GradScaler left out {left_out} of the last {min(SKIPS_WINDOW, step + 1)} steps{now}: gradients overflow though it falls.",
-            f"Lower the learning rate, or train in bfloat16. The operation that overflows: {how_to_set(SCALE_FALLS, {'finding': 2})}.",
-            {"skipped": recent, "scale": scale, "highest_scale": self._highest},
+            step, SCALE_FALLS, "", "", value, limit, text, advice, {"skipped": recent, "scale": scale, "highest_scale": self._highest}
         )
 
 

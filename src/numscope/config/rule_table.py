@@ -62,6 +62,7 @@ _SPECS = (
     RuleSpec("softmax of one number", "a softmax, or a division by the sum, over a dimension of size 1"),
     RuleSpec("layers outside the model", "layers or parameters that the model does not know of get gradients, and no optimizer has them"),
     RuleSpec("nothing is loaded", "the keys of what load_state_dict is given are not the module's"),
+    RuleSpec("state not loaded", "a checkpoint has the state of an optimizer or scheduler, which begins anew"),
     RuleSpec("own tensors loaded", "load_state_dict is given the module's own tensors"),
     RuleSpec("model without optimizer", "no optimizer has any parameter of a model, while others in the same loss are trained"),
     RuleSpec("setting without effect", "an attribute is set that nothing reads, such as a module's requires_grad or an optimizer's lr"),
@@ -79,7 +80,6 @@ _SPECS = (
     RuleSpec("constant loss", "the loss is bit for bit the same for many steps"),
     RuleSpec("optimizer state lost", "an optimizer begins anew at each step"),
     # ranks, data and precision
-    RuleSpec("DDP is bypassed", "the model inside a DDP is called, so that no gradient is averaged"),
     RuleSpec("replicas differ", "weights or buffers differ between ranks that should have the same"),
     RuleSpec("same data on ranks", "ranks see the same batch"),
     RuleSpec("same batch again", "a batch comes again and again", {"steps": 16}),

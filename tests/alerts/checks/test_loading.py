@@ -10,11 +10,13 @@ from typing import Any
 import pytest
 import torch
 from torch import Tensor, nn
-from torch.optim import SGD
+from torch.nn import functional as F
+from torch.optim import SGD, Adam
+from torch.optim.lr_scheduler import StepLR
 
 import numscope
 from numscope.records.alert import Alert
-from tests.alerts.checks.silent import Net, alerts_of, line_of, train
+from tests.alerts.checks.silent import Net, alerts_of, batches, line_of, train
 
 
 def loaded(given: dict[str, Any], strict: bool = False) -> list[Alert]:
@@ -142,3 +144,30 @@ def test_names_of_a_file_are_text_and_an_error_of_ours_reaches_no_script(caplog:
     with numscope.watch(Net()):
         assert not model.load_state_dict(Net().state_dict()).missing_keys
     assert "loads are looked at no more" in caplog.text
+
+
+@pytest.mark.parametrize("left_out", ["", "optimizer", "scheduler"])
+def test_state_in_a_checkpoint_that_is_not_loaded_is_asked_about(left_out: str) -> None:
+    def made() -> dict[str, Any]:
+        model = Net()
+        optimizer = Adam(model.parameters())
+        return {"model": model, "optimizer": optimizer, "scheduler": StepLR(optimizer, 100)}
+
+    before, now = made(), made()
+    train(before["model"], before["optimizer"], 2)
+    before["scheduler"].step()
+
+    def training() -> None:
+        checkpoint = {name: part.state_dict() for name, part in before.items()}
+        for name, part in now.items():
+            if name != left_out:
+                part.load_state_dict(checkpoint[name])
+        for x, y in batches(4):
+            now["optimizer"].zero_grad()
+            F.cross_entropy(now["model"](x), y).backward()
+            now["optimizer"].step()
+            now["scheduler"].step()
+
+    alerts = alerts_of(now["model"], training)
+    assert [alert.rule for alert in alerts] == (["state not loaded"] if left_out else [])
+    assert all(f"has '{left_out}'" in alert.text and alert.asks for alert in alerts)

@@ -312,25 +312,6 @@ def test_best_weights_are_kept_by_reference_and_put_back() -> None:
     assert alert.evidence["num_parameters"] == 4
 
 
-def bypassing(rank: int) -> list[tuple[str, str]]:
-    torch.manual_seed(0)
-    model = Net()
-    wrapped = nn.parallel.DistributedDataParallel(model)
-    scope = numscope.watch(wrapped, on_nonfinite="warn")
-    optimizer = SGD(wrapped.parameters(), lr=1e-2)
-    for x, y in batches(5, rank):
-        optimizer.zero_grad()
-        F.cross_entropy(wrapped.module(x), y).backward()
-        optimizer.step()
-    scope.close()
-    return [(alert.rule, alert.evidence.get("code", "")) for alert in scope.alerts if alert.rule == "DDP is bypassed"]
-
-
-def test_jxmnop_1778520637193240892_the_model_is_called_without_its_ddp_wrapper(ranks: RankPool) -> None:
-    for told in ranks.run(bypassing):
-        assert told.value == [("DDP is bypassed", "F.cross_entropy(wrapped.module(x), y).backward()")]
-
-
 def sharded_too_late(rank: int) -> list[tuple[str, bool, list[str]]]:
     from torch.distributed.fsdp import fully_shard
 

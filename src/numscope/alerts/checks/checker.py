@@ -13,7 +13,6 @@ from torch import Tensor, nn
 from torch.optim import Optimizer
 
 from numscope.alerts.checks.batches import Batches
-from numscope.alerts.checks.bypass import Bypass
 from numscope.alerts.checks.check import EVERY, FIRST, STRETCH, Check, Subject
 from numscope.alerts.checks.clearing import Clearing, Reaching
 from numscope.alerts.checks.dead_units import DeadUnits
@@ -56,7 +55,6 @@ CHECKS: tuple[type[Check], ...] = (
     Schedules,
     ConstantLoss,
     LostState,
-    Bypass,
     ReplicasDiffer,
     SameDataOnRanks,
     Batches,

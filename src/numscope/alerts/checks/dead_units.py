@@ -121,29 +121,19 @@ class DeadUnits(Check):
             }
             names = [name for name, tensor in rows.items() if bool((tensor == tensor[:1]).all())]
             if names:
-                self.say(
-                    f"All units of {names_of(names)} are equal, bit for bit, and move together: each layer computes one number.",
-                    "Initialize weights at random, not with a constant: equal units get equal gradients.",
-                    rule=EQUAL,
-                    parameters=names,
-                    evidence={"units": [len(rows[name]) for name in names[:MOST_NAMED]]},
-                )
+                text = f"All units of {names_of(names)} are equal, bit for bit, and move together: each layer computes one number."
+                advice = "Initialize weights at random, not with a constant: equal units get equal gradients."
+                units = [len(rows[name]) for name in names[:MOST_NAMED]]
+                self.say(text, advice, rule=EQUAL, parameters=names, evidence={"units": units})
 
     def _tell(self, layer: str, known: _Layer) -> None:
         num_dead, num = int(known.dead.sum()), len(known.dead)
         share = num_dead / num
-        self.say(
-            f"{num_dead} of {num} units ({share:.0%}) got no gradient at all at steps {', '.join(map(str, known.steps))}: "
-            "they are zero for every input, or nothing uses them.",
-            "Lower the learning rate or warm it up, look at the initial bias, or use an activation that is not flat (LeakyReLU, GELU).",
-            again=True,
-            layer=layer,
-            tensor="weight",
-            value=share,
-            limit=self._share,
-            evidence={"steps": known.steps, "units": known.dead.nonzero().flatten()[:64].tolist()},
-            asks=True,
-        )
+        text = f"{num_dead} of {num} units ({share:.0%}) got no gradient at all at steps {', '.join(map(str, known.steps))}: they are "
+        text += "zero for every input, or nothing uses them."
+        advice = "Lower the learning rate or warm it up, look at the initial bias, or use an activation that is not flat (LeakyReLU, GELU)."
+        about = {"steps": known.steps, "units": known.dead.nonzero().flatten()[:64].tolist()}
+        self.say(text, advice, again=True, value=share, limit=self._share, evidence=about, asks=True, layer=layer, tensor="weight")
 
 
 def _unit_dim(module: nn.Module) -> int | None:

@@ -1,18 +1,24 @@
-"""A module loads tensors, and they reach it."""
+"""A module loads tensors, they reach it, and what else a checkpoint has is loaded too."""
 
 from __future__ import annotations
 
 import logging
+import sys
 from collections.abc import Iterable, Mapping, Sequence
+from types import FrameType
 from typing import Any, NamedTuple
 
 from torch import Tensor, nn
+from torch.optim import Optimizer
+from torch.optim.lr_scheduler import LRScheduler
 
 from numscope.alerts.checks.check import Check, ScriptLine, Subject, current_line
 from numscope.probe import optimizer as optimizer_probe
 from numscope.probe.loop_calls import LoopCall
+from numscope.records.heap import instances_of
 
 OWN = "own tensors loaded"
+STATE = "state not loaded"
 
 log = logging.getLogger("numscope")
 
@@ -25,6 +31,7 @@ class _Verdict(NamedTuple):
     asks: bool
 
 
+_saved: dict[str, tuple[str, ScriptLine]] = {}  # of checkpoints whose tensors were loaded: "optimizer", "scheduler", their keys
 _verdicts: dict[tuple[str, str], _Verdict | None] = {}  # by text and line, of this process: the first check that is asked says it
 
 
@@ -50,6 +57,7 @@ class Loads(optimizer_probe.StepListener):
         module = call.target
         if not isinstance(given, Mapping):
             return
+        _hold(given)
         here = {name: tensor for tensors in (module.named_parameters(), module.named_buffers()) for name, tensor in tensors}
         missing, unexpected = ({*getattr(result, names, ())} for names in ("missing_keys", "unexpected_keys"))
         name = f"{type(module).__name__}.load_state_dict"
@@ -96,7 +104,7 @@ class Loading(Check):
     """
 
     name = "nothing is loaded"
-    also = (OWN,)
+    also = (OWN, STATE)
     cheap = True
 
     def __init__(self, subject: Subject) -> None:
@@ -110,11 +118,32 @@ class Loading(Check):
             assert verdict is not None
             self.say(verdict.text, verdict.advice, rule=verdict.rule, line=verdict.line, asks=verdict.asks, again=True)
 
+    def before_step(self, optimizer: Optimizer) -> None:
+        for kind, (key, line) in list(_saved.items()) if self.subject.num == 0 else ():
+            schedulers = [each for each in instances_of(LRScheduler) if getattr(each, "optimizer", None) is optimizer]
+            if any(each.last_epoch == 0 for each in schedulers) if kind == "scheduler" else not optimizer.state:
+                del _saved[kind]
+                text = f"The checkpoint whose tensors were loaded{line.at()} has {key!r}, and the {kind} of this run begins anew."
+                self.say(text, f"Call {kind}.load_state_dict(checkpoint[{key!r}]).", rule=STATE, line=line, again=True, asks=True)
+
     def last(self) -> None:
         self.enter(self.subject.model, (), {})
 
     def close(self) -> None:
         optimizer_probe.unlisten(self._loads)
+
+
+def _hold(given: Mapping[str, Any]) -> None:
+    """Notes what else a checkpoint has, if one of the callers keeps it in a variable."""
+    frame: FrameType | None = sys._getframe(1)
+    while frame is not None:
+        for held in [*frame.f_locals.values()]:
+            if type(held) is dict and any(each is given for each in held.values()):
+                states = [(str(key), each) for key, each in held.items() if isinstance(each, Mapping)]
+                keys = {"optimizer": [key for key, each in states if "param_groups" in each and each.get("state")]}
+                keys["scheduler"] = [key for key, each in states if "_step_count" in each and each.get("last_epoch")]
+                _saved.update({kind: (found[0], current_line()) for kind, found in keys.items() if found})
+        frame = frame.f_back
 
 
 def _note(rule: str, text: str, advice: str, line: ScriptLine, asks: bool) -> None:

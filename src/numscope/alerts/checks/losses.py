@@ -45,14 +45,9 @@ class ConstantLoss(Check):
         self._same = self._same + 1 if losses == self._last else 0
         self._last = losses
         if self._same >= LEAST_LOOKS:
-            self.say(
-                f"The loss has been {losses[-1]:g} for {LEAST_LOOKS * STRIDE} steps, to the last bit{self._line.at(': backward at ')}.",
-                "Look for a loss over a dimension of size 1, one that is saturated or clamped, or the same batch with weights that do not "
-                "move.",
-                line=self._line,
-                value=losses[-1],
-                asks=True,
-            )
+            text = f"The loss has been {losses[-1]:g} for {LEAST_LOOKS * STRIDE} steps, to the last bit{self._line.at(': backward at ')}."
+            advice = "Look for a loss over a dimension of size 1, one that is saturated or clamped, or one batch whose weights do not move."
+            self.say(text, advice, line=self._line, value=losses[-1], asks=True)
 
     def end(self, closing: bool) -> None:
         self._handles.clear()

@@ -88,14 +88,10 @@ class SameDataOnRanks(Check):
         self._streaks = {ranks: [*self._streaks.get(ranks, []), step] for ranks in same}
         for ranks, steps in self._streaks.items():
             if len(steps) >= STEPS:
-                self.say(
+                text = (
                     f"Ranks {few([*map(str, ranks)], 8)} got the same input at steps {', '.join(map(str, steps))}: they compute the same "
-                    "gradients.",
-                    "Give the DataLoader a DistributedSampler, or each rank a seed of its own.",
-                    tensor="input",
-                    value=float(len(ranks)),
-                    limit=1.0,
-                    evidence={"ranks": [*ranks], "steps": steps},
-                    asks=True,
-                    step=step,
                 )
+                advice = "Give the DataLoader a DistributedSampler, or each rank a seed of its own."
+                about = {"ranks": [*ranks], "steps": steps}
+                num = float(len(ranks))
+                self.say(text + "gradients.", advice, tensor="input", value=num, limit=1.0, evidence=about, asks=True, step=step)

@@ -248,13 +248,10 @@ def _advice(at_first: bool, agree: bool | None, is_buffer: bool) -> str:
     if is_buffer:
         return "Each rank computes its own: use SyncBatchNorm, broadcast them, or know that a checkpoint has those of the rank that saves."
     if agree is False:
-        return (
-            "Nobody averages these gradients over the ranks: call the DDP wrapper rather than the module in it, or all_reduce each "
-            "gradient before the optimizer's step."
-        )
+        return "Nobody averages these gradients: call the DDP wrapper, not ddp.module, or all_reduce them before the optimizer's step."
     if at_first:
         return "Broadcast the weights of one rank before the first step, or give all ranks the same seed when the model is made."
-    return "So the update differs, or something else writes to weights: compare optimizer states, learning rates and clipping over ranks."
+    return "The update differs: compare optimizer states, learning rates and clipping over ranks; if they are equal, suspect the hardware."
 
 
 def _readable(tensor: Tensor) -> bool:

@@ -148,7 +148,7 @@ def _schedulers() -> list[LRScheduler]:
 def _length_of(scheduler: LRScheduler) -> int:
     """The steps that it is made for; 0 if it does not say."""
     if parts := getattr(scheduler, "_schedulers", None):
-        return (getattr(scheduler, "_milestones", None) or [0])[-1] + _length_of(parts[-1])
+        return int((getattr(scheduler, "_milestones", None) or [0])[-1]) + _length_of(parts[-1])
     names = ("total_steps", "T_max", "total_iters")
     if wanted := getattr(next(iter(getattr(scheduler, "lr_lambdas", ())), None), "keywords", None):  # transformers' schedules
         return int(wanted.get("num_training_steps") or 0)

@@ -291,14 +291,12 @@ class BatchNorms(Check):
             self.say(
                 text, "Call .eval() of a frozen part after each model.train().", layer=frozen[0], evidence={"modules": frozen}, asks=True
             )
-        hasty = {name: float(m.momentum) for name, m in norms.items() if m.momentum is not None and 0.9 <= m.momentum < 1}
-        if hasty:
-            name, momentum = next(iter(hasty.items()))
-            text = f"{names_of([*hasty])}: with a momentum of {momentum:g} the running statistics are almost those of the last batch alone."
-            advice = f"Torch's momentum is the share of the new batch: TensorFlow's {momentum:g} is {1 - momentum:.4g} here."
-            self.say(text, advice, rule=FORGETS, layer=name, value=momentum, evidence={"modules": [*hasty]}, asks=True)
-        still = [name for name, m in norms.items() if m.momentum == 0]
-        if still:
-            text = f"{names_of(still)}: with a momentum of 0 the running statistics stay what they were, whatever the batches are."
-            advice = "Torch's momentum is the share of the new batch: 0.1 is usual, and None averages all batches."
-            self.say(text, advice, rule=FORGETS, layer=still[0], value=0.0, evidence={"modules": still}, asks=True)
+        odd = {name: float(m.momentum) for name, m in norms.items() if m.momentum is not None and (not m.momentum or 0.9 <= m.momentum < 1)}
+        if odd:
+            name, momentum = next(iter(odd.items()))
+            effect = "are almost those of the last batch alone" if momentum else "stay what they were, whatever the batches are"
+            text = f"{names_of([*odd])}: with a momentum of {momentum:g} the running statistics {effect}."
+            advice = (
+                f"Torch's momentum is the share of the new batch: TensorFlow's {momentum or 0.9:g} is {1 - (momentum or 0.9):.4g} here."
+            )
+            self.say(text, advice, rule=FORGETS, layer=name, value=momentum, evidence={"modules": [*odd]}, asks=True)

@@ -64,21 +64,19 @@ def loss_spike(board: Board, settings: dict[str, Any]) -> Iterator[Alert]:
     if value <= limit or ((above < 2 or is_early) and value <= at_once):
         return
     jump = board.jump()
-    named = [*dict.fromkeys(board.places[i].layer for i in _largest(jump, board.of(SiteKind.WEIGHT_GRADIENT)))][:MOST_NAMED]
+    named = [*dict.fromkeys(board.places[i].layer or board.places[i].tensor for i in _largest(jump, board.of(SiteKind.WEIGHT_GRADIENT)))][
+        :MOST_NAMED
+    ]
     odd = [*dict.fromkeys(board.places[i].tensor for i in _largest(jump, board.of(SiteKind.DATA)))][:MOST_NAMED]
+    if above < 2 and not (named or odd) and len(board.of(SiteKind.WEIGHT_GRADIENT)):
+        return  # one loss of odd labels, whose gradient is clipped, moves nothing
     more = f" Gradients that jumped with it: {', '.join(named)}." if named else ""
     more += " The batch is odd: its largest element is more than twice what it was." if odd else ""
-    yield Alert(
-        board.step,
-        NAME,
-        "",
-        "loss",
-        value,
-        limit,
-        f"{value:.4g}, where the last {len(past)} steps had {middle:.4g} ± {width:.2g} (median, deviation).{more}",
-        "Look at this step's batch; clip gradients; if spikes come again, lower the learning rate or Adam's beta2.",
-        {"median": middle, "deviation": width, "gradients": named, "odd_inputs": odd},
-    )
+    text = f"{value:.4g}, where the last {len(past)} steps had {middle:.4g} ± {width:.2g} (median, deviation).{more}"
+    advice = "Look at this step's batch; clip gradients"
+    advice += "." if odd else "; if spikes come again, lower the learning rate or Adam's beta2."
+    about = {"median": middle, "deviation": width, "gradients": named, "odd_inputs": odd}
+    yield Alert(board.step, NAME, "", "loss", value, limit, text, advice, about)
 
 
 def loss_runs_away(board: Board, settings: dict[str, Any]) -> Iterator[Alert]:
@@ -93,23 +91,12 @@ def loss_runs_away(board: Board, settings: dict[str, Any]) -> Iterator[Alert]:
     if not (up or down):
         return
     goes = "up" if up else "down, faster and faster,"
-    why = (
-        "Lower the learning rate, or go back to before it rose."
-        if up
-        else "Look for a part of the loss whose sign is wrong, or without bound."
-    )
-    yield Alert(
-        board.step,
-        AWAY,
-        "",
-        "loss",
-        last,
-        limit if up else -limit,
-        f"{last:.4g} in the median of {PART} steps, {goes} from {first:.4g} in {PARTS * PART} steps; it began at {board.first_loss:.4g}.",
-        f"{why} If this is intended, switch it off: {how_to_set(AWAY, False)}.",
-        {"medians": [float(part) for part in parts], "first": board.first_loss},
-        asks=True,
-    )
+    cause = "a part of the loss whose sign is wrong, or without bound"
+    why = "Lower the learning rate, or go back to before it rose." if up else f"Look for {cause}."
+    text = f"{last:.4g} in the median of {PART} steps, {goes} from {first:.4g} in {PARTS * PART} steps; it began at {board.first_loss:.4g}."
+    advice = f"{why} If this is intended, switch it off: {how_to_set(AWAY, False)}."
+    about = {"medians": [float(part) for part in parts], "first": board.first_loss}
+    yield Alert(board.step, AWAY, "", "loss", last, limit if up else -limit, text, advice, about, asks=True)
 
 
 def _known(board: Board, height: float) -> tuple[float, float]:
