@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import subprocess
 import sys
 from pathlib import Path
@@ -15,6 +16,7 @@ from torch.optim import SGD, Adam
 from torch.optim.lr_scheduler import StepLR
 
 import numscope
+from numscope.alerts.checks import loading
 from numscope.records.alert import Alert
 from tests.alerts.checks.silent import Net, alerts_of, batches, line_of, train
 
@@ -147,7 +149,9 @@ def test_names_of_a_file_are_text_and_an_error_of_ours_reaches_no_script(caplog:
 
 
 @pytest.mark.parametrize("left_out", ["", "optimizer", "scheduler"])
-def test_state_in_a_checkpoint_that_is_not_loaded_is_asked_about(left_out: str) -> None:
+def test_state_in_a_checkpoint_that_is_not_loaded_is_asked_about(left_out: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(loading, "_walks", itertools.count())
+
     def made() -> dict[str, Any]:
         model = Net()
         optimizer = Adam(model.parameters())

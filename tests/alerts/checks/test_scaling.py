@@ -11,6 +11,7 @@ from torch.nn import functional as F
 from torch.nn.utils import clip_grad_norm_, clip_grad_value_
 from torch.optim import SGD, Optimizer
 
+import numscope
 from tests.alerts.checks.silent import Net, alerts_of, batches, line_of, one
 
 
@@ -212,6 +213,18 @@ def test_clipping_of_other_parameters_than_the_optimizer_gets_is_named(clipped: 
     for alert in alerts:
         assert alert.evidence["line"] == line_of(test_clipping_of_other_parameters_than_the_optimizer_gets_is_named, "clip")
         assert alert.asks == (clipped == "part")
+
+
+def test_two_models_of_one_optimizer_are_spoken_of_once() -> None:
+    body, head = nn.Linear(4, 5), nn.Linear(5, 3)
+    optimizer = SGD([*body.parameters(), *head.parameters()], lr=0.1)
+    with numscope.watch(body) as first, numscope.watch(head) as second:
+        for x, y in batches(6):
+            optimizer.zero_grad()
+            F.cross_entropy(head(body(x)), y).backward()
+            clip_grad_norm_(head.parameters(), 1.0)
+            optimizer.step()
+    assert [alert.rule for alert in (*first.alerts, *second.alerts)] == ["clipped in part"]
 
 
 def test_iterator_that_holds_parameters_is_clipped_as_it_is_bare() -> None:

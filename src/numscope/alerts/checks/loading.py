@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+import gc
+import itertools
 import logging
-import sys
 from collections.abc import Iterable, Mapping, Sequence
-from types import FrameType
 from typing import Any, NamedTuple
 
 from torch import Tensor, nn
@@ -19,6 +19,7 @@ from numscope.records.heap import instances_of
 
 OWN = "own tensors loaded"
 STATE = "state not loaded"
+MOST_WALKS = 8  # in search of checkpoints: they are loaded at first, and target networks again and again
 
 log = logging.getLogger("numscope")
 
@@ -31,6 +32,7 @@ class _Verdict(NamedTuple):
     asks: bool
 
 
+_walks = itertools.count()
 _saved: dict[str, tuple[str, ScriptLine]] = {}  # of checkpoints whose tensors were loaded: "optimizer", "scheduler", their keys
 _verdicts: dict[tuple[str, str], _Verdict | None] = {}  # by text and line, of this process: the first check that is asked says it
 
@@ -134,16 +136,13 @@ class Loading(Check):
 
 
 def _hold(given: Mapping[str, Any]) -> None:
-    """Notes what else a checkpoint has, if one of the callers keeps it in a variable."""
-    frame: FrameType | None = sys._getframe(1)
-    while frame is not None:
-        for held in [*frame.f_locals.values()]:
-            if type(held) is dict and any(each is given for each in held.values()):
-                states = [(str(key), each) for key, each in held.items() if isinstance(each, Mapping)]
-                keys = {"optimizer": [key for key, each in states if "param_groups" in each and each.get("state")]}
-                keys["scheduler"] = [key for key, each in states if "_step_count" in each and each.get("last_epoch")]
-                _saved.update({kind: (found[0], current_line()) for kind, found in keys.items() if found})
-        frame = frame.f_back
+    """Notes what else is in a checkpoint that holds what is loaded. *Cost:* a walk over all objects, at the first ``MOST_WALKS`` loads."""
+    for held in gc.get_referrers(given) if next(_walks) < MOST_WALKS else ():
+        if type(held) is dict:
+            states = [(str(key), each) for key, each in held.items() if isinstance(each, Mapping)]
+            keys = {"optimizer": [key for key, each in states if "param_groups" in each and each.get("state")]}
+            keys["scheduler"] = [key for key, each in states if "_step_count" in each and each.get("last_epoch")]
+            _saved.update({kind: (found[0], current_line()) for kind, found in keys.items() if found})
 
 
 def _note(rule: str, text: str, advice: str, line: ScriptLine, asks: bool) -> None:

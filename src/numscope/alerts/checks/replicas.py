@@ -248,7 +248,7 @@ def _advice(at_first: bool, agree: bool | None, is_buffer: bool) -> str:
     if is_buffer:
         return "Each rank computes its own: use SyncBatchNorm, broadcast them, or know that a checkpoint has those of the rank that saves."
     if agree is False:
-        return "Nobody averages these gradients: call the DDP wrapper, not ddp.module, or all_reduce them before the optimizer's step."
+        return "Average gradients: call the DDP wrapper, not ddp.module, or all_reduce them; clip them after that, on all ranks alike."
     if at_first:
         return "Broadcast the weights of one rank before the first step, or give all ranks the same seed when the model is made."
     return "The update differs: compare optimizer states, learning rates and clipping over ranks; if they are equal, suspect the hardware."
