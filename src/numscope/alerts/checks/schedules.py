@@ -67,7 +67,7 @@ class Schedules(Check):
             others = [each for each in self._rounds if each is not optimizer and not ids_of(each).isdisjoint(ids_of(optimizer))]
             if others:
                 line, kind, other = current_line(), type(optimizer).__name__, type(others[0]).__name__
-                text = f"{type(call.target).__name__} steps{line.at()} for {kind}, which does not step: another one, {other}, updates its parameters."
+                text = f"{type(call.target).__name__} steps{line.at()} for {kind}, which does not step: another one, {other}, updates."
                 self._tell(text, "Make the scheduler for the optimizer that is stepped.", line)
                 return
         if not isinstance(optimizer, Optimizer) or call.given(0, "epoch") is not None or not self.subject.optimizers.owns(optimizer):
