@@ -12,7 +12,8 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 from torch.optim import SGD
 
-from tests.alerts.checks.silent import alerts_of, one, train
+import numscope
+from tests.alerts.checks.silent import alerts_of, batches, one, train
 
 
 class Language(nn.Module):
@@ -138,3 +139,25 @@ def test_copies_that_part_are_left_alone() -> None:
     layer = nn.Linear(4, 4)
     model = nn.Sequential(layer, nn.Tanh(), copy.deepcopy(layer), nn.Tanh(), nn.Linear(4, 3))
     assert alerts_of(model, lambda: train(model, SGD(model.parameters(), lr=0.1))) == []
+
+
+@pytest.mark.parametrize(("alike", "rules"), [(True, ["equal layers"]), (False, [])])
+def test_models_that_are_equal_and_move_alike_are_asked_about(alike: bool, rules: list[str]) -> None:
+    first = nn.Linear(4, 3)
+    second = copy.deepcopy(first) if alike else nn.Linear(4, 3)
+    optimizer = SGD([*first.parameters(), *second.parameters()], lr=0.1)
+    with numscope.watch(first) as one_scope, numscope.watch(second) as other_scope:
+        for x, y in batches(6):
+            optimizer.zero_grad()
+            (F.cross_entropy(first(x), y) + F.cross_entropy(second(x), y)).backward()
+            optimizer.step()
+    alerts = [*one_scope.alerts, *other_scope.alerts]
+    assert [alert.rule for alert in alerts] == rules
+    assert all(alert.asks and "of another Linear" in alert.text for alert in alerts)
+
+
+def test_equal_models_that_are_trained_one_after_the_other_are_left_alone() -> None:
+    for _ in range(2):
+        torch.manual_seed(0)
+        model = nn.Linear(4, 3)
+        assert alerts_of(model, lambda model=model: train(model, SGD(model.parameters(), lr=0.1))) == []  # type: ignore[misc]

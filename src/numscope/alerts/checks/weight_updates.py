@@ -77,6 +77,10 @@ class _Weight:
         return max((rate for rate in self.rates if rate is not None), default=0.0)
 
 
+# Of all models, at the last look: a matrix's shape, and sums before and after, by which one has moved; the step, the check, its names.
+_moved: dict[tuple[Any, ...], tuple[int, weakref.ref[WeightUpdates], list[str]]] = {}
+
+
 class WeightUpdates(Check):
     """Looks at all parameters at thorough steps: checksums of their bits, whether gradients are there and zero, and who updates them.
 
@@ -226,11 +230,18 @@ class WeightUpdates(Check):
             elif name in parameters and parameters[name].dim() > 1 and parameters[name].requires_grad:
                 alike[parameters[name].shape, self._weights[name].sum, total].append(name)
             self._weights[name].sum = total
-        for (_, was, _), names in alike.items():
-            if len(names) > 1 and was is not None and any(self._weights[name].nonzero for name in names):
-                text = f"{names_of(names)} have the same values, bit for bit, and move alike: they compute the same thing."
+        if any(num != self.subject.num for num, _, _ in _moved.values()):
+            _moved.clear()
+        for key, names in alike.items():
+            if key[1] is None or not any(self._weights[name].nonzero for name in names):
+                continue
+            num, other, theirs = _moved.setdefault(key, (self.subject.num, weakref.ref(self), names))
+            beside = None if (check := other()) is self or check is None or check.subject.num - num > 1 or not check._weights else check
+            if len(names) > 1 or beside is not None:  # and not a model that was trained before
+                also = "" if beside is None else f" as {names_of(theirs)} of another {type(beside.subject.model).__name__}"
+                text = f"{names_of(names)} have the same values{also}, bit for bit, and move alike: they compute the same thing."
                 advice = "Initialize each at random, from one random state for all; deepcopy copies weights too."
-                self.say(text, advice, rule=EQUAL, parameters=names)
+                self.say(text, advice, rule=EQUAL, parameters=names, asks=beside is not None)
         return stays
 
     # ---- the verdict

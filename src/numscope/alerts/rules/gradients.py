@@ -40,16 +40,10 @@ def gradients_through_depth(board: Board, settings: dict[str, Any]) -> Iterator[
     if fall < settings["bits"]:
         return
     least = int(pairs[int(np.argmin(gap))][0])
-    yield board.alert(
-        VANISH,
-        least,
-        round(fall, 1),
-        settings["bits"],
-        f"beside their weights, the first layers' gradients are 2^{fall:.0f} times smaller than the last ones'; the largest element here "
-        f"is {magnitude(float(level[least])):.3g}.",
-        "Add residual connections or normalization, change the initialization, or use an activation that does not saturate.",
-        layers=len(pairs),
-    )
+    text = f"beside their weights, the first layers' gradients are 2^{fall:.0f} times smaller than the last ones'; the largest element "
+    text += f"here is {magnitude(float(level[least])):.3g}."
+    advice = "Add residual connections or normalization, change the initialization, or use an activation that does not saturate."
+    yield board.alert(VANISH, least, round(fall, 1), settings["bits"], text, advice, layers=len(pairs))
 
 
 def gradients_underflow(board: Board, settings: dict[str, Any]) -> Iterator[Alert]:
@@ -64,14 +58,8 @@ def gradients_underflow(board: Board, settings: dict[str, Any]) -> Iterator[Aler
         return
     least = int(half[int(np.nanargmin(level))])
     largest = magnitude(float(board.smooth()[least]))
-    alert = board.alert(
-        UNDERFLOW,
-        least,
-        largest,
-        magnitude(HALF_NORMAL),
-        f"the largest element is {largest:.2g}, below float16's smallest normal number {magnitude(HALF_NORMAL):.2g}, as in {len(low)} of "
-        f"{len(half)} gradients: they keep few bits, and elements below 6e-08 are zero.",
-        f"Scale the loss (GradScaler), or use bfloat16. If this is intended, switch it off: {how_to_set(UNDERFLOW, False)}.",
-        layers=len(low),
-    )
-    yield replace(alert, asks=True)
+    normal = magnitude(HALF_NORMAL)
+    text = f"the largest element is {largest:.2g}, below float16's smallest normal number {normal:.2g}, as in {len(low)} of {len(half)} "
+    text += "gradients: they keep few bits, and elements below 6e-08 are zero."
+    advice = f"Scale the loss (GradScaler), or use bfloat16. If this is intended, switch it off: {how_to_set(UNDERFLOW, False)}."
+    yield replace(board.alert(UNDERFLOW, least, largest, normal, text, advice, layers=len(low)), asks=True)
