@@ -57,7 +57,7 @@ _SPECS = (
     RuleSpec("loss over all pairs", "tensors (N, 1) and (N,), such as predictions and targets, become (N, N)"),
     RuleSpec("unequal micro-batches", "means over different numbers of labels count the same in one step"),
     RuleSpec("no label counts", "a mask or ignore_index leaves no label of a batch"),
-    RuleSpec("padding in the loss", "all labels count, though the mask that the model is given hides some"),
+    RuleSpec("padding in the loss", "more labels count than the mask that the model is given leaves"),
     RuleSpec("softmax over the batch", "a softmax runs over the first dimension"),
     RuleSpec("softmax of one number", "a softmax, or a division by the sum, over a dimension of size 1"),
     RuleSpec("layers outside the model", "layers or parameters that the model does not know of get gradients, and no optimizer has them"),

@@ -78,5 +78,9 @@ def test_batch_of_which_no_label_counts_is_asked_about(loss_of: Loss) -> None:
 
 @pytest.mark.parametrize(("ignored", "rules"), [(0, ["padding in the loss"]), (-100, [])])
 def test_padding_that_counts_is_asked_about(ignored: int, rules: list[str]) -> None:
-    assert [alert.rule for alert in trained(F.cross_entropy, (4,), mask=True, ignored=ignored)] == rules
+    def shifted(out: Tensor, y: Tensor) -> Tensor:
+        return F.cross_entropy(out, F.pad(y.view(4, 6)[:, 1:], (0, 1), value=-100).flatten())
+
+    for loss_of in (F.cross_entropy, shifted):
+        assert [alert.rule for alert in trained(loss_of, (3,), mask=True, ignored=ignored)] == rules
     assert trained(F.cross_entropy, (6,), mask=True, ignored=ignored) == []  # nothing is hidden

@@ -25,8 +25,8 @@ MEAN, SUM = 1, 2  # as torch numbers reductions
 
 
 class Labels(Check):
-    """Counts the labels of a loss that its ``ignore_index``, or a mask before its sum, leaves: none; all of them, though the model was
-    given a mask; or numbers that differ between micro-batches whose means count the same.
+    """Counts the labels of a loss that its ``ignore_index``, or a mask before its sum, leaves: none; more than the mask that the model
+    was given; or numbers that differ between micro-batches whose means count the same.
 
     *Cost:* at a thorough step one pass over the labels of each loss, and over the mask; what is on a device is read a look later.
     """
@@ -53,7 +53,7 @@ class Labels(Check):
             if found is not None:
                 count, num, weight = found
                 has_mask = mask is not None and mask.numel() in (num, num + len(mask))  # labels may be those of the next tokens
-                hidden = (mask == 0).any() & (mask == 1).any() if mask is not None and has_mask else False
+                hidden = torch.minimum((mask == 0).sum(), (mask == 1).sum()) - len(mask) if mask is not None and has_mask else -num
                 values = [torch.as_tensor(v, dtype=torch.float32, device=count.device) for v in (count, num, weight, hidden)]
                 self._seen[self.subject.step].append((current_line(), HostCopy(torch.stack(values))))
 
@@ -73,8 +73,8 @@ class Labels(Check):
             text = f"None of the {num:.0f} labels of a batch counts{backward}: nothing is learned from it."
             advice = "Look at what sets labels to ignore_index, or at the mask: prompts may fill the window."
             self.say(text, advice, rule=NONE, line=line, asks=True)
-        if self._again(PADDING, all(count == num and hidden for count, num, _, hidden in losses)):
-            text = f"All {num:.0f} labels count in the loss{backward}, though the mask that the model is given hides some."
+        if self._again(PADDING, all(count + hidden > num for count, num, _, hidden in losses)):
+            text = f"{counts[0]:.0f} of {num:.0f} labels count in the loss{backward}, more than the mask that the model is given leaves."
             advice = "Set labels where the mask hides the input to -100, the ignore_index of cross_entropy."
             self.say(text, advice, rule=PADDING, line=line, asks=True)
         equal = min(parts, default=0.0) > 0 and max(parts) < 1.001 * min(parts)
