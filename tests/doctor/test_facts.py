@@ -16,12 +16,12 @@ from hypothesis import strategies as st
 
 from numscope.doctor.budget import Deadline
 from numscope.doctor.meet.sockets import is_loopback
-from numscope.doctor.phases import host_facts
-from numscope.doctor.phases.host_facts import gpus, parse
+from numscope.doctor.phases import facts
+from numscope.doctor.phases.facts import gpus, parse
 
 
 def test_this_hosts_facts_are_json_and_complete() -> None:
-    data = host_facts.gather({"NCCL_DEBUG": "INFO", "PATH": os.environ["PATH"]}, Deadline(10))
+    data = facts.gather({"NCCL_DEBUG": "INFO", "PATH": os.environ["PATH"]}, Deadline(10))
     assert json.loads(json.dumps(data)) == data
     assert data["errors"] == {}
     assert data["hostname"] == socket.gethostname()
@@ -33,8 +33,8 @@ def test_this_hosts_facts_are_json_and_complete() -> None:
 
 def test_gathering_facts_imports_no_torch() -> None:
     code = (
-        "import os, sys; from numscope.doctor.phases import host_facts; from numscope.doctor.budget import Deadline; "
-        "host_facts.gather(os.environ, Deadline(10)); sys.exit('torch' in sys.modules)"
+        "import os, sys; from numscope.doctor.phases import facts; from numscope.doctor.budget import Deadline; "
+        "facts.gather(os.environ, Deadline(10)); sys.exit('torch' in sys.modules)"
     )
     assert subprocess.run([sys.executable, "-c", code]).returncode == 0
 
@@ -43,8 +43,8 @@ def test_a_fact_that_fails_is_told_and_the_others_are_there(monkeypatch: pytest.
     def broken() -> None:
         raise OSError("no such thing")
 
-    monkeypatch.setattr(host_facts, "_shm", broken)
-    data = host_facts.gather({}, Deadline(10))
+    monkeypatch.setattr(facts, "_shm", broken)
+    data = facts.gather({}, Deadline(10))
     assert data["errors"] == {"shm": "OSError: no such thing"}
     assert "limits" in data
 
@@ -53,38 +53,38 @@ def test_a_fact_that_fails_is_told_and_the_others_are_there(monkeypatch: pytest.
     "name", ["NCCL_TOKEN", "TORCH_API_KEY", "TORCHELASTIC_SECRET", "GLOO_PASSWORD", "UCX_CREDENTIALS", "FI_AUTH", "NCCL_DB_PW"]
 )
 def test_secret_values_are_not_told(name: str) -> None:
-    assert host_facts.environment({name: "hush", "NCCL_DEBUG": "INFO", "AWS_SECRET": "x"}) == {"NCCL_DEBUG": "INFO"}
+    assert facts.environment({name: "hush", "NCCL_DEBUG": "INFO", "AWS_SECRET": "x"}) == {"NCCL_DEBUG": "INFO"}
 
 
 def test_login_in_a_value_is_not_told_and_long_values_are_cut() -> None:
-    told = host_facts.environment({"TORCH_HOME": "s3://ann:hush@store/x", "NCCL_TOPO": "x" * 1234})
+    told = facts.environment({"TORCH_HOME": "s3://ann:hush@store/x", "NCCL_TOPO": "x" * 1234})
     assert told["TORCH_HOME"] == "s3://***@store/x"
     assert told["NCCL_TOPO"] == "x" * 200 + "… (1,234 characters)"
 
 
 @given(st.dictionaries(st.text(max_size=12).map(lambda word: f"NCCL_{word}"), st.text(max_size=300)))
 def test_any_environment_is_told_as_json_and_in_limits(environ: dict[str, str]) -> None:
-    told = host_facts.environment(environ)
-    assert set(told) == {name for name in environ if not host_facts._SECRET.search(name)}
+    told = facts.environment(environ)
+    assert set(told) == {name for name in environ if not facts._SECRET.search(name)}
     assert len(json.dumps(told)) < 4000 + 3000 * len(environ)
     json.dumps(told).encode()
 
 
 def test_name_that_resolves_to_loopback_is_recognized() -> None:
-    told = host_facts.resolve("localhost", Deadline(5))
+    told = facts.resolve("localhost", Deadline(5))
     assert told["loopback"]
     assert told["error"] == ""
 
 
 def test_name_that_does_not_resolve_says_so() -> None:
-    told = host_facts.resolve("no-such-host.invalid", Deadline(20))
+    told = facts.resolve("no-such-host.invalid", Deadline(20))
     assert told["addresses"] == []
     assert told["error"]
 
 
 def test_resolver_that_hangs_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(socket, "getaddrinfo", lambda *_, **__: time.sleep(1) or [])
-    assert host_facts.resolve("slow", Deadline(0.05))["error"] == "no answer from the resolver within 0.1 s"
+    assert facts.resolve("slow", Deadline(0.05))["error"] == "no answer from the resolver within 0.1 s"
 
 
 @pytest.mark.parametrize(
@@ -99,7 +99,7 @@ def test_infiniband_devices_are_read_port_by_port(tmp_path: Path) -> None:
     port.mkdir(parents=True)
     for name, value in (("state", "4: ACTIVE"), ("rate", "400 Gb/sec (4X NDR)"), ("link_layer", "InfiniBand")):
         (port / name).write_text(f"{value}\n")
-    assert host_facts.infiniband(tmp_path) == {
+    assert facts.infiniband(tmp_path) == {
         "mlx5_0:1": {"port": "1", "state": "4: ACTIVE", "rate": "400 Gb/sec (4X NDR)", "link_layer": "InfiniBand"}
     }
 

@@ -27,6 +27,18 @@ def node_of(tensor: Tensor) -> Any:
         return None
 
 
+def saved(node: Any, name: str) -> Tensor | None:
+    """A tensor that a node has saved, if it lies there: for one with a hook a checkpoint would do its forward again."""
+    raw = getattr(node, f"_raw_saved_{name}", None)
+    if raw is None or getattr(raw, "unpack_hook", raw) is not None:
+        return None
+    try:
+        found: Tensor | None = getattr(node, f"_saved_{name}")
+        return found
+    except ours(RuntimeError):  # it is gone
+        return None
+
+
 def graph(roots: Iterable[Tensor], enters: Callable[[Any], bool] = lambda node: True) -> Iterator[Any]:
     """The nodes of the autograd graph of some tensors, each once, as far as ``enters`` lets them in; ``MOST_WALKED`` at most.
 

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 from torch.optim import SGD
+from torch.utils.checkpoint import checkpoint
 
 from numscope.records.alert import Alert
 from tests.alerts.checks.silent import alerts_of, one
@@ -84,3 +85,18 @@ def test_padding_that_counts_is_asked_about(ignored: int, rules: list[str]) -> N
     for loss_of in (F.cross_entropy, shifted):
         assert [alert.rule for alert in trained(loss_of, (3,), mask=True, ignored=ignored)] == rules
     assert trained(F.cross_entropy, (6,), mask=True, ignored=ignored) == []  # nothing is hidden
+
+
+def test_labels_of_a_loss_in_a_checkpoint_are_not_read_as_that_would_do_its_forward_again() -> None:
+    num = 0
+
+    def loss_of(out: Tensor, y: Tensor) -> Tensor:
+        nonlocal num
+        num += 1
+        return F.cross_entropy(out, y)
+
+    def in_checkpoint(out: Tensor, y: Tensor) -> Tensor:
+        return checkpoint(loss_of, out, y, use_reentrant=False)
+
+    assert trained(in_checkpoint, (3, 6)) == []
+    assert num == 2 * 8  # a forward and a backward for each

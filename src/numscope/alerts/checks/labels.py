@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from numscope.alerts.checks.check import Check, ScriptLine, Subject, current_line
 from numscope.alerts.checks.loss_graph import behind_shapes, is_new, kind_of
-from numscope.probe.nodes import node_of
+from numscope.probe.nodes import node_of, saved
 from numscope.records.faults import suppress
 from numscope.summary.host_copy import HostCopy
 from numscope.summary.unseen import unseen
@@ -48,8 +48,8 @@ class Labels(Check):
 
     def before_backward(self, roots: Sequence[Tensor]) -> None:
         mask, self._mask = self._mask, None
-        with unseen(), suppress(RuntimeError, AttributeError):  # what a node saved may be gone
-            found = _counted(node_of(roots[0])) if is_new(roots[0], self.name) else None
+        with unseen():
+            found = _counted(node_of(roots[0])) if roots and is_new(roots[0], self.name) else None
             if found is not None:
                 count, num, weight = found
                 has_mask = mask is not None and mask.numel() in (num, num + len(mask))  # labels may be those of the next tokens
@@ -103,14 +103,14 @@ def _counted(node: Any) -> tuple[Tensor, int, Tensor | float] | None:
         if mask is None or mask.numel() == 1:
             return None
         return torch.where(((mask == 0) | (mask == 1)).all(), mask.sum(), torch.nan), mask.numel(), weight
-    if node is None or kind_of(node) not in ("NllLoss", "NllLoss2D") or node._saved_weight is not None:
+    if node is None or kind_of(node) not in ("NllLoss", "NllLoss2D") or (target := saved(node, "target")) is None:
         return None
-    count = (node._saved_target != node._saved_ignore_index).sum()
+    count = (target != node._saved_ignore_index).sum()
     by = {MEAN: count.clamp(min=1), SUM: 1}.get(node._saved_reduction)
-    return None if by is None else (count, node._saved_target.numel(), weight / by)
+    return None if by is None or saved(node, "weight") is not None else (count, target.numel(), weight / by)
 
 
 def _constant(node: Any) -> Tensor | None:
     """The factor, or divisor, without gradient of a product or quotient."""
-    one, other = (each is None for each, _ in node.next_functions)
-    return None if one == other or (one and kind_of(node) == "Div") else node._saved_self if one else node._saved_other
+    one, other = (each is None for each, _ in node.next_functions[:2])
+    return None if one == other or (one and kind_of(node) == "Div") else saved(node, "self" if one else "other")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from numscope.doctor.phases import Context
-from numscope.doctor.phases.host_facts import interfaces
+from numscope.doctor.phases.facts import interfaces
 
 
 def run(context: Context) -> dict[str, Any]:
