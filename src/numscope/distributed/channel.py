@@ -27,6 +27,7 @@ from numscope.records.faults import ours, suppress
 
 _c10d: Any = dist.distributed_c10d if dist.is_available() else None
 _WIDTH = 3  # values in a header
+_GOODBYE = float(crc32(b"goodbye"))
 
 _names: WeakKeyDictionary[Any, str] = WeakKeyDictionary()
 _channels: WeakSet[Channel] = WeakSet()
@@ -88,6 +89,13 @@ class Channel:
         self._why = self._why or why
         self._families = None
 
+    def say_goodbye(self) -> None:
+        """Close the channel where the others come to it, so that none loses what is on its way. Waits for them, up to its patience."""
+        if self.is_open and self._families is not None:
+            with suppress(Apart):
+                self.meet("", 0)
+        self.close()
+
     def leave(self) -> None:
         """Stop using the channel, which belongs to another process, without closing or freeing anything."""
         _left_behind.append(self._families)
@@ -101,9 +109,11 @@ class Channel:
 
         *Cost:* one exchange of seven numbers.
         """
-        place = (float(crc32(purpose.encode())), float(step))
+        place = (_GOODBYE if not purpose else float(crc32(purpose.encode())), float(step))
         header = [place[0], -place[0], place[1], -place[1], *values, *[0.0] * (_WIDTH - len(values))]
         told: list[float] = self.largest(torch.frombuffer(array("d", header), dtype=torch.float64), patience).tolist()
+        if purpose and _GOODBYE in (told[0], -told[1]):
+            raise self._apart("a rank watches no longer")
         if told[2] != -told[3]:
             raise self._apart(f"ranks are at different steps ({-told[3]:.0f} and {told[2]:.0f})")
         if told[0] != -told[1]:

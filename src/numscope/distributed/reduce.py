@@ -141,14 +141,19 @@ class Reducer:
         return not (copies.first or name in self._gone or self._verdicts.get(name) is False)
 
     def close(self) -> None:
-        """Merge no more: this rank's watch has ended or failed. The other ranks learn it at their next exchange."""
+        """Merge no more: this rank's watch has ended or failed. The other ranks learn it at their next exchange, by ``say_goodbye``."""
         self.closed = True
         with suppress(Exception):  # the store disappears with the rank that hosts it
             for group in self.places.known if agree.spread() else ():
                 self._gone.add(name_of(group))
-                self._exchange(group).channel.close()
+                self._exchange(group)
                 if name_of(group) not in self._verdicts:  # who waits there for this rank goes on to the channel, and learns it
                     agree.arrive(self._meeting(group, "rows"), dist.get_world_size(group))
+
+    def say_goodbye(self) -> None:
+        """Tell the other ranks where they come to an exchange. Waits for them, so it is for a thread."""
+        for exchange in [*self._exchanges.values()]:
+            exchange.channel.say_goodbye()
 
     def _adopt(self, items: Sequence[Item]) -> None:
         """Adds groups known only from a tensor's mesh, in the order of the keys; all ranks of that mesh know them."""

@@ -5,12 +5,13 @@ from __future__ import annotations
 import json
 import logging
 import os
+import time
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from hashlib import sha256
 from typing import Any, NamedTuple, TypeVar
-from weakref import WeakKeyDictionary
+from weakref import WeakKeyDictionary, WeakSet
 
 from torch import Tensor, nn
 from torch.nn import Parameter
@@ -38,12 +39,22 @@ MOST_BEHIND = 100  # recorded steps for which a rank waits for the others' numbe
 
 Key = TypeVar("Key", bound=tuple[str, ...])
 
+GOODBYE_S = 2.0  # for ranks that end together
+_leaving: WeakSet[Outbox] = WeakSet()
 _channels: WeakKeyDictionary[Any, Channel] = WeakKeyDictionary()
 
 
 def _kind_of(site: PlannedSite) -> Kind:
     """Whether replicas hold it alike, so that it is no data: weights, what the optimizer gets and keeps for them."""
     return "data" if site.parameter is None or site.kind == "local_wgrad" else "gradient" if site.kind == "wgrad" else "parameter"
+
+
+def say_goodbyes() -> None:
+    """The process ends: ranks that still exchange hear it first."""
+    end = time.monotonic() + GOODBYE_S
+    for exchanges in [*_leaving]:
+        with suppress(Exception):  # they are elsewhere
+            exchanges.drain(max(0.0, end - time.monotonic()))
 
 
 class Merging:
@@ -171,8 +182,13 @@ class Joint:
     def close(self, failed: bool = False) -> None:
         """This rank stops observing; the others learn it at their next exchange, the first one too if this rank has ``failed``."""
         reducer = self._find() if failed else self._reducer
-        if reducer is not None:
+        if reducer is not None and self._pid == os.getpid():
             reducer.close()
+            _leaving.add(self._exchanges)
+            for _ in range(2):
+                with suppress(Exception):  # what was under way has failed, which is raised once
+                    self._exchanges.put(reducer.say_goodbye)
+                    break
 
     def _find(self) -> Reducer | None:
         if self._reducer is None and spread():

@@ -56,6 +56,8 @@ def end_all() -> None:
                     log.error("numscope could not end the watch of %s: %s: %s", class_name(scope.model), type(fault).__name__, fault)
         parquet = sys.modules.get("numscope.sinks.parquet")
         folders = set() if parquet is None else parquet.close_all()
+    if (ranks := sys.modules.get("numscope.inspect.ranks")) is not None:
+        ranks.say_goodbyes()
     if folders and int(os.environ.get("WORLD_SIZE", "1")) > 1:
         from numscope.runs.compaction import compact_ended
 
