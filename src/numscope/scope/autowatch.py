@@ -169,6 +169,8 @@ class AutoWatch(optimizer_probe.StepListener):
                 stack.callback(self._sinks.close)
             for scope in reversed(self.scopes):
                 stack.callback(scope.close, error)
+        if error is None:
+            open_scopes.leave_ranks()
 
     def abandon(self) -> None:
         """Remove every hook without judging or writing: in a forked child, the watches belong to the parent."""

@@ -39,6 +39,12 @@ def write_all() -> None:
             scope.write()
 
 
+def leave_ranks() -> None:
+    """The process is about to be gone: give ranks whose statistics are merged with its own a moment to hear it."""
+    if (ranks := sys.modules.get("numscope.inspect.ranks")) is not None:
+        ranks.say_goodbyes()
+
+
 def end_all() -> None:
     """The interpreter ends: close, the last one first, what the script has left open.
 
@@ -56,8 +62,7 @@ def end_all() -> None:
                     log.error("numscope could not end the watch of %s: %s: %s", class_name(scope.model), type(fault).__name__, fault)
         parquet = sys.modules.get("numscope.sinks.parquet")
         folders = set() if parquet is None else parquet.close_all()
-    if (ranks := sys.modules.get("numscope.inspect.ranks")) is not None:
-        ranks.say_goodbyes()
+    leave_ranks()
     if folders and int(os.environ.get("WORLD_SIZE", "1")) > 1:
         from numscope.runs.compaction import compact_ended
 
