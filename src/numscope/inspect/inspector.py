@@ -262,14 +262,15 @@ class Inspector(StepReader):
         self._settle()
 
     def _settle(self) -> None:
-        self.joint.settle(SETTLE_S)
         alerts = self._write(True)
         if self.post is not None:
             self.post(alerts)
 
     def _write(self, closing: bool) -> list[Alert]:
-        """Write the steps that wait for no rank, in order, and at the end those that do. Returns: what rules say of them."""
+        """Write the steps that wait for no rank, in order; at the end wait a while, and write all. Returns: what rules say of them."""
         alerts: list[Alert] = []
+        if closing:
+            self.joint.settle(SETTLE_S)
         while self._unwritten and (closing or self._unwritten[0].is_over):
             self.last = self._unwritten.popleft().observations()
             self.recorder.write(self.last)
