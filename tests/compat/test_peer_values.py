@@ -202,6 +202,7 @@ def on_two_ranks(rank: int, folder: str) -> tuple[dict[str, float], dict[str, fl
         assert scope._watch.inspector is not None
         ddp(torch.randn(3, 8)).sum().backward()
         torch.optim.SGD(model.parameters(), lr=0.0).step()
+        scope._watch.inspector.settle()
         (seen,) = scope._watch.inspector.last
     return {name: value.item() for name, value in found.items()}, dict(seen.values)
 

@@ -14,7 +14,7 @@ import torch
 from numscope.page.payload import excerpts, payload_of
 from numscope.page.recorded import read_recorded
 from numscope.summary.extras import EXPONENTS
-from tests.page.test_columns import unpack
+from tests.page.test_packed_arrays import unpack
 from tests.page.test_recorded import FINDING, document
 from tests.runs.tensors import Place, two_layers, write
 

@@ -18,7 +18,7 @@ from numscope.runs.sources import Remote, source_of
 from numscope.view import live
 from numscope.view.live import LiveRun
 from numscope.view.shelf import Shelf
-from tests.page.test_columns import unpack
+from tests.page.test_packed_arrays import unpack
 from tests.page.test_recorded import ALERT, FINDING, document
 from tests.runs.tensors import Place, two_layers, write
 

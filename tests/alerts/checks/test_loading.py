@@ -175,3 +175,17 @@ def test_state_in_a_checkpoint_that_is_not_loaded_is_asked_about(left_out: str, 
     alerts = alerts_of(now["model"], training)
     assert [alert.rule for alert in alerts] == (["state not loaded"] if left_out else [])
     assert all(f"has '{left_out}'" in alert.text and alert.asks for alert in alerts)
+
+
+def test_checkpoint_of_another_model_is_no_matter_of_this_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(loading, "_walks", itertools.count())
+    before, now, teacher = Net(), Net(), Net()
+    optimizer = Adam(before.parameters())
+    train(before, optimizer, 2)
+
+    def training() -> None:
+        checkpoint = {"model": before.state_dict(), "optimizer": optimizer.state_dict()}
+        teacher.load_state_dict(checkpoint["model"])
+        train(now, Adam(now.parameters()), 2)
+
+    assert alerts_of(now, training) == []

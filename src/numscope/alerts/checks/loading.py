@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import itertools
 import logging
+import weakref
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -33,7 +34,8 @@ class _Verdict(NamedTuple):
 
 
 _walks = itertools.count()
-_saved: dict[str, tuple[str, ScriptLine]] = {}  # of checkpoints whose tensors were loaded: "optimizer", "scheduler", their keys
+# Of checkpoints whose tensors were loaded, "optimizer" and "scheduler": their keys, the line, and the module that got the tensors.
+_saved: dict[str, tuple[str, ScriptLine, weakref.ref[nn.Module]]] = {}
 _verdicts: dict[tuple[str, str], _Verdict | None] = {}  # by text and line, of this process: the first check that is asked says it
 
 
@@ -59,7 +61,7 @@ class Loads(optimizer_probe.StepListener):
         module = call.target
         if not isinstance(given, Mapping):
             return
-        _hold(given)
+        _hold(given, module)
         here = {name: tensor for tensors in (module.named_parameters(), module.named_buffers()) for name, tensor in tensors}
         missing, unexpected = ({*getattr(result, names, ())} for names in ("missing_keys", "unexpected_keys"))
         name = f"{type(module).__name__}.load_state_dict"
@@ -121,7 +123,10 @@ class Loading(Check):
             self.say(verdict.text, verdict.advice, rule=verdict.rule, line=verdict.line, asks=verdict.asks, again=True)
 
     def before_step(self, optimizer: Optimizer) -> None:
-        for kind, (key, line) in list(_saved.items()) if self.subject.num == 0 else ():
+        for kind, (key, line, loaded) in list(_saved.items()) if self.subject.num == 0 else ():
+            module = loaded()
+            if module is None or not (module in self.subject.probe.names or self.subject.model in module.modules()):
+                continue
             schedulers = [each for each in instances_of(LRScheduler) if getattr(each, "optimizer", None) is optimizer]
             if any(each.last_epoch == 0 for each in schedulers) if kind == "scheduler" else not optimizer.state:
                 del _saved[kind]
@@ -135,14 +140,14 @@ class Loading(Check):
         optimizer_probe.unlisten(self._loads)
 
 
-def _hold(given: Mapping[str, Any]) -> None:
+def _hold(given: Mapping[str, Any], module: nn.Module) -> None:
     """Notes what else is in a checkpoint that holds what is loaded. *Cost:* a walk over all objects, at the first ``MOST_WALKS`` loads."""
     for held in gc.get_referrers(given) if next(_walks) < MOST_WALKS else ():
         if type(held) is dict:
             states = [(str(key), each) for key, each in held.items() if isinstance(each, Mapping)]
             keys = {"optimizer": [key for key, each in states if "param_groups" in each and each.get("state")]}
             keys["scheduler"] = [key for key, each in states if "_step_count" in each and each.get("last_epoch")]
-            _saved.update({kind: (found[0], current_line()) for kind, found in keys.items() if found})
+            _saved.update({kind: (found[0], current_line(), weakref.ref(module)) for kind, found in keys.items() if found})
 
 
 def _note(rule: str, text: str, advice: str, line: ScriptLine, asks: bool) -> None:
