@@ -154,6 +154,7 @@ def leaving(rank: int, step_of_failure: int) -> Any:
     for step in range(4):
         if rank == 1 and step == step_of_failure:
             reducer.close()
+            reducer.say_goodbye()
             break
         found.append(reducer.reduce([item])[0])
     return [(r.ranks, r.row[0], r.writes) for r in found]
