@@ -27,7 +27,7 @@ FROZEN = "None of the model's parameters requires a gradient"
 MOST_LOOKS = 32  # at gradients that a step's backwards add to
 
 
-class _Kept:
+class _FromBefore:
     """Some of an optimizer's gradients since its last step, while they seem to be those of that step."""
 
     __slots__ = ("backwards", "gradients", "versions")
@@ -56,7 +56,7 @@ class Clearing(Check):
 
     def __init__(self, subject: Subject) -> None:
         super().__init__(subject)
-        self._kept: Beside[Optimizer, _Kept] = Beside()
+        self._kept: Beside[Optimizer, _FromBefore] = Beside()
         self._tracked: Beside[Optimizer, list[weakref.ref[Any]]] = Beside()
         self._in_row: Beside[Optimizer, int] = Beside()
         self._ledger: Ledger | None = None
@@ -110,7 +110,7 @@ class Clearing(Check):
             tracked = self._tracked[optimizer] = [weakref.ref(p) for p in given]
         parameters = [p for ref in tracked if (p := ref()) is not None]
         if parameters and all(p.grad is not None for p in parameters):
-            self._kept[optimizer] = _Kept(parameters)
+            self._kept[optimizer] = _FromBefore(parameters)
 
     def end(self, closing: bool) -> None:
         if self._ledger is not None:
