@@ -28,13 +28,14 @@ def node_of(tensor: Tensor) -> Any:
 
 
 def saved(node: Any, name: str) -> Tensor | None:
-    """A tensor that a node has saved, if it lies there: for one with a hook a checkpoint would do its forward again."""
+    """A plain tensor that a node has saved, if it lies there: for one with a hook a checkpoint would do its forward again; numbers of one
+    that is spread over ranks would take a collective."""
     raw = getattr(node, f"_raw_saved_{name}", None)
     if raw is None or getattr(raw, "unpack_hook", raw) is not None:
         return None
     try:
         found: Tensor | None = getattr(node, f"_saved_{name}")
-        return found
+        return found if type(found) is Tensor else None
     except ours(RuntimeError):  # it is gone
         return None
 

@@ -43,7 +43,7 @@ class Labels(Check):
     def enter(self, module: nn.Module, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
         with suppress(TypeError, ValueError):
             given = {**inspect.signature(module.forward).bind_partial(*args, **kwargs).arguments, **kwargs}
-            masks = [v for name, v in given.items() if "mask" in name and isinstance(v, Tensor) and v.dim() == 2]
+            masks = [v for name, v in given.items() if "mask" in name and type(v) is Tensor and v.dim() == 2]
             self._mask = masks[0] if masks and not masks[0].is_floating_point() else None
 
     def before_backward(self, roots: Sequence[Tensor]) -> None:
