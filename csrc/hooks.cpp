@@ -23,7 +23,7 @@ bool is_input(PyObject* base, PyObject* args, PyObject* kwargs) {
 bool is_paused(PyObject* optimizers) {
     const Ref paused(PyObject_GetAttr(optimizers, names.paused));
     if (paused && PyDict_Size(paused.get()) == 0) return false;
-    const Ref answer(paused ? PyObject_CallMethod(optimizers, "is_paused", nullptr) : nullptr);
+    const Ref answer(paused ? PyObject_CallMethod(optimizers, "is_unheard", nullptr) : nullptr);
     return answer.get() != Py_False;
 }
 

@@ -84,7 +84,7 @@ def test_wrong_usage_is_refused_before_anything_runs(
             "tolerance: -1\nrepeat: 2",
             [
                 "tolerance: got '-1', expected a number from 0, such as 0.01.",
-                "repeat: unknown, expected one of runs, tolerance, repeats, seed. Did you mean 'repeats'?",
+                "repeat: unknown, expected one of runs, tolerance, repeats, seed, features. Did you mean 'repeats'?",
             ],
         ),
         ("bisect", "tolerance: .inf", ["tolerance: got 'inf', expected a number from 0, such as 0.01."]),

@@ -171,7 +171,7 @@ def test_reader_goes_on_where_the_listener_failed_and_the_other_way_round() -> N
     refuses.probe.attach(told, deep=True, gradients=True)
     refuses.arm()
     model(torch.randn(3, 4)).sum().backward()
-    assert refuses.errors == 1 and not refuses.probe.armed
+    assert refuses.errors == 1 and not refuses.probe.is_read
     assert len(told.leaves) == len(told.gradients) == 3
 
 

@@ -17,7 +17,7 @@ from numscope.cli.preparing import RECIPES, SCRIPT_WORDS, recipe_option, takes_s
 from numscope.cli.printing import note, put, say, show
 from numscope.cli.script import Target
 from numscope.cli.trial import trial
-from numscope.cli.values import OUTPUT_FILE, Expected, Value, json_option, real, whole_number
+from numscope.cli.values import OUTPUT_FILE, Expected, Value, json_option, listed, real, whole_number
 from numscope.config.dialects import translate
 from numscope.config.loading import plan_of
 from numscope.config.wording import Errors
@@ -65,6 +65,7 @@ BISECT_SETTINGS = {
     "tolerance": real("a number from 0, such as 0.01", 0),
     "repeats": whole_number(1),
     "seed": whole_number(),
+    "features": listed("FILE,FILE…", str, "files with features that the configuration names"),
 }
 
 
@@ -130,7 +131,6 @@ def advise(target: Target, steps: int, recipe: str, output: str, json_to: str | 
     default="bisect.yaml",
     help="Where to write the YAML (bisect.yaml); the runs are kept in a folder next to it.",
 )
-@click.option("--features", multiple=True, metavar="FILE|DIR", help="Your own features that the configuration names; repeatable.")
 @json_option("Write JSON instead of text")
 @_LAUNCH
 @_settings_option(BISECT_SETTINGS)
@@ -138,7 +138,6 @@ def bisect(
     target: Target,
     config: str | None,
     output: str,
-    features: tuple[str, ...],
     json_to: str | None,
     launch: tuple[str, ...],
     file: str | None,
@@ -149,8 +148,9 @@ def bisect(
 
     Exit status: 0 if such a set was found or nothing is harmed; 1 if there is none or the runs did not suffice; 2 for wrong usage.
     """
-    base = _base(config, features)
-    task = BisectionTask(_script(target, launch), base=base, features=features, **search, **_settings(file, BISECT_SETTINGS))
+    settings = {"features": (), **_settings(file, BISECT_SETTINGS)}
+    base = _base(config, settings["features"])
+    task = BisectionTask(_script(target, launch), base=base, **search, **settings)
     folder = Path(output).with_suffix(".trials")
     book = Book(folder, task.about())
     if book.num_resumed:

@@ -8,6 +8,7 @@ from dataclasses import dataclass, fields
 from typing import Any, Literal, get_args
 
 from numscope.config.alert_plan import AlertPlan, Mode, read_alerts
+from numscope.config.check_plan import CheckPlan
 from numscope.records.checks import check_one_of, check_whole
 from numscope.records.errors import UsageError
 from numscope.records.words import nearest
@@ -32,6 +33,7 @@ class WatchOptions:
     alerts: Mode | Literal["warn"] | Mapping[str, Any] | None = None
     gradients: bool = True
     replay: bool = True
+    check: str | None = None
     frames: int | None = None
     trace: tuple[int, ...] = ()
     abort_after: int | None = None
@@ -77,6 +79,14 @@ class WatchOptions:
             raise UsageError(
                 f"got {self.alerts!r} without detection, expected it on. Leave alerts out, or on_nonfinite and trace.", "alerts"
             )
+
+        if self.check is not None:
+            CheckPlan.of(self.check)
+            if plan.mode == "off" or not self.detecting or self.level != "modules":
+                raise UsageError(
+                    f"got {self.check!r}, expected detection with level modules, and alerts, which say what comes of it. Leave the options "
+                    "out that switch one of them off.", "check",
+                )  # fmt: skip
 
     @property
     def detecting(self) -> bool:

@@ -30,6 +30,10 @@ _SPECS = (
     RuleSpec("scale falls", "GradScaler skips steps; ``finding`` of them in a row are a finding", {"skips": 4, "finding": 10}),
     RuleSpec("dead gradients", "all gradients are exactly zero; ``finding`` such steps in a row are a finding", {"finding": 10}),
     RuleSpec("fp8 out of range", "too many elements of an operand underflow or saturate", {"underflow_pct": 20.0, "overflow_pct": 1.0}),
+    # steps that are done again (--check)
+    RuleSpec("step is not reproducible", "a call gives other bits when it is done again"),
+    RuleSpec("suspected hardware", "a call once gave other bits, which nothing explains"),
+    RuleSpec("wrong gradient", "an autograd.Function's backward is not the derivative of its forward"),
     # the loop and the model's structure
     RuleSpec("parameter without optimizer", "a trainable parameter is in no optimizer"),
     RuleSpec("parameter without gradient", "a trainable parameter gets no gradient"),

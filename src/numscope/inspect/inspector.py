@@ -171,7 +171,7 @@ class Inspector(StepReader):
             self._resolve_again()
             active = self._inspection.active(self._steps.number)
         self._board.begin(self._steps.number, active)
-        if active is self._active and self._probe.armed:
+        if active is self._active and self._probe.is_read:
             self._probe.begin_step()
             return  # as in the step before
         self._active = active

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import sys
 import weakref
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
 from threading import get_ident
@@ -28,7 +29,7 @@ from numscope.probe.naming import class_name, qualified_names
 from numscope.probe.nodes import MOST_HOOKED
 from numscope.probe.own_gradients import OwnGradients
 from numscope.probe.regions import Regions
-from numscope.probe.witness import LEAVES, NO_ROWS, SITES, ReaderRows, Witness
+from numscope.probe.witness import LEAVES, NO_ROWS, SITES, Ears, ReaderRows, Witness
 from numscope.records.faults import had_no_room, is_ours
 from numscope.records.site import Phase
 from numscope.summary.ledger import version_of
@@ -76,7 +77,7 @@ class ModuleProbe:
         self._num_calls = 0  # since the last backward
         self.is_crowded = self.was_crowded = False  # these are too many for hooks on all their outputs: see probe/nodes.py
         self._reader: TensorReader | None = None
-        self._witness = Witness(partial(self._caught, self._fail), partial(self._caught, self._fail_reader))
+        self._ears = Ears(Witness(partial(self._caught, self._fail), partial(self._caught, self._fail_reader)))
         self._sites: Mapping[nn.Module, LayerSites] = {}
         self._in_graphs: Mapping[nn.Module, LayerSites] = {}
         self._key = new_id()
@@ -103,17 +104,27 @@ class ModuleProbe:
         self.deep, listener = deep, self._listener
         if deep and listener is not None and not self._is_heard:
             self._is_heard = True
-            self._witness.listen(listener.tap, listener.gradient if self._gradients else None)
+            self._ears.listen(listener.tap, listener.gradient if self._gradients else None)
         self._hook_as_wanted()
 
     def detach(self) -> None:
         """Tell the listener nothing more."""
-        self._witness.listen(None, None)
+        self._ears.listen(None, None)
         self._listener, self._calls, self._is_heard = None, None, False
         self.deepen(False)
         if not self._in_graphs:
             self._regions.forget()
         self._regions.unwrap()
+
+    @contextmanager
+    def retelling(self, listener: ModuleListener) -> Iterator[None]:
+        """Meanwhile tell a listener, and nobody else, of the calls of a replay in this thread."""
+        was, self._listener, self._reader = (self._listener, self._reader, self._num_calls, self.is_crowded), listener, None
+        try:
+            with self._ears.lent(listener.tap, listener.gradient if self._gradients else None):
+                yield
+        finally:
+            self._listener, self._reader, self._num_calls, self.is_crowded = was
 
     def backward_begins(self) -> None:
         """The graphs so far are about to go: outputs get hooks again."""
@@ -140,7 +151,7 @@ class ModuleProbe:
         """
         self._regions.find()
         self._reader, was = reader, (self._sites, self._in_graphs)
-        self._witness.read(*(NO_ROWS if reader is None or rows is None else rows))
+        self._ears.read(NO_ROWS if reader is None or rows is None else rows)
         self._sites = {module: sites for module, sites in layers.items() if sites.any}
         self._in_graphs = self._sites if in_graphs is None else in_graphs
         if was != (self._sites, self._in_graphs):
@@ -159,16 +170,11 @@ class ModuleProbe:
     def disarm(self) -> None:
         """Show the reader nothing more."""
         self._reader, self._sites, self._in_graphs = None, {}, {}
-        self._witness.read(*NO_ROWS)
+        self._ears.read(NO_ROWS)
         self.forget_step()
         self._hook_as_wanted()
         if not self.attached:
             self._regions.forget()
-
-    @property
-    def armed(self) -> bool:
-        """Whether the reader is shown anything."""
-        return bool(self._sites)
 
     def forget_step(self) -> None:
         """Drop what would outlive the step: hooks on leaves (a parameter returned as it is), inputs of calls that were interrupted."""
@@ -275,7 +281,7 @@ class ModuleProbe:
         is_outer = calls is not None and (calls.module is None or calls.module is module)
         if kwargs is None or (not is_outer and (sites is None or not sites.at_begin)):  # most calls
             return None
-        if optimizer.is_paused() or is_traced():
+        if optimizer.is_unheard() or is_traced():
             if wanted.calls and entry.is_root and (is_faked() or is_captured()):
                 say_unread("calls under FakeTensorMode" if is_faked() else "what a CUDA graph runs that the script captures")
             return None
@@ -304,11 +310,11 @@ class ModuleProbe:
         if calls is None or calls.module is not module:
             heard, shown = entry if leaves else None, None if self.is_crowded else shown
             if (heard is not None or shown is not None) and not is_captured():
-                left = self._witness.saw(heard, shown, not self.is_crowded, args, kwargs, output)
+                left = self._ears.witness.saw(heard, shown, not self.is_crowded, args, kwargs, output)
                 leaves, sites = bool(left & LEAVES), sites if shown is None or left & SITES else None
             if not leaves and sites is None:
                 return
-        if optimizer.is_paused() or is_traced():
+        if optimizer.is_unheard() or is_traced():
             return
         failed = output is None and sys.exc_info()[0] is not None
         if not failed and (leaves or sites is not None):
@@ -400,7 +406,7 @@ class ModuleProbe:
     @property
     def is_listening(self) -> bool:
         """Whether what is running is no replay, and in no CUDA graph."""
-        return not optimizer.is_paused() and not is_captured()
+        return not optimizer.is_unheard() and not is_captured()
 
     def tell(self, entry: Entry, leaves: Leaves) -> None:
         """A module's call, from within a graph."""

@@ -204,6 +204,14 @@ def is_paused() -> bool:
     return is_anyones or any(thread == here for thread, _ in tuple(_paused.values()))
 
 
+retold: set[int] = set()  # threads in which a replay tells a listener of its own what modules are called with
+
+
+def is_unheard() -> bool:
+    """Whether modules' hooks have nobody to tell: a replay runs in this thread that nobody listens to."""
+    return is_paused() and threading.get_ident() not in retold
+
+
 class paused:
     """While a replay runs the optimizer or backward, nobody is told what its thread does; ``untrained``: and it may do neither.
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from threading import get_ident
 from typing import Any
 
 import torch
@@ -82,3 +84,35 @@ class Witness:
         Returns: what is left to the caller, ``LEAVES`` and ``SITES`` or'ed.
         """
         return (0 if entry is None else LEAVES) | (0 if sites is None else SITES)
+
+
+class Ears:
+    """Who a witness tells, and shows; for a while it may be another listener."""
+
+    def __init__(self, witness: Witness) -> None:
+        self.witness = witness
+        self._told: tuple[Callable[..., None] | None, Callable[..., None] | None] = (None, None)
+        self._shown = NO_ROWS
+
+    def listen(self, tap: Callable[..., None] | None, gradient: Callable[..., None] | None) -> None:
+        """``Witness.listen``."""
+        self._told = tap, gradient
+        self.witness.listen(tap, gradient)
+
+    def read(self, shown: ReaderRows) -> None:
+        """``Witness.read``."""
+        self._shown = shown
+        self.witness.read(*shown)
+
+    @contextmanager
+    def lent(self, tap: Callable[..., None] | None, gradient: Callable[..., None] | None) -> Iterator[None]:
+        """Meanwhile a replay in this thread tells this listener, and no other, and shows nobody anything."""
+        self.witness.listen(tap, gradient)
+        self.witness.read(*NO_ROWS)
+        optimizer.retold.add(get_ident())
+        try:
+            yield
+        finally:
+            optimizer.retold.discard(get_ident())
+            self.witness.listen(*self._told)
+            self.witness.read(*self._shown)

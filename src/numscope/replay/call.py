@@ -139,7 +139,12 @@ def as_it_began(call: Call, buffers: BufferCopies) -> Iterator[None]:
     """Everything is as it was when a call began; afterwards it is again as it is now."""
     before = RandomState.capture()
     try:
-        with attributes_restored({*buffers.names, *call.around}), buffers.restored(call.buffers), optimizer_probe.paused():
+        with contextlib.ExitStack() as stack:
+            stack.enter_context(attributes_restored({*buffers.names, *call.around}))
+            if call.attributes is not None:
+                call.attributes()
+            stack.enter_context(buffers.restored(call.buffers))
+            stack.enter_context(optimizer_probe.paused())
             for module, forward in call.forwards.items():
                 vars(module)["forward"] = forward
             for module, weights in call.weights.items():

@@ -135,21 +135,31 @@ def _copied(key: int, buffer: Tensor) -> dict[int, Tensor]:
         return {}
 
 
-@contextlib.contextmanager
-def attributes_restored(modules: Iterable[nn.Module]) -> Iterator[None]:
-    """Restore the modules' own attributes (counters, caches, the last auxiliary loss) afterwards.
+def attributes_now(modules: Iterable[nn.Module]) -> Callable[[], None]:
+    """A call that restores the modules' own attributes (counters, caches, the last auxiliary loss) as they are now.
 
     Lists, dicts, sets, deques and generators of random numbers among them get their content back, everything else is put back by reference.
     """
     before = [(m.__dict__, dict(m.__dict__)) for m in modules]
     undo = [put for _, values in before for value in values.values() if (put := _content(value)) is not None]
-    try:
-        yield
-    finally:
+
+    def restore() -> None:
         for attributes, values in before:
             put_back(attributes, values)
         for put in undo:
             put()
+
+    return restore
+
+
+@contextlib.contextmanager
+def attributes_restored(modules: Iterable[nn.Module]) -> Iterator[None]:
+    """``attributes_now``, restored afterwards."""
+    restore = attributes_now(modules)
+    try:
+        yield
+    finally:
+        restore()
 
 
 def _content(value: Any) -> Callable[[], object] | None:
@@ -316,6 +326,7 @@ class Call:
     had_backward: bool = False
     awaits_backward: bool = False  # its outputs can have a backward, and no gradient has arrived yet
     raised: bool = False
+    attributes: Callable[[], None] | None = None  # restores the modules' own, where the step is to be compared with what is done again
     rewritten: Rewritten | None = None  # weights that were written since it ran
     replayed: Any = None  # what a replay has shown before weights could be written
     thread: int = field(default_factory=get_ident)

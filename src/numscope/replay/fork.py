@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import contextvars
 import gc
 import os
 import pickle
@@ -72,13 +73,14 @@ def _used_accelerator() -> bool:
     return accelerator is not None and accelerator.type != "cuda"
 
 
-def in_child(work: Callable[[], T], failed: Callable[[str], T], *, goes_on: bool = False) -> T | None:
-    """Call ``work`` in a forked process with one thread, and return what it returns. It reaches nothing outside of itself (``confine``).
+def in_child(work: Callable[[], T], failed: Callable[[str], T], *, goes_on: bool = False, num_threads: int = 1) -> T | None:
+    """Call ``work`` in a forked process, and return what it returns. It reaches nothing outside of itself (``confine``).
 
     Args:
         work: its result is pickled.
         failed: makes the result if the process fails or gets stuck, from the reason: to do the work here then would risk the same.
         goes_on: the run does, whatever is found, and must not be kept waiting.
+        num_threads: of torch's operations there; the bits of some depend on it.
 
     Returns: None if there can be no such process.
 
@@ -103,7 +105,7 @@ def in_child(work: Callable[[], T], failed: Callable[[str], T], *, goes_on: bool
     finally:
         is_forking = False
     if not child:
-        _work(work, writing, parent)
+        _work(work, writing, parent, num_threads)
     os.close(writing)
     try:
         told = _hear(reading, child, LIMIT_SECONDS if goes_on else MOST_SECONDS)
@@ -119,7 +121,7 @@ def in_child(work: Callable[[], T], failed: Callable[[str], T], *, goes_on: bool
     return failed(why) if why else result
 
 
-def _work(work: Callable[[], object], writing: int, parent: int) -> None:
+def _work(work: Callable[[], object], writing: int, parent: int, num_threads: int) -> None:
     """In the child: do it, send the result, and exit without the run's own exit handlers."""
     try:
         gc.freeze()  # garbage of the run is the parent's to collect: a process group's end would wait for threads that a fork does not have
@@ -129,14 +131,36 @@ def _work(work: Callable[[], object], writing: int, parent: int) -> None:
 
             confine(writing)
             gc.freeze()  # what that has left
-            torch.set_num_threads(1)  # the pool's threads are the parent's
-            told = pickle.dumps((work(), ""))
+            told = pickle.dumps((_with_threads(work, num_threads), ""))
         except BaseException as error:  # also SystemExit of the user's code
             told = pickle.dumps((None, f"it raised {type(error).__name__}: {error}"))
         while told:
             told = told[os.write(writing, told) :]
     finally:
         os._exit(0)
+
+
+def _with_threads(work: Callable[[], T], num: int) -> T:
+    """The result of work for which torch has so many threads. The parent's pool is that of the thread that has been forked: a new thread
+    gets another one."""
+    if num == 1:
+        torch.set_num_threads(1)
+        return work()
+    found: list[T | BaseException] = []
+
+    def run() -> None:
+        try:
+            torch.set_num_threads(num)
+            found.append(work())
+        except BaseException as error:  # also SystemExit of the user's code
+            found.append(error)
+
+    thread = threading.Thread(target=contextvars.copy_context().run, args=(run,))
+    thread.start()
+    thread.join()
+    if isinstance(found[0], BaseException):
+        raise found[0]
+    return found[0]
 
 
 def _hear(reading: int, child: int, limit: float) -> bytes:

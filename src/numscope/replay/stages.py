@@ -102,7 +102,13 @@ def _attempt(stage: Callable[[], Culprit | None], pending: Callable[[], Culprit 
 
 
 class Stages:
-    """The forward and backward of a call, recorded on one tape."""
+    """The forward and backward of a call, recorded on one tape.
+
+    Attributes:
+        seeks: a culprit; else stages only run.
+    """
+
+    seeks = True
 
     def __init__(
         self,
@@ -205,12 +211,18 @@ class Stages:
         if derived:
             self.arguments += [(f"grad {slot} ({number})", g) for (_, slot), g in received if g.requires_grad]
         own, handed = found[: len(self.parameters)], found[len(self.parameters) :]
+        self._gave(own)
         # another model's backward, or a penalty, goes on with those that are handed
         return self._culprit([*made, *(g for g in own if g is not None)]) or self._culprit([g for g in handed if g is not None])
+
+    def _gave(self, gradients: Sequence[Tensor | None]) -> None:
+        """A backward has given the parameters these."""
 
     def pending(self) -> Culprit | None:
         """The culprit of the last bad value before the model raised."""
         self.rows.read()
+        if not self.seeks:
+            return None
         culprit, self.asked = find(self.tape, pending_states(self.tape, self.rows), self.rows)
         return culprit and at_own_line(culprit, self.names)
 
@@ -230,6 +242,8 @@ class Stages:
             yield
 
     def _culprit(self, results: list[Tensor], buffers: Sequence[Tensor] = ()) -> Culprit | None:
+        if not self.seeks:
+            return None
         bad = [state for t in results if nonfinite(t) and (state := self.tape.read_state_of(t, self.rows)) is not None]
         saved = [t for t in buffers if nonfinite(t)]
         self.rows.read()

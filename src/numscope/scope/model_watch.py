@@ -16,9 +16,11 @@ from torch.optim import Optimizer
 
 from numscope.alerts.checks.check import Subject
 from numscope.alerts.checks.checker import CHECKS, Checker
+from numscope.config.check_plan import CheckPlan
 from numscope.config.options import WatchOptions
 from numscope.config.rule_table import RULES
 from numscope.detect.detection import Detection
+from numscope.detect.experiments import Experiments
 from numscope.detect.history import RunHistory
 from numscope.detect.journal import Journal
 from numscope.distributed.agree import num_ranks, rank
@@ -107,8 +109,12 @@ class ModelWatch:
         self._trace = Journal() if options.trace else None
         self._detection: Detection | None = None
         self._checker: Checker | None = None
+        self._experiments: Experiments | None = None
         if detecting:
             self._detection = Detection(self._probe, options, self._steps, self._delivery, model, self.failed, called)
+            if options.check is not None:
+                self._experiments = Experiments(self._detection.evidence, self._probe, CheckPlan.of(options.check), model)
+                self._steps.add(self._experiments)
             self._steps.add(self._detection)
             if options.log_dir is not None and recorder is None and options.config is None:
                 self._detection.evidence.history = RunHistory(options.log_dir, rank(), class_name(self._model), num_ranks())
@@ -135,6 +141,8 @@ class ModelWatch:
         if self._detection is not None and self.alerting.plan.mode != "off":
             subject = Subject(self._model, model, self._probe, self._steps, self._detection.evidence.journal)
             self._checker = Checker(subject, self.alerting.desk.post, CHECKS, self.alerting.plan.rules)
+            if self._experiments is not None:
+                self._experiments.post = self.alerting.desk.post
         opened(self)
         if self._delivery.has_files or self.inspector is not None or options.loggers:
             signals.listen(write_all)
@@ -248,6 +256,8 @@ class ModelWatch:
                     self._checker.last()
                 if self._detection is not None:
                     self._detection.close(error)
+                if self._experiments is not None:
+                    self._experiments.close()
                 self.alerting.close(stops=error is None)
             finally:
                 self._end()
@@ -325,6 +335,8 @@ class ModelWatch:
             self.numbering.goes_on()
         if self._detection is not None:
             self._detection.enter(module, entry, self.batch, args, kwargs)
+            if self._experiments is not None:
+                self._experiments.began()
             if self._checker is not None:
                 self._checker.enter(module, args, kwargs)
         elif self.batch in self.options.trace:
@@ -387,7 +399,7 @@ class ModelWatch:
     def _detach(self) -> None:
         self.closed = True
         closed(self)
-        parts = [part for part in (self._checker, self._detection) if part is not None]
+        parts = [part for part in (self._checker, self._experiments, self._detection) if part is not None]
         for undo in (self._disown, self._probe.detach, *(part.detach for part in parts)):
             try:
                 undo()

@@ -34,6 +34,7 @@ def watch(
     alerts: Mode | Literal["warn"] | Mapping[str, Any] | None = None,
     gradients: bool = True,
     replay: bool = True,
+    check: str | None = None,
     frames: int | None = None,
     trace: Iterable[int] = (),
     abort_after: int | None = None,
@@ -65,6 +66,9 @@ def watch(
         gradients: also those of outputs and parameters; without them a finding is the later, on the loss or a weight.
         replay: find the operation and its line by doing a bad call again; without it a finding names a module and a tensor, unless the
             fault lies outside the model.
+        check: do some steps' calls again, to see whether they come out the same: ``"again"`` (the same bits?), ``"gradients"`` (of each
+            ``autograd.Function``, by differences of its forward), or both, with a comma; at the second step and each 1,000th, else as
+            ``"again:every=100"`` or ``"again:at=1,500"`` say. What differs is an alert.
         frames: print so many last module calls above a report, as DebugUnderflowOverflow does; a finding has these, or 21.
         trace: batches (outermost calls, from 0) whose frames are printed; detection is off then.
         abort_after: stop after this batch.

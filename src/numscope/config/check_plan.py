@@ -1,0 +1,57 @@
+"""Which steps are done again to be checked, and how: ``again:every=1000``."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from numscope.records.errors import UsageError
+from numscope.records.words import nearest
+
+KINDS = {
+    "again": "does the same step give the same bits?",
+    "gradients": "is the gradient of each autograd.Function what its forward says?",
+}
+EVERY = 1000
+_FORM = "again,gradients, with :every=N or :at=N,N behind it"
+
+
+@dataclass(frozen=True, slots=True)
+class CheckPlan:
+    """What ``watch(check=…)`` asks for.
+
+    Args:
+        kinds: names in ``KINDS``.
+        every: steps; with ``at`` 0.
+        at: these steps.
+    """
+
+    kinds: tuple[str, ...] = ()
+    every: int = EVERY
+    at: tuple[int, ...] = ()
+
+    def is_due(self, step: int) -> bool:
+        """Whether a step is to be checked: each ``every``-th, and the second one, so that what is always wrong shows at once."""
+        return step in self.at if self.at else step == 1 or (step > 0 and step % self.every == 0)
+
+    @classmethod
+    def of(cls, text: object) -> CheckPlan:
+        """Read what a user wrote. Raises: UsageError."""
+        if not isinstance(text, str):
+            raise UsageError(f"got {text!r}, expected text: {_FORM}.", "check")
+        names, colon, when = text.partition(":")
+        kinds = tuple(name.strip() for name in names.split(","))
+        for kind in kinds:
+            if kind not in KINDS:
+                raise UsageError(f"got {kind!r}, expected {' or '.join(KINDS)}.{nearest(kind, list(KINDS))}", "check")
+        word, _, numbers = when.partition("=")
+        whole = [part.strip() for part in numbers.split(",")]
+        if not colon:
+            return cls(kinds)
+        if word.strip() not in ("every", "at") or not all(part.isascii() and part.isdigit() for part in whole):
+            raise UsageError(f"got {text!r}, expected {_FORM}.", "check")
+        steps = tuple(map(int, whole))
+        if word.strip() == "at":
+            return cls(kinds, 0, steps)
+        if len(steps) != 1 or steps[0] < 1:
+            raise UsageError(f"got {numbers!r} for every, expected one whole number of at least 1.", "check")
+        return cls(kinds, steps[0])

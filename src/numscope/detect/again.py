@@ -1,0 +1,294 @@
+"""Does a step's calls once more as they were, and compares what modules gave then and now, bit by bit."""
+
+from __future__ import annotations
+
+import contextlib
+import enum
+import struct
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from numscope.detect.journal import Journal
+from numscope.distributed.agree import has_group
+from numscope.probe.calls import heard
+from numscope.probe.module import ModuleProbe
+from numscope.records.places import is_installed
+from numscope.records.site import Phase
+from numscope.replay.call import do_again
+from numscope.replay.capture import BufferCopies, Call
+from numscope.replay.op import UNINITIALIZED
+from numscope.replay.stages import FINITE, FORWARD_FINITE, Stages
+from numscope.replay.tape import UNOBSERVED, OpRecord, OpTape
+from numscope.summary.ledger import Ledger
+from numscope.summary.state import ROW_WIDTH, Groups
+
+_ROW = struct.Struct(f"{ROW_WIDTH}d")
+_AS_BITS = {torch.float32: torch.int32, torch.bfloat16: torch.int16, torch.float16: torch.int16, torch.float64: torch.int64}
+Bits = tuple[bytes, str]  # a tensor's row, which has its sums, and its dtype
+
+
+class Cause(enum.Enum):
+    """Why a call gives other bits when it is done again."""
+
+    RANDOM = "random"  # a generator that was not put back
+    UNINITIALIZED = "uninitialized"
+    NONDETERMINISTIC = "nondeterministic"  # an operation that gives other bits from equal operands
+    STATE = "state"  # an operation that gets another number, or that runs at one time alone
+    UNKNOWN = "unknown"  # done twice more it gives equal bits
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """The first tensor of a step that has other bits when its call is done again.
+
+    Args:
+        module: its qualified name; ``slot``: the tensor's.
+        op: the operation that wrote it, or that gives other bits, "" if it is not known; with its line.
+        flip: what one element was then and now, and the bit, where that explains the difference; else "".
+    """
+
+    phase: Phase
+    module: str
+    slot: str
+    cause: Cause
+    op: str = ""
+    file: str = ""
+    line: int = 0
+    code: str = ""
+    flip: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Checked:
+    """What came of it.
+
+    Args:
+        undone: why some of it was not done, a sentence's part; "" if all was.
+        num_compared: tensors.
+    """
+
+    difference: Difference | None
+    undone: str = ""
+    num_compared: int = 0
+
+
+class _Seen(NamedTuple):
+    """A tensor that was seen."""
+
+    phase: Phase
+    module: str
+    slot: str
+    ledger: Ledger
+    handle: int
+
+    @property
+    def key(self) -> tuple[Phase, str, str]:
+        return self[:3]
+
+    @property
+    def bits(self) -> Bits:
+        return _bits(self.ledger, self.handle)
+
+
+def compare(probe: ModuleProbe, buffers: BufferCopies, journal: Journal, calls: Sequence[Call], gradients: dict[str, Bits]) -> Checked:
+    """Do calls again, each with its backward, and find the first tensor of the step that has other bits then.
+
+    Args:
+        journal: of the step, read, with ``Groups.ALL``.
+        calls: which have had their backward, or can't have one.
+        gradients: of parameters, by name, that the step's backward gave; empty: they are not compared.
+
+    *Cost:* each call once more; where something differs, twice more under a dispatch mode.
+    """
+    again, found = Journal(), dict[str, Tensor]()
+    again.ledger.want(Groups.ALL)
+    undone = ""
+    for call in calls:
+        again.call = call.index
+        once = _Once(call, probe, again, found)
+        done = do_again(once, buffers, any(call.gradients))
+        if done.status not in (FINITE, FORWARD_FINITE):
+            return Checked(None, done.status)
+        if call.gradients_dropped:
+            undone = "the backward, for which more would have to be kept than there is room for"
+    again.read()
+    now = Ledger(Groups.ALL)
+    given = {
+        name: _Seen(Phase.BACKWARD, name.rpartition(".")[0], f"grad {name.rpartition('.')[2]}", now, now.observe(g))
+        for name, g in found.items()
+        if name in gradients
+    }
+    now.read()
+    num, first = _first(_seen(journal, calls), _seen(again, calls), not undone)
+    if first is None:
+        wrong = [seen for name, seen in given.items() if seen.handle != UNOBSERVED and seen.bits != gradients[name]]
+        return Checked(None, undone, num + len(given)) if not wrong else Checked(_explained(probe, buffers, calls, None, wrong[0]), undone)
+    return Checked(_explained(probe, buffers, calls, *first), undone)
+
+
+def _seen(journal: Journal, calls: Sequence[Call]) -> list[_Seen]:
+    """The tensors of calls, and all gradients, in order."""
+    indices = {call.index for call in calls}
+    return [
+        _Seen(event.phase, event.entry.name, slot, ledger, int(handle))
+        for event in journal.events
+        if event.phase is Phase.BACKWARD or (event.phase is Phase.FORWARD and event.call in indices)
+        for slot, ledger, handle in event.items
+        if ledger is journal.ledger and (event.phase is Phase.FORWARD or slot.startswith("grad "))
+    ]
+
+
+def _first(was: list[_Seen], now: list[_Seen], with_backward: bool) -> tuple[int, tuple[_Seen | None, _Seen | None] | None]:
+    """How many tensors were compared, and the first that differs, as it was and as it is now."""
+    of_forward = [[seen for seen in side if seen.phase is Phase.FORWARD] for side in (was, now)]
+    for number, (one, other) in enumerate(zip(*of_forward, strict=False)):
+        if one.key != other.key or one.bits != other.bits:
+            return number, (one, other)
+    num = min(map(len, of_forward))
+    if len(of_forward[0]) != len(of_forward[1]):
+        return num, tuple(side[num] if len(side) > num else None for side in of_forward)  # type: ignore[return-value]
+    later = defaultdict[tuple[Phase, str, str], list[_Seen]](list)
+    for seen in now:
+        later[seen.key].append(seen)
+    for one in was if with_backward else ():
+        if one.phase is Phase.BACKWARD and (others := later[one.key]):  # others are of calls that are not done again
+            same = next((other for other in others if other.bits == one.bits), None)
+            if same is None:
+                return num, (one, others[0])
+            others.remove(same)
+            num += 1
+    return num, None
+
+
+def _explained(probe: ModuleProbe, buffers: BufferCopies, calls: Sequence[Call], was: _Seen | None, now: _Seen | None) -> Difference:
+    """Why, and where: the calls are done twice more, operation by operation."""
+    at = was or now
+    assert at is not None
+    runs = [[_Taped(call, probe) for call in calls] for _ in range(2)]
+    for run in runs:
+        for stages in run:
+            do_again(stages, buffers, any(stages.call.gradients))
+            stages.rows.read()
+    for one, other in zip(*runs, strict=True):
+        differs = _first_operation(one, other)
+        if differs is not None:
+            record, cause = differs
+            return Difference(record.phase, record.module, "output", cause, record.op, *_line(record, one.call))
+    found = next(((record, stages.call) for stages in runs[0] for record in _writers(stages, now)), None)
+    where = ("", "", 0, "") if found is None else (found[0].op, *_line(*found))
+    return Difference(at.phase, at.module, at.slot, Cause.UNKNOWN, *where, "" if was is None or now is None else _flipped(was, now))
+
+
+def _flipped(was: _Seen, now: _Seen) -> str:
+    """The element and the bit, if one alone is another one: then the sums of powers say what it was and is."""
+    (a, b), dtype = (seen.ledger.summary(seen.handle) for seen in (was, now)), was.ledger.place(was.handle)[2]
+    of_bits = _AS_BITS.get(dtype)
+    change, of_squares = a.sum - b.sum, a.square_sum - b.square_sum
+    if of_bits is None or not change or a.num_nonfinite or b.num_nonfinite:
+        return ""
+    x, y = (of_squares / change + change) / 2, (of_squares / change - change) / 2
+    both = torch.tensor([x, y], dtype=torch.float64, device="cpu").to(dtype)
+    bits = both.view(of_bits).tolist()
+    flipped = (bits[0] ^ bits[1]) & ((1 << 8 * dtype.itemsize) - 1)
+    return f"one element was {both[0]:.6g} and is {both[1]:.6g}: bit {flipped.bit_length() - 1}" if flipped.bit_count() == 1 else ""
+
+
+def _first_operation(one: _Taped, other: _Taped) -> tuple[OpRecord, Cause] | None:
+    """The first operation that gives other bits from equal operands, and why."""
+    for record, twin in zip(one.tape.records, other.tape.records, strict=False):
+        if record.op != twin.op or [o.value for o in record.inputs] != [o.value for o in twin.inputs]:
+            return record, Cause.STATE
+        rows = [[o.state.row for o in r.outputs if o.state is not None] for r in (record, twin)]
+        if any(a != UNOBSERVED and b != UNOBSERVED and _bits(one.rows, a) != _bits(other.rows, b) for a, b in zip(*rows, strict=False)):
+            return record, _cause(record, one.tape)
+    return None
+
+
+def _cause(record: OpRecord, tape: OpTape) -> Cause:
+    sources = [tape[writer] for o in record.inputs if o.state is not None for writer in o.state.writers if writer in tape]
+    if any(source.name in UNINITIALIZED for source in sources) and not any(source.name not in UNINITIALIZED for source in sources):
+        return Cause.UNINITIALIZED
+    packet = getattr(torch.ops.aten, record.op.rpartition(".")[2], None)
+    overloads = [getattr(packet, name) for name in packet.overloads()] if packet is not None else []
+    draws = any(torch.Tag.nondeterministic_seeded in overload.tags for overload in overloads)
+    return Cause.RANDOM if draws else Cause.NONDETERMINISTIC
+
+
+def _writers(stages: _Taped, seen: _Seen | None) -> Iterator[OpRecord]:
+    """The operations that gave a tensor of these bits."""
+    if seen is None or seen.handle == UNOBSERVED:
+        return
+    bits = seen.bits
+    for record in stages.tape.records:
+        if (record.phase is Phase.FORWARD) == (seen.phase is Phase.FORWARD):
+            if any(o.state is not None and o.state.row != UNOBSERVED and _bits(stages.rows, o.state.row) == bits for o in record.outputs):
+                yield record
+
+
+def _line(record: OpRecord, call: Call) -> tuple[str, int, str]:
+    """The script's line that ran it: the innermost one that is not in an installed package."""
+    lines = [*call.caller.resolve(), *(record.forward or record).stack.resolve()]
+    file, line, _, code = next((found for found in reversed(lines) if not is_installed(found[0])), lines[-1] if lines else ("", 0, "", ""))
+    return file, line, code
+
+
+def _bits(ledger: Ledger, handle: int) -> Bits:
+    return _ROW.pack(*ledger.row(handle)), str(ledger.place(handle)[2])
+
+
+def bits_of(tensors: dict[str, Tensor]) -> dict[str, Bits]:
+    """Of tensors as they are now. *Cost:* a pass over each."""
+    ledger = Ledger(Groups.ALL)
+    handles = {name: ledger.observe(tensor) for name, tensor in tensors.items()}
+    ledger.read()
+    return {name: _bits(ledger, handle) for name, handle in handles.items() if handle != UNOBSERVED}
+
+
+class _Once(Stages):
+    """A call's forward and backward once more, as they were; modules tell a journal of it."""
+
+    seeks = False
+
+    def __init__(self, call: Call, probe: ModuleProbe, journal: Journal, gradients: dict[str, Tensor]) -> None:
+        super().__init__(call, probe.names, has_group(), None)
+        self._probe, self._listener, self._gradients = probe, _Listener(journal), gradients
+
+    @contextlib.contextmanager
+    def _probed(self, phase: Phase) -> Iterator[None]:
+        with heard(), self._probe.retelling(self._listener):
+            yield
+
+    def _gave(self, gradients: Sequence[Tensor | None]) -> None:
+        for (name, _), gradient in zip(self.parameters, gradients, strict=True):
+            if gradient is not None:
+                before = self._gradients.get(name)
+                self._gradients[name] = gradient if before is None else before + gradient
+
+
+class _Taped(Stages):
+    """The same, operation by operation."""
+
+    seeks = False
+
+    def __init__(self, call: Call, probe: ModuleProbe) -> None:
+        super().__init__(call, probe.names, has_group(), None)
+        self.rows = Ledger(Groups.ALL)
+
+
+class _Listener:
+    """Writes a replay into a journal. Gradients are told by one object, so that those that a forward has hooked are in its backward."""
+
+    def __init__(self, journal: Journal) -> None:
+        self.tap, self.gradient = journal.tap, journal.add_gradient
+
+    def enter(self, *_: object) -> None: ...
+
+    def leave(self, *_: object) -> None: ...
+
+    def failed(self, error: Exception) -> None:
+        raise error

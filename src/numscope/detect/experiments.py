@@ -1,0 +1,207 @@
+"""Does steps again, now and then, to see whether they come out the same; and says what came of it, as alerts."""
+
+from __future__ import annotations
+
+import logging
+import os
+import socket
+from collections.abc import Callable, Iterable, Mapping
+from threading import get_ident
+from typing import Any, TypeVar
+
+import torch
+from torch import nn
+
+from numscope.config.check_plan import CheckPlan
+from numscope.config.options import how_to_set
+from numscope.detect.again import Bits, Cause, Checked, Difference, bits_of, compare
+from numscope.detect.evidence import Evidence
+from numscope.detect.parameters import parameters_of
+from numscope.distributed import agree
+from numscope.probe import optimizer as optimizer_probe
+from numscope.probe.calls import in_backward
+from numscope.probe.module import ModuleProbe
+from numscope.probe.optimizers import gradient_of
+from numscope.probe.step import StepReader
+from numscope.records.alert import Alert
+from numscope.records.places import place
+from numscope.records.site import tensor_of
+from numscope.replay.capture import Call, attributes_now
+from numscope.replay.fork import in_child
+from numscope.replay.function_gradients import WrongGradient, examine
+from numscope.summary.state import Groups
+
+log = logging.getLogger("numscope")
+
+T = TypeVar("T")
+
+NOT_THE_SAME = "step is not reproducible"
+HARDWARE = "suspected hardware"
+WRONG_GRADIENT = "wrong gradient"
+LOOKS = 2  # steps that are checked after one that was not the same: what is broken shows elsewhere then, or not at all
+
+_WHY = {
+    Cause.RANDOM: "It draws random numbers, from a generator that is none of torch's, NumPy's or Python's own.",
+    Cause.UNINITIALIZED: "It reads memory that nothing has written.",
+    Cause.NONDETERMINISTIC: "Its operands were the same, bit for bit.",
+    Cause.STATE: "It depends on what the call changes itself (a counter, a cache, what is written through .data), or on another thread.",
+}
+_ADVICE = {
+    Cause.RANDOM: "Keep that generator's state with the checkpoints, or draw from torch's own.",
+    Cause.UNINITIALIZED: "Make that tensor by zeros or full in place of empty.",
+    Cause.NONDETERMINISTIC: "torch.use_deterministic_algorithms(True) makes such operations deterministic, or names those that can't be.",
+    Cause.STATE: "If that is meant, nothing is wrong; but a run that goes on from a checkpoint goes on without it.",
+}
+
+
+class Experiments(StepReader):
+    """Those on one model's steps.
+
+    Args:
+        evidence: the step at work.
+        wrapper: what the user watches, perhaps a DDP around the model.
+
+    Attributes:
+        post: takes alerts.
+
+    *Cost:* on a step that is checked sums of all tensors, and its calls once more; on others nothing.
+    """
+
+    def __init__(self, evidence: Evidence, probe: ModuleProbe, plan: CheckPlan, wrapper: nn.Module) -> None:
+        self._evidence, self._probe, self._plan = evidence, probe, plan
+        self._averages = wrapper is not probe.root and agree.num_ranks() > 1  # gradients, over ranks
+        self.post: Callable[[Iterable[Alert]], None] = lambda found: None
+        self.closed = False
+        self._step = -1  # that is checked
+        self._begins_bare = False  # no parameter had a gradient when it began
+        self._done: set[int] = set()  # numbers of its calls
+        self._suspect: tuple[int, Difference] | None = None
+        self._looks: list[Difference | None] = []  # at the steps after it
+        self._said: set[str] = set()
+
+    def failed(self, error: Exception) -> None:
+        """An error of ours ends the experiments, and nothing else."""
+        self.detach()
+        log.error("numscope: no step is checked any more: %s: %s", type(error).__name__, error, exc_info=error)
+
+    def detach(self) -> None:
+        """Nothing is checked any more. Safe to call twice."""
+        if not self.closed:
+            self.closed = True
+            self._evidence.journal.ledger.want(Groups.HEALTH)
+            self._evidence.steps.remove(self)
+
+    @optimizer_probe.guarded()
+    def began(self) -> None:
+        """A call has begun, and nothing of it has been seen yet."""
+        step = self._evidence.step
+        due = self._plan.is_due(step) or self._suspect is not None
+        if due or self._step >= 0:
+            self._evidence.journal.ledger.want(Groups.ALL if due else Groups.HEALTH)
+        if due and self._step != step:
+            self._done.clear()
+            self._begins_bare = all(gradient_of(p) is None for p in self._probe.root.parameters())
+        self._step = step if due else -1
+        if due and self._evidence.calls:
+            self._evidence.calls[-1].attributes = attributes_now(self._probe.names)
+
+    @optimizer_probe.guarded()
+    def after_backward(self) -> None:
+        """A backward of the step has ended: nothing has changed gradients or weights yet."""
+        evidence, here = self._evidence, get_ident()
+        calls = [c for c in evidence.calls if c.index not in self._done and c.thread == here and not c.raised]
+        if evidence.step != self._step or not calls or in_backward():
+            return
+        evidence.read()
+        if evidence.journal.any_bad():
+            return
+        is_first = not self._done
+        self._done |= {call.index for call in calls}
+        gradients: dict[str, Bits] = {}
+        if is_first and self._begins_bare and not self._averages and len(evidence.calls) == len(calls):
+            found = ((f"{m}.{slot}".lstrip("."), gradient_of(p)) for m, slot, p in parameters_of(self._probe.names))
+            gradients = bits_of({name: g for name, g in found if g is not None})
+        if "again" in self._plan.kinds:
+            self._take(self._apart(lambda: self._compared(calls, gradients), lambda why: Checked(None, f"not done again: {why}")))
+        if "gradients" in self._plan.kinds and self._plan.is_due(self._step):
+            self.post(self._apart(lambda: self._examined(calls), lambda why: []))
+
+    @optimizer_probe.guarded()
+    def close(self) -> None:
+        """The watch ends."""
+        if self._suspect is not None:
+            self._conclude()
+
+    def _apart(self, work: Callable[[], T], failed: Callable[[str], T]) -> T:
+        """The result of work in a process of its own, as many threads as here; where there can be none, of work that puts all back."""
+        with optimizer_probe.paused():
+            done = in_child(work, failed, num_threads=torch.get_num_threads())
+            return work() if done is None else done
+
+    def _compared(self, calls: list[Call], gradients: dict[str, Bits]) -> Checked:
+        return compare(self._probe, self._evidence.buffers, self._evidence.journal, calls, gradients)
+
+    def _examined(self, calls: list[Call]) -> list[Alert]:
+        """One for each module that runs such a Function."""
+        found: dict[str, list[WrongGradient]] = {}
+        for wrong in (wrong for call in calls for wrong in examine(call, self._probe.names, self._evidence.buffers)):
+            found.setdefault(wrong.module, []).append(wrong)
+        return [self._of_gradients(module, {(one.function, one.operand): one for one in several}) for module, several in found.items()]
+
+    def _of_gradients(self, module: str, several: Mapping[tuple[str, str], WrongGradient]) -> Alert:
+        said = []
+        for wrong in several.values():
+            at = f" ({place(*wrong.backward)})" if wrong.backward[0] else ""
+            said.append(f"{wrong.function}'s backward{at} gives {wrong.operand} a gradient that is {wrong.kind}.")
+        first = next(iter(several.values()))
+        where = f", applied at {place(first.file, first.line)}" if first.file else ""
+        text = f"By differences of its forward in {first.dtype}{where}: {' '.join(said)}"
+        advice = f"Compare it by torch.autograd.gradcheck. If it is meant so (a surrogate gradient): {how_to_set(WRONG_GRADIENT, False)}."
+        evidence = {"line": f"{first.file}:{first.line}" if first.file else "", "code": first.code}
+        return Alert(self._step, WRONG_GRADIENT, module, "", None, None, text, advice, evidence, asks=True)
+
+    def _take(self, checked: Checked) -> None:
+        if checked.undone and checked.undone not in self._said:
+            self._said.add(checked.undone)
+            log.warning("numscope: check of step %d, in part or whole: %s.", self._step, checked.undone)
+        found = checked.difference
+        if self._suspect is not None:
+            self._looks.append(found)
+            if len(self._looks) == LOOKS:
+                self._conclude()
+        elif found is not None and found.cause is Cause.UNKNOWN:
+            self._suspect, self._looks = (self._step, found), []
+        elif found is not None:
+            self.post([self._alert(self._step, found, [])])
+
+    def _conclude(self) -> None:
+        assert self._suspect is not None
+        (step, found), looks, self._suspect = self._suspect, self._looks, None
+        self.post([self._alert(step, found, looks)])
+
+    def _alert(self, step: int, found: Difference, looks: list[Difference | None]) -> Alert:
+        line = place(found.file, found.line) if found.file else ""
+        at = f"{found.op} ({found.phase.value}){f' at {line}' if line else ''}: " if found.op else ""
+        evidence: dict[str, Any] = {
+            "cause": found.cause.value,
+            "op": found.op,
+            "line": line and f"{found.file}:{found.line}",
+            "code": found.code,
+        }
+        where = step, NOT_THE_SAME, found.module, tensor_of(found.phase, found.slot), None, None
+        repeats = any(
+            look is not None and (look.module, look.slot, look.phase) == (found.module, found.slot, found.phase) for look in looks
+        )
+        if found.cause is not Cause.UNKNOWN or repeats:
+            cause = Cause.STATE if repeats else found.cause
+            return Alert(*where, f"{at}other bits when its call is done again. {_WHY[cause]}", _ADVICE[cause], evidence, asks=True)
+        device = next((str(p.device) for p in self._probe.root.parameters()), "cpu")
+        host, rank = socket.gethostname(), agree.rank()
+        after = f"{len(looks)} steps after it were checked too, and " if looks else "no later step could be checked."
+        if looks:
+            after += "are the same." if not any(looks) else f"{sum(look is not None for look in looks)} differ elsewhere."
+        evidence |= {"host": host, "device": device, "pid": os.getpid()}
+        flip = f" ({found.flip})" if found.flip else ""
+        text = f"{at}other bits than when its call was done again, three times the same{flip}; on {host}, {device}, rank {rank}; {after}"
+        advice = f"Test {device} of {host} (a GPU: dcgmi diag -r 3; memory: memtest), and leave it out of the job until it has passed."
+        return Alert(step, HARDWARE, *where[2:], text, advice, evidence)

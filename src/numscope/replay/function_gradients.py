@@ -1,0 +1,259 @@
+"""Holds the backward of each autograd.Function that a call runs against differences of its forward, in several directions.
+
+(f(x + hu) - f(x - hu)) / 2h · v must be u · backward(v), for any u and v. Each is asked in float64 where the Function runs in it. Nothing
+is said where differences don't settle (a jump), where the forward has no slope (rounding: a straight-through estimator) or gives its
+operand back (a gradient that is reversed, scaled or clipped on purpose).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import inspect
+import itertools
+import math
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.autograd import Function
+
+from numscope.distributed.agree import has_group
+from numscope.probe.calls import heard
+from numscope.records.faults import ours, suppress
+from numscope.records.places import is_installed
+from numscope.records.site import Phase
+from numscope.replay import stack as stacks
+from numscope.replay.call import do_again
+from numscope.replay.capture import BufferCopies, Call, RandomState
+from numscope.replay.stages import ModuleStack, Stages
+
+DIRECTIONS = 3
+TOLERANCE = 0.02  # of the larger of the two, over all directions
+MOST_SECONDS = 20.0  # no further Function is begun after so long
+MOST_BYTES = 64 << 20  # of one Function's operands; larger ones are left out
+_MOST_CALLS = 2  # of one class, of other shapes
+_STEPS = (3e-2, 1e-2, 1e-3, 1e-4, 1e-5)  # in units of the operand's own size
+_SETTLED = 2e-3
+_GENERATED = "GeneratedBackwardFor_"  # torch.library.register_autograd's classes
+
+
+@dataclass(frozen=True, slots=True)
+class WrongGradient:
+    """One operand whose gradient is not what the forward says.
+
+    Args:
+        function: the class's name; ``operand``: the argument's in its forward.
+        kind: what is wrong, a sentence's part.
+        backward: file and line of its backward; ``file`` and ``line``: where the script applies it.
+        dtype: in which it was asked.
+    """
+
+    function: str
+    operand: str
+    kind: str
+    module: str
+    backward: tuple[str, int]
+    file: str
+    line: int
+    code: str
+    dtype: str
+
+
+@dataclass(slots=True)
+class _Case:
+    """One application of a Function: its class and copies of its arguments, and which of them want a gradient."""
+
+    cls: Any
+    args: list[Any]
+    wanted: list[int]
+    module: str
+    place: tuple[str, int, str]
+
+
+def examine(call: Call, names: Mapping[nn.Module, str], buffers: BufferCopies) -> list[WrongGradient]:
+    """Do a call's forward again, and examine each autograd.Function that it runs, but torch's own.
+
+    *Cost:* a forward; for each Function and operand some thirty of its forwards, none begun after 20 s.
+    """
+    stages = _Collecting(call, names)
+    do_again(stages, buffers, backward=False)
+    found, end = list[WrongGradient](), time.monotonic() + MOST_SECONDS
+    for case in stages.cases:
+        if time.monotonic() > end:
+            break
+        with suppress(Exception):
+            found += _examined(case)
+    return list({(one.function, one.operand): one for one in reversed(found)}.values())[::-1]
+
+
+class _Collecting(Stages):
+    """A forward that keeps what each Function is applied to."""
+
+    seeks = False
+
+    def __init__(self, call: Call, names: Mapping[nn.Module, str]) -> None:
+        super().__init__(call, names, has_group(), None)
+        self.cases: list[_Case] = []
+
+    @contextlib.contextmanager
+    def _probed(self, phase: Phase) -> Iterator[None]:
+        kept = []
+        try:
+            with heard(), ModuleStack(self.names) as stack:
+                for cls in _functions(Function):
+                    original = cls.__dict__["forward"]
+                    kept.append((cls, original))
+                    cls.forward = staticmethod(partial(self._forward, cls, original.__func__, stack.current))
+                yield
+        finally:
+            for cls, original in kept:
+                cls.forward = original
+
+    def _forward(self, cls: Any, original: Callable[..., Any], module: Callable[[], str], *given: Any, **more: Any) -> Any:
+        with suppress(Exception):
+            self._note(cls, given, module())
+        return original(*given, **more)
+
+    def _note(self, cls: Any, given: tuple[Any, ...], module: str) -> None:
+        is_plain = cls.setup_context is not Function.setup_context  # its forward gets no ctx
+        args = [*(given if is_plain else given[1:])]
+        needs = [isinstance(a, Tensor) and a.requires_grad for a in args] if is_plain else given[0].needs_input_grad
+        wanted = [i for i, (a, needed) in enumerate(zip(args, needs, strict=False)) if needed and a.is_floating_point()]
+        size = sum(a.numel() * a.element_size() for a in args if isinstance(a, Tensor))
+        shapes = [a.shape for a in args if isinstance(a, Tensor)]
+        same = [case for case in self.cases if case.cls is cls]
+        known = any([a.shape for a in case.args if isinstance(a, Tensor)] == shapes for case in same)
+        if wanted and size <= MOST_BYTES and not known and len(same) < _MOST_CALLS and not any(map(callable, args)):
+            copies = [a.detach().clone() if isinstance(a, Tensor) else a for a in args]
+            lines = [
+                found for found in (*self.call.caller.resolve(), *stacks.capture(sys._getframe(2)).resolve()) if not is_installed(found[0])
+            ]
+            file, line, _, code = lines[-1] if lines else ("", 0, "", "")
+            self.cases.append(_Case(cls, copies, wanted, module, (file, line, code)))
+
+
+def _functions(base: Any) -> Iterator[Any]:
+    for cls in base.__subclasses__():
+        own = not cls.__module__.startswith(("torch.", "numscope.")) or cls.__name__.startswith(_GENERATED)
+        if own and isinstance(cls.__dict__.get("forward"), staticmethod):
+            yield cls
+        yield from _functions(cls)
+
+
+def _examined(case: _Case) -> Iterator[WrongGradient]:
+    for dtype in (torch.float64, torch.float32):
+        run = _Run(case, dtype)
+        try:
+            run.analytic(1.0)
+            break
+        except ours():
+            continue
+    else:
+        return
+    for at in case.wanted:
+        kind = run.wrong(at)
+        if kind:
+            code = inspect.unwrap(case.cls.backward).__code__ if hasattr(inspect.unwrap(case.cls.backward), "__code__") else None
+            backward = (code.co_filename, code.co_firstlineno) if code is not None else ("", 0)
+            name = case.cls.__name__.removeprefix(_GENERATED)
+            yield WrongGradient(name, _operand(case, at), kind, case.module, backward, *case.place, str(dtype).removeprefix("torch."))
+
+
+def _operand(case: _Case, at: int) -> str:
+    """The name of an argument in the signature of the class's forward."""
+    with suppress(Exception):
+        names = [*inspect.signature(case.cls.__dict__["forward"].__func__).parameters]
+        names = names if case.cls.setup_context is not Function.setup_context else names[1:]
+        return names[at]
+    return f"operand {at}"
+
+
+class _Run:
+    """A Function in one dtype, with the gradient that its results are to have."""
+
+    def __init__(self, case: _Case, dtype: torch.dtype) -> None:
+        self.case = case
+        self.args = [a.to(dtype) if isinstance(a, Tensor) and a.is_floating_point() else a for a in case.args]
+        self.random, self.made = RandomState.capture(), torch.Generator().manual_seed(0)
+        self.seeds: list[Tensor] = []
+        self.gradients: dict[int, Tensor | None] = {}
+
+    def apply(self, moved: Mapping[int, Tensor]) -> list[Tensor]:
+        """The results that have a gradient, of arguments of which some are others."""
+        self.random.restore()
+        args = [moved.get(i, a) for i, a in enumerate(self.args)]
+        with torch.enable_grad():
+            result = self.case.cls.apply(*(a.clone() if isinstance(a, Tensor) else a for a in args))
+        results = result if isinstance(result, tuple | list) else (result,)
+        return [r for r in results if isinstance(r, Tensor) and r.is_floating_point()]
+
+    def analytic(self, factor: float) -> dict[int, Tensor | None]:
+        """What the backward gives the operands for ``factor`` times the seeds."""
+        leaves = {at: self.args[at].detach().requires_grad_() for at in self.case.wanted}
+        results = self.apply(leaves)
+        if not self.seeds:
+            self.seeds = [torch.randn(r.shape, generator=self.made, dtype=r.dtype).to(r.device) for r in results]
+            self.identity = any(r.shape == x.shape and torch.equal(r, x.detach().to(r.dtype)) for r in results for x in leaves.values())
+        pairs = [(r, s * factor) for r, s in zip(results, self.seeds, strict=True) if r.requires_grad]
+        found = torch.autograd.grad([r for r, _ in pairs], [*leaves.values()], [s for _, s in pairs], allow_unused=True)
+        gradients: dict[int, Tensor | None] = dict(zip(leaves, found, strict=True))
+        self.gradients = self.gradients or gradients
+        return gradients
+
+    def value(self, at: int, x: Tensor) -> float:
+        with torch.no_grad():
+            return sum(float((r.double() * s.double()).sum()) for r, s in zip(self.apply({at: x}), self.seeds, strict=True))
+
+    def slope(self, at: int, direction: Tensor) -> float:
+        """The numeric derivative; nan where differences of two sizes don't agree."""
+        x, found = self.args[at], list[float]()
+        for h in _STEPS:
+            found.append((self.value(at, x + h * direction) - self.value(at, x - h * direction)) / (2 * h))
+        pairs = [(abs(a - b) / max(abs(a), abs(b), 1e-300), b) for a, b in itertools.pairwise(found)]
+        apart, best = min(pairs)
+        if max(map(abs, found)) == 0:
+            return 0.0
+        return best if apart <= _SETTLED else math.nan
+
+    def wrong(self, at: int) -> str:
+        """What is wrong with one operand's gradient; "" if nothing is, or nothing can be said."""
+        x, gradient = self.args[at], self.gradients[at]
+        if self.identity or not x.numel() or not bool(torch.isfinite(x).all()):
+            return ""
+        size = float(x.square().mean().sqrt()) or 1.0
+        told, true = list[float](), list[float]()
+        for _ in range(DIRECTIONS):
+            direction = torch.randn(x.shape, generator=self.made, dtype=x.dtype).to(x.device) * size
+            told.append(0.0 if gradient is None else float((gradient.double() * direction.double()).sum()))
+            true.append(self.slope(at, direction))
+        if not all(map(math.isfinite, (*told, *true))) or not any(true):
+            return ""  # not settled, or no slope
+        return self._kind(told, true)
+
+    def _kind(self, told: Sequence[float], true: Sequence[float]) -> str:
+        size = math.hypot(*told), math.hypot(*true)
+        if math.dist(told, true) <= TOLERANCE * max(size) or max(size) == 0:
+            return ""
+        if size[0] <= 1e-9 * size[1]:
+            return "none, or zeros, though the result depends on it"
+        factor = sum(a * b for a, b in zip(told, true, strict=True)) / size[1] ** 2
+        if math.dist(told, [factor * b for b in true]) <= TOLERANCE * size[0]:
+            return (
+                "of the opposite sign"
+                if abs(factor + 1) <= TOLERANCE
+                else f"{factor:.4g} times too large"
+                if factor > 1
+                else f"{factor:.4g} times what it should be"
+            )
+        doubled = self.analytic(2.0)
+        pairs = [
+            (g, other) for g, other in zip(self.gradients.values(), doubled.values(), strict=True) if g is not None and other is not None
+        ]
+        if all(torch.equal(g, other) for g, other in pairs):
+            return "not multiplied by the gradient of the result (grad_output)"
+        return f"another one (in {DIRECTIONS} directions {', '.join(f'{a:.3g} for {b:.3g}' for a, b in zip(told, true, strict=True))})"

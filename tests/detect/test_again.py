@@ -1,0 +1,252 @@
+"""A step that is done again: healthy ones come out the same, and what does not is named with its operation, line and cause."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+from torch.utils._python_dispatch import TorchDispatchMode
+
+import numscope
+from numscope.detect import experiments
+from numscope.detect.experiments import HARDWARE, NOT_THE_SAME, WRONG_GRADIENT
+from numscope.records.errors import UsageError
+from tests.harm.test_models import TRAININGS, bare_notes, run_of
+from tests.harm.training import assert_equal, noted
+
+OURS = (HARDWARE, NOT_THE_SAME, WRONG_GRADIENT)
+
+
+@pytest.mark.parametrize("training", TRAININGS)
+def test_a_healthy_step_comes_out_the_same_and_training_is_bitwise_what_it_is_without(training: str) -> None:
+    scopes: list[Any] = []
+
+    @contextlib.contextmanager
+    def watch(model: nn.Module) -> Iterator[Any]:
+        with numscope.watch(model, check="again,gradients:every=1") as scope:
+            scopes.append(scope)
+            yield scope
+
+    assert_equal(noted(run_of(training, False), watch), bare_notes(training, False))
+    assert [alert for scope in scopes for alert in scope.alerts if alert.rule in OURS] == []
+
+
+class Net(nn.Module):
+    """Two layers, with an operation of the test's in between."""
+
+    def __init__(self, between: Any) -> None:
+        super().__init__()
+        self.first, self.last = nn.Linear(8, 8), nn.Linear(8, 1)
+        self.between = between
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.last(self.between(self, self.first(x).relu()))
+
+
+def kept(net: Net, x: Tensor) -> Tensor:
+    return x
+
+
+class Flip(TorchDispatchMode):  # type: ignore[no-untyped-call]
+    """Flips a bit of one element of an operation's first result, once."""
+
+    def __init__(self, op: str, bit: int) -> None:
+        super().__init__()
+        self.op, self.bit, self.done = op, bit, False
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        result = func(*args, **(kwargs or {}))
+        if not self.done and func.__name__.partition(".")[0] == self.op:
+            self.done = True
+            where = result.flatten().abs().argmax()
+            kind = torch.int32 if result.dtype is torch.float32 else torch.int16
+            sign = kind is torch.int16 and self.bit == 15
+            result.view(-1)[where : where + 1].view(kind).bitwise_xor_(-(1 << 15) if sign else 1 << self.bit)
+        return result
+
+
+def train(net: nn.Module, check: str, *, flipped: Flip | None = None, at: int = 4, steps: int = 8, **options: Any) -> Any:
+    optimizer = torch.optim.SGD(net.parameters(), 1e-3)
+    dtype = next(net.parameters()).dtype
+    with numscope.watch(net, check=check, **options) as scope:
+        for step in range(steps):
+            with flipped if flipped is not None and step == at else contextlib.nullcontext():
+                net(torch.randn(16, 8, dtype=dtype)).square().mean().backward()
+            optimizer.step()
+            optimizer.zero_grad()
+    return scope
+
+
+def own(scope: Any) -> list[Any]:
+    return [alert for alert in scope.alerts if alert.rule in OURS]
+
+
+@pytest.mark.parametrize("in_place", [False, True], ids=["forked", "in place"])
+@pytest.mark.parametrize(
+    ("op", "bit", "module", "phase"),
+    [
+        ("addmm", 0, "first", "forward"),
+        ("addmm", 22, "first", "forward"),
+        ("relu", 9, "last", "forward"),
+        ("threshold_backward", 3, "first", "backward"),
+        ("sum", 5, "last", "backward"),
+    ],
+)
+def test_a_flipped_bit_is_suspected_hardware(
+    op: str, bit: int, module: str, phase: str, in_place: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if in_place:
+        monkeypatch.setattr(experiments, "in_child", lambda *args, **options: None)
+    torch.manual_seed(0)
+    [alert] = own(train(Net(kept), "again:every=2", flipped=Flip(op, bit)))
+    assert (alert.rule, alert.layer, alert.step) == (HARDWARE, module, 4)
+    assert alert.evidence["op"] == f"aten.{op}" and f"aten.{op} ({phase}) at " in alert.text
+    assert alert.evidence["line"].startswith(__file__)
+    assert "rank 0; 2 steps after it were checked too, and are the same." in alert.text
+    if alert.text.count("bit "):
+        assert f"bit {bit})" in alert.text
+
+
+@pytest.mark.parametrize("bit", range(0, 16, 3))
+def test_each_bit_of_bfloat16_is_seen(bit: int) -> None:
+    torch.manual_seed(0)
+    [alert] = own(train(Net(kept).bfloat16(), "again:every=2", flipped=Flip("addmm", bit), on_nonfinite="warn"))
+    assert alert.rule == HARDWARE and alert.layer == "first"
+
+
+def test_a_step_that_differs_at_the_end_of_a_run_is_told_without_further_ones() -> None:
+    [alert] = own(train(Net(kept), "again:every=2", flipped=Flip("addmm", 3), at=6, steps=7))
+    assert alert.rule == HARDWARE and "no later step could be checked" in alert.text
+
+
+GENERATOR, COUNT = torch.Generator(), [0]
+
+
+def draws(net: Net, x: Tensor) -> Tensor:
+    return x + torch.randn(x.shape, generator=GENERATOR)
+
+
+def counts(net: Net, x: Tensor) -> Tensor:
+    COUNT[0] += 1
+    return x * (1 + COUNT[0])
+
+
+@pytest.mark.parametrize(("between", "cause", "op"), [(draws, "random", "randn"), (counts, "state", "mul")])
+def test_what_is_not_reproducible_is_named_with_its_cause(between: Any, cause: str, op: str) -> None:
+    [alert] = own(train(Net(between), "again:every=3"))
+    assert (alert.rule, alert.step, alert.evidence["cause"]) == (NOT_THE_SAME, 1, cause)
+    assert alert.evidence["op"] == f"aten.{op}" and alert.asks
+    assert alert.evidence["line"] == f"{__file__}:{between.__code__.co_firstlineno + (2 if between is counts else 1)}"
+
+
+class Remembers(nn.Module):
+    """Its state is its own: a number, a list, a hidden state."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.cell, self.head = nn.GRUCell(8, 8), nn.Linear(8, 1)
+        self.calls, self.seen = 0, [0.0]
+        self.state: Tensor | None = None
+
+    def forward(self, x: Tensor) -> Tensor:
+        self.calls += 1
+        self.seen.append(float(self.calls))
+        state = self.cell(x, self.state)
+        self.state = state.detach()
+        return self.head(nn.functional.dropout(state, 0.5)) * self.calls + sum(self.seen)
+
+
+def test_a_models_own_state_is_as_it_was() -> None:
+    scope = train(Remembers(), "again:every=1")
+    assert own(scope) == [] and scope.step_number == 8
+
+
+def test_micro_batches_are_checked_one_by_one() -> None:
+    net, flip = Net(kept), Flip("threshold_backward", 4)
+    optimizer = torch.optim.SGD(net.parameters(), 1e-3)
+    with numscope.watch(net, check="again:every=2") as scope:
+        for step in range(6):
+            for batch in range(3):
+                with flip if (step, batch) == (2, 1) else contextlib.nullcontext():
+                    net(torch.randn(4, 8)).mean().backward()
+            optimizer.step()
+            optimizer.zero_grad()
+    [alert] = own(scope)
+    assert (alert.rule, alert.step, alert.layer) == (HARDWARE, 2, "first")
+
+
+def test_steps_are_those_that_were_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: list[int] = []
+    original = experiments.compare
+
+    def noting(probe: Any, buffers: Any, journal: Any, calls: Any, gradients: Any) -> Any:
+        seen.append(calls[0].index)
+        checked = original(probe, buffers, journal, calls, gradients)
+        assert checked.num_compared > 10 and len(gradients) == 4
+        return checked
+
+    monkeypatch.setattr(experiments, "compare", noting)
+    monkeypatch.setattr(experiments, "in_child", lambda *args, **options: None)
+    train(Net(kept), "again:at=0,3,5")
+    assert seen == [0, 3, 5]
+
+
+def test_an_error_of_ours_ends_the_checks_and_nothing_else(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
+    def fails(*args: object) -> None:
+        raise RuntimeError("ours")
+
+    monkeypatch.setattr(experiments, "compare", fails)
+    monkeypatch.setattr(experiments, "in_child", lambda work, *args, **options: work())
+    scope = train(Net(kept), "again:every=1")
+    assert scope.step_number == 8 and not scope.findings
+    assert [record.message for record in caplog.records if "checked any more" in record.message] == [
+        "numscope: no step is checked any more: RuntimeError: ours"
+    ]
+
+
+def test_a_call_that_cant_be_done_again_is_told_once(caplog: pytest.LogCaptureFixture) -> None:
+    class Spoils(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.head = nn.Linear(8, 1)
+
+        def forward(self, x: Tensor) -> Tensor:
+            y = self.head(x.clone())
+            with torch.no_grad():
+                x.add_(1)
+            return y
+
+    train(Spoils(), "again:every=1")
+    told = [record.message for record in caplog.records if "check of step" in record.message]
+    assert told == [
+        "numscope: check of step 1, in part or whole: not reproduced: an argument of the model was changed in place after the call began."
+    ]
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"check": "agian"}, "check: got 'agian', expected again or gradients. Did you mean 'again'?"),
+        ({"check": 3}, "check: got 3, expected text: again,gradients, with :every=N or :at=N,N behind it."),
+        ({"check": "again:every=0"}, "check: got '0' for every, expected one whole number of at least 1."),
+        ({"check": "again:now"}, "check: got 'again:now', expected again,gradients, with :every=N or :at=N,N behind it."),
+        (
+            {"check": "again", "alerts": "off"},
+            "check: got 'again', expected detection with level modules, and alerts, which say what comes of it. Leave the options out that "
+            "switch one of them off.",
+        ),
+        (
+            {"check": "again", "level": "sentinel"},
+            "check: got 'again', expected detection with level modules, and alerts, which say what comes of it. Leave the options out that "
+            "switch one of them off.",
+        ),
+    ],
+)
+def test_wrong_use_is_refused(options: dict[str, Any], message: str) -> None:
+    with pytest.raises(UsageError) as raised:
+        numscope.watch(nn.Linear(1, 1), **options)
+    assert str(raised.value) == message
