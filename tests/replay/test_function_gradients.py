@@ -91,6 +91,7 @@ MEANT: dict[str, tuple[Any, Any]] = {
     "right, normalized": (normalized, of_normalized),
     "right, in float32 inside": (lambda x: x.float().exp().to(x.dtype), lambda g, x: g * x.exp()),
     "right, relu": (lambda x: x.clamp_min(0), lambda g, x: g * (x > 0)),
+    "right, relu, at 0": (lambda x: (x * (x.abs() > 0.3)).clamp_min(0), lambda g, x: g * (x > 0.3)),
     "straight-through": (lambda x: (x * 4).round() / 4, lambda g, x: g),
     "a spike": (lambda x: (x > 0).to(x.dtype), lambda g, x: g / (1 + x.abs()) ** 2),
     "reversed": (lambda x: x.view_as(x), lambda g, x: -0.1 * g),
@@ -146,6 +147,13 @@ def test_functions_with_setup_context_and_registered_operators_are_asked_too() -
     )
     [alert] = alerts(soft)
     assert "soft_default's backward" in alert.text and "of the opposite sign" in alert.text
+
+
+def test_an_application_that_gives_its_operand_back_hides_no_other() -> None:
+    scaled = function("Scaled", lambda x, w: x * w, lambda g, x, w: (g * w, (g * x).sum(0) * 3))
+    ones = torch.ones(6, requires_grad=True)
+    [alert] = alerts(lambda x, w: scaled.apply(scaled.apply(x, ones), w), torch.rand(6))
+    assert "gives w a gradient that is 3 times too large" in alert.text
 
 
 def test_each_function_of_a_module_is_in_one_alert() -> None:

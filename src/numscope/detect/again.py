@@ -6,7 +6,7 @@ import contextlib
 import enum
 import struct
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -23,12 +23,13 @@ from numscope.replay.call import do_again
 from numscope.replay.capture import BufferCopies, Call
 from numscope.replay.op import UNINITIALIZED
 from numscope.replay.stages import FINITE, FORWARD_FINITE, Stages
-from numscope.replay.tape import UNOBSERVED, OpRecord, OpTape
+from numscope.replay.tape import UNOBSERVED, OperandRecord, OpRecord
 from numscope.summary.ledger import Ledger
 from numscope.summary.state import ROW_WIDTH, Groups
 
 _ROW = struct.Struct(f"{ROW_WIDTH}d")
 _AS_BITS = {torch.float32: torch.int32, torch.bfloat16: torch.int16, torch.float16: torch.int16, torch.float64: torch.int64}
+_MOST_NAMED = 32  # operations
 Bits = tuple[bytes, str]  # a tensor's row, which has its sums, and its dtype
 
 
@@ -38,7 +39,7 @@ class Cause(enum.Enum):
     RANDOM = "random"  # a generator that was not put back
     UNINITIALIZED = "uninitialized"
     NONDETERMINISTIC = "nondeterministic"  # an operation that gives other bits from equal operands
-    STATE = "state"  # an operation that gets another number, or that runs at one time alone
+    STATE = "state"  # an operation that gets other numbers from outside of the model, or that runs at one time alone
     UNKNOWN = "unknown"  # done twice more it gives equal bits
 
 
@@ -49,7 +50,9 @@ class Difference:
     Args:
         module: its qualified name; ``slot``: the tensor's.
         op: the operation that wrote it, or that gives other bits, "" if it is not known; with its line.
+        before: operations that lie between what was the same and that one, the last first: it may have been one of them.
         flip: what one element was then and now, and the bit, where that explains the difference; else "".
+        bit: its number; -1: none.
     """
 
     phase: Phase
@@ -61,6 +64,8 @@ class Difference:
     line: int = 0
     code: str = ""
     flip: str = ""
+    bit: int = -1
+    before: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,11 +129,13 @@ def compare(probe: ModuleProbe, buffers: BufferCopies, journal: Journal, calls: 
         if name in gradients
     }
     now.read()
-    num, first = _first(_seen(journal, calls), _seen(again, calls), not undone)
+    same, first = _first(_seen(journal, calls), _seen(again, calls), not undone)
     if first is None:
         wrong = [seen for name, seen in given.items() if seen.handle != UNOBSERVED and seen.bits != gradients[name]]
-        return Checked(None, undone, num + len(given)) if not wrong else Checked(_explained(probe, buffers, calls, None, wrong[0]), undone)
-    return Checked(_explained(probe, buffers, calls, *first), undone)
+        if not wrong:
+            return Checked(None, undone, len(same) + len(given))
+        first = None, wrong[0]
+    return Checked(_explained(probe, buffers, calls, *first, {seen.bits for seen in same}), undone)
 
 
 def _seen(journal: Journal, calls: Sequence[Call]) -> list[_Seen]:
@@ -143,15 +150,16 @@ def _seen(journal: Journal, calls: Sequence[Call]) -> list[_Seen]:
     ]
 
 
-def _first(was: list[_Seen], now: list[_Seen], with_backward: bool) -> tuple[int, tuple[_Seen | None, _Seen | None] | None]:
-    """How many tensors were compared, and the first that differs, as it was and as it is now."""
+def _first(was: list[_Seen], now: list[_Seen], with_backward: bool) -> tuple[list[_Seen], tuple[_Seen | None, _Seen | None] | None]:
+    """The tensors that are the same, and the first that differs, as it was and as it is now."""
     of_forward = [[seen for seen in side if seen.phase is Phase.FORWARD] for side in (was, now)]
     for number, (one, other) in enumerate(zip(*of_forward, strict=False)):
         if one.key != other.key or one.bits != other.bits:
-            return number, (one, other)
+            return of_forward[1][:number], (one, other)
     num = min(map(len, of_forward))
+    equal = of_forward[1][:num]
     if len(of_forward[0]) != len(of_forward[1]):
-        return num, tuple(side[num] if len(side) > num else None for side in of_forward)  # type: ignore[return-value]
+        return equal, tuple(side[num] if len(side) > num else None for side in of_forward)  # type: ignore[return-value]
     later = defaultdict[tuple[Phase, str, str], list[_Seen]](list)
     for seen in now:
         later[seen.key].append(seen)
@@ -159,14 +167,16 @@ def _first(was: list[_Seen], now: list[_Seen], with_backward: bool) -> tuple[int
         if one.phase is Phase.BACKWARD and (others := later[one.key]):  # others are of calls that are not done again
             same = next((other for other in others if other.bits == one.bits), None)
             if same is None:
-                return num, (one, others[0])
+                return equal, (one, others[0])
             others.remove(same)
-            num += 1
-    return num, None
+            equal.append(same)
+    return equal, None
 
 
-def _explained(probe: ModuleProbe, buffers: BufferCopies, calls: Sequence[Call], was: _Seen | None, now: _Seen | None) -> Difference:
-    """Why, and where: the calls are done twice more, operation by operation."""
+def _explained(
+    probe: ModuleProbe, buffers: BufferCopies, calls: Sequence[Call], was: _Seen | None, now: _Seen | None, same: Collection[Bits]
+) -> Difference:
+    """Why, and where: the calls are done twice more, operation by operation. ``same``: what was the same."""
     at = was or now
     assert at is not None
     runs = [[_Taped(call, probe) for call in calls] for _ in range(2)]
@@ -179,44 +189,73 @@ def _explained(probe: ModuleProbe, buffers: BufferCopies, calls: Sequence[Call],
         if differs is not None:
             record, cause = differs
             return Difference(record.phase, record.module, "output", cause, record.op, *_line(record, one.call))
-    found = next(((record, stages.call) for stages in runs[0] for record in _writers(stages, now)), None)
-    where = ("", "", 0, "") if found is None else (found[0].op, *_line(*found))
-    return Difference(at.phase, at.module, at.slot, Cause.UNKNOWN, *where, "" if was is None or now is None else _flipped(was, now))
+    flip = ("", -1) if was is None or now is None else _flipped(was, now)
+    found = next(((record, stages) for stages in runs[0] for record in _writers(stages, now)), None)
+    if found is None:
+        return Difference(at.phase, at.module, at.slot, Cause.UNKNOWN, flip=flip[0], bit=flip[1])
+    record, stages = found
+    where = record.op, *_line(record, stages.call)
+    return Difference(at.phase, at.module, at.slot, Cause.UNKNOWN, *where, *flip, tuple(_between(record, stages, same)))
 
 
-def _flipped(was: _Seen, now: _Seen) -> str:
+def _between(last: OpRecord, stages: _Taped, same: Collection[Bits]) -> Iterator[str]:
+    """The operations from which a result comes, back to results that were the same, the last first."""
+    todo, met = [last], {last.index}
+    while todo and len(met) <= _MOST_NAMED:
+        record = todo.pop(0)
+        writers = sorted((w for o in record.inputs if o.state is not None for w in o.state.writers if w in stages.tape), reverse=True)
+        for source in (stages.tape[w] for w in writers if w not in met):
+            known = any(
+                o.state is not None and o.state.row != UNOBSERVED and _bits(stages.rows, o.state.row) in same for o in source.outputs
+            )
+            if not known and source.phase is last.phase:
+                met.add(source.index)
+                todo.append(source)
+                yield source.op
+
+
+def _flipped(was: _Seen, now: _Seen) -> tuple[str, int]:
     """The element and the bit, if one alone is another one: then the sums of powers say what it was and is."""
     (a, b), dtype = (seen.ledger.summary(seen.handle) for seen in (was, now)), was.ledger.place(was.handle)[2]
     of_bits = _AS_BITS.get(dtype)
     change, of_squares = a.sum - b.sum, a.square_sum - b.square_sum
     if of_bits is None or not change or a.num_nonfinite or b.num_nonfinite:
-        return ""
+        return "", -1
     x, y = (of_squares / change + change) / 2, (of_squares / change - change) / 2
     both = torch.tensor([x, y], dtype=torch.float64, device="cpu").to(dtype)
     bits = both.view(of_bits).tolist()
     flipped = (bits[0] ^ bits[1]) & ((1 << 8 * dtype.itemsize) - 1)
-    return f"one element was {both[0]:.6g} and is {both[1]:.6g}: bit {flipped.bit_length() - 1}" if flipped.bit_count() == 1 else ""
+    bit = flipped.bit_length() - 1
+    return (f"one element was {both[0]:.6g} and is {both[1]:.6g}: bit {bit}", bit) if flipped.bit_count() == 1 else ("", -1)
 
 
 def _first_operation(one: _Taped, other: _Taped) -> tuple[OpRecord, Cause] | None:
-    """The first operation that gives other bits from equal operands, and why."""
+    """The first operation that gives other bits, and why."""
+
+    def differ(a: OperandRecord, b: OperandRecord) -> bool:
+        rows = [UNOBSERVED if o.state is None else o.state.row for o in (a, b)]
+        return UNOBSERVED not in rows and _bits(one.rows, rows[0]) != _bits(other.rows, rows[1])
+
     for record, twin in zip(one.tape.records, other.tape.records, strict=False):
         if record.op != twin.op or [o.value for o in record.inputs] != [o.value for o in twin.inputs]:
             return record, Cause.STATE
-        rows = [[o.state.row for o in r.outputs if o.state is not None] for r in (record, twin)]
-        if any(a != UNOBSERVED and b != UNOBSERVED and _bits(one.rows, a) != _bits(other.rows, b) for a, b in zip(*rows, strict=False)):
-            return record, _cause(record, one.tape)
+        for operand in (a for a, b in zip(record.inputs, twin.inputs, strict=False) if differ(a, b)):
+            writers = [one.tape[w] for w in operand.state.writers if w in one.tape] if operand.state is not None else []
+            is_blank = any(writer.name in UNINITIALIZED for writer in writers)
+            return record, Cause.UNINITIALIZED if is_blank else Cause.STATE
+        if any(differ(a, b) for a, b in zip(record.outputs, twin.outputs, strict=False)):
+            return record, _cause(record)
     return None
 
 
-def _cause(record: OpRecord, tape: OpTape) -> Cause:
-    sources = [tape[writer] for o in record.inputs if o.state is not None for writer in o.state.writers if writer in tape]
-    if any(source.name in UNINITIALIZED for source in sources) and not any(source.name not in UNINITIALIZED for source in sources):
-        return Cause.UNINITIALIZED
+def _cause(record: OpRecord) -> Cause:
+    """Why an operation gives other bits from the same operands."""
     packet = getattr(torch.ops.aten, record.op.rpartition(".")[2], None)
     overloads = [getattr(packet, name) for name in packet.overloads()] if packet is not None else []
-    draws = any(torch.Tag.nondeterministic_seeded in overload.tags for overload in overloads)
-    return Cause.RANDOM if draws else Cause.NONDETERMINISTIC
+    if any(torch.Tag.nondeterministic_seeded in overload.tags for overload in overloads):
+        return Cause.RANDOM
+    is_made = record.name in ("lift_fresh", "scalar_tensor") or not any(o.state is not None for o in record.inputs)
+    return Cause.STATE if is_made else Cause.NONDETERMINISTIC  # else it is made of numbers that Python had
 
 
 def _writers(stages: _Taped, seen: _Seen | None) -> Iterator[OpRecord]:

@@ -39,12 +39,14 @@ NOT_THE_SAME = "step is not reproducible"
 HARDWARE = "suspected hardware"
 WRONG_GRADIENT = "wrong gradient"
 LOOKS = 2  # steps that are checked after one that was not the same: what is broken shows elsewhere then, or not at all
+ROUNDING = 3  # a flip of one of so many lowest bits may be one: some libraries' results depend on where in memory their operands lie
 
 _WHY = {
     Cause.RANDOM: "It draws random numbers, from a generator that is none of torch's, NumPy's or Python's own.",
     Cause.UNINITIALIZED: "It reads memory that nothing has written.",
     Cause.NONDETERMINISTIC: "Its operands were the same, bit for bit.",
-    Cause.STATE: "It depends on what the call changes itself (a counter, a cache, what is written through .data), or on another thread.",
+    Cause.STATE: "It depends on what lies outside of the model, or what the call changes itself: a counter, a cache, a clock, a generator, "
+    "what is written through .data or by another thread.",
 }
 _ADVICE = {
     Cause.RANDOM: "Keep that generator's state with the checkpoints, or draw from torch's own.",
@@ -78,6 +80,7 @@ class Experiments(StepReader):
         self._suspect: tuple[int, Difference] | None = None
         self._looks: list[Difference | None] = []  # at the steps after it
         self._said: set[str] = set()
+        self._differed = False  # a step before did, for a reason that is known or not
 
     def failed(self, error: Exception) -> None:
         """An error of ours ends the experiments, and nothing else."""
@@ -173,15 +176,18 @@ class Experiments(StepReader):
             self._suspect, self._looks = (self._step, found), []
         elif found is not None:
             self.post([self._alert(self._step, found, [])])
+            self._differed = True
 
     def _conclude(self) -> None:
         assert self._suspect is not None
         (step, found), looks, self._suspect = self._suspect, self._looks, None
         self.post([self._alert(step, found, looks)])
+        self._differed = True
 
     def _alert(self, step: int, found: Difference, looks: list[Difference | None]) -> Alert:
         line = place(found.file, found.line) if found.file else ""
-        at = f"{found.op} ({found.phase.value}){f' at {line}' if line else ''}: " if found.op else ""
+        before = f" or one of {len(found.before)} operations before it" if found.before else ""
+        at = f"{found.op} ({found.phase.value}){f' at {line}' if line else ''}{before}: " if found.op else ""
         evidence: dict[str, Any] = {
             "cause": found.cause.value,
             "op": found.op,
@@ -200,8 +206,11 @@ class Experiments(StepReader):
         after = f"{len(looks)} steps after it were checked too, and " if looks else "no later step could be checked."
         if looks:
             after += "are the same." if not any(looks) else f"{sum(look is not None for look in looks)} differ elsewhere."
-        evidence |= {"host": host, "device": device, "pid": os.getpid()}
+        evidence |= {"host": host, "device": device, "pid": os.getpid(), "before": list(found.before)}
         flip = f" ({found.flip})" if found.flip else ""
         text = f"{at}other bits than when its call was done again, three times the same{flip}; on {host}, {device}, rank {rank}; {after}"
-        advice = f"Test {device} of {host} (a GPU: dcgmi diag -r 3; memory: memtest), and leave it out of the job until it has passed."
-        return Alert(step, HARDWARE, *where[2:], text, advice, evidence)
+        test = f"Test {device} of {host} (a GPU: dcgmi diag -r 3; memory: memtest)"
+        if found.bit >= ROUNDING and not any(looks) and not self._differed:
+            return Alert(step, HARDWARE, *where[2:], text, f"{test}, and leave it out of the job until it has passed.", evidence)
+        advice = f"If nothing outside of the model explains it (a clock, another thread, a cache), it may be the machine. {test}."
+        return Alert(*where, text, advice, evidence, asks=True)

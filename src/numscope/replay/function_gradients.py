@@ -36,9 +36,10 @@ DIRECTIONS = 3
 TOLERANCE = 0.02  # of the larger of the two, over all directions
 MOST_SECONDS = 20.0  # no further Function is begun after so long
 MOST_BYTES = 64 << 20  # of one Function's operands; larger ones are left out
-_MOST_CALLS = 2  # of one class, of other shapes
+_MOST_CALLS = 3  # of one class in a call
 _STEPS = (3e-2, 1e-2, 1e-3, 1e-4, 1e-5)  # in units of the operand's own size
 _SETTLED = 2e-3
+_KINK = 0.05
 _GENERATED = "GeneratedBackwardFor_"  # torch.library.register_autograd's classes
 
 
@@ -125,10 +126,8 @@ class _Collecting(Stages):
         needs = [isinstance(a, Tensor) and a.requires_grad for a in args] if is_plain else given[0].needs_input_grad
         wanted = [i for i, (a, needed) in enumerate(zip(args, needs, strict=False)) if needed and a.is_floating_point()]
         size = sum(a.numel() * a.element_size() for a in args if isinstance(a, Tensor))
-        shapes = [a.shape for a in args if isinstance(a, Tensor)]
-        same = [case for case in self.cases if case.cls is cls]
-        known = any([a.shape for a in case.args if isinstance(a, Tensor)] == shapes for case in same)
-        if wanted and size <= MOST_BYTES and not known and len(same) < _MOST_CALLS and not any(map(callable, args)):
+        num = sum(case.cls is cls for case in self.cases)
+        if wanted and size <= MOST_BYTES and num < _MOST_CALLS and not any(map(callable, args)):
             copies = [a.detach().clone() if isinstance(a, Tensor) else a for a in args]
             lines = [
                 found for found in (*self.call.caller.resolve(), *stacks.capture(sys._getframe(2)).resolve()) if not is_installed(found[0])
@@ -159,7 +158,7 @@ def _examined(case: _Case) -> Iterator[WrongGradient]:
         kind = run.wrong(at)
         if kind:
             code = inspect.unwrap(case.cls.backward).__code__ if hasattr(inspect.unwrap(case.cls.backward), "__code__") else None
-            backward = (code.co_filename, code.co_firstlineno) if code is not None else ("", 0)
+            backward = (code.co_filename, code.co_firstlineno) if code is not None and not is_installed(code.co_filename) else ("", 0)
             name = case.cls.__name__.removeprefix(_GENERATED)
             yield WrongGradient(name, _operand(case, at), kind, case.module, backward, *case.place, str(dtype).removeprefix("torch."))
 
@@ -198,7 +197,9 @@ class _Run:
         results = self.apply(leaves)
         if not self.seeds:
             self.seeds = [torch.randn(r.shape, generator=self.made, dtype=r.dtype).to(r.device) for r in results]
-            self.identity = any(r.shape == x.shape and torch.equal(r, x.detach().to(r.dtype)) for r in results for x in leaves.values())
+            self.given_back = {
+                at for at, x in leaves.items() if any(r.shape == x.shape and torch.equal(r, x.detach().to(r.dtype)) for r in results)
+            }
         pairs = [(r, s * factor) for r, s in zip(results, self.seeds, strict=True) if r.requires_grad]
         found = torch.autograd.grad([r for r, _ in pairs], [*leaves.values()], [s for _, s in pairs], allow_unused=True)
         gradients: dict[int, Tensor | None] = dict(zip(leaves, found, strict=True))
@@ -211,19 +212,23 @@ class _Run:
 
     def slope(self, at: int, direction: Tensor) -> float:
         """The numeric derivative; nan where differences of two sizes don't agree."""
-        x, found = self.args[at], list[float]()
+        x, found, both = self.args[at], list[float](), list[tuple[float, float]]()
         for h in _STEPS:
-            found.append((self.value(at, x + h * direction) - self.value(at, x - h * direction)) / (2 * h))
-        pairs = [(abs(a - b) / max(abs(a), abs(b), 1e-300), b) for a, b in itertools.pairwise(found)]
-        apart, best = min(pairs)
+            both.append((self.value(at, x + h * direction), self.value(at, x - h * direction)))
+            found.append((both[-1][0] - both[-1][1]) / (2 * h))
+        pairs = [(abs(a - b) / max(abs(a), abs(b), 1e-300), n) for n, (a, b) in enumerate(itertools.pairwise(found), 1)]
+        apart, n = min(pairs)
         if max(map(abs, found)) == 0:
             return 0.0
-        return best if apart <= _SETTLED else math.nan
+        here = self.value(at, x)
+        before, after = (here - both[n][1]) / _STEPS[n], (both[n][0] - here) / _STEPS[n]  # other slopes on either side of a kink
+        is_kink = abs(after - before) > _KINK * max(abs(before), abs(after))
+        return math.nan if apart > _SETTLED or is_kink else found[n]
 
     def wrong(self, at: int) -> str:
         """What is wrong with one operand's gradient; "" if nothing is, or nothing can be said."""
         x, gradient = self.args[at], self.gradients[at]
-        if self.identity or not x.numel() or not bool(torch.isfinite(x).all()):
+        if at in self.given_back or not x.numel() or not bool(torch.isfinite(x).all()):
             return ""
         size = float(x.square().mean().sqrt()) or 1.0
         told, true = list[float](), list[float]()
@@ -241,19 +246,13 @@ class _Run:
             return ""
         if size[0] <= 1e-9 * size[1]:
             return "none, or zeros, though the result depends on it"
+        doubled = self.analytic(2.0)
+        both = zip(self.gradients.values(), doubled.values(), strict=True)
+        if all(torch.equal(g, other) for g, other in both if g is not None and other is not None):
+            return "not multiplied by the gradient of the result (grad_output)"
         factor = sum(a * b for a, b in zip(told, true, strict=True)) / size[1] ** 2
         if math.dist(told, [factor * b for b in true]) <= TOLERANCE * size[0]:
-            return (
-                "of the opposite sign"
-                if abs(factor + 1) <= TOLERANCE
-                else f"{factor:.4g} times too large"
-                if factor > 1
-                else f"{factor:.4g} times what it should be"
-            )
-        doubled = self.analytic(2.0)
-        pairs = [
-            (g, other) for g, other in zip(self.gradients.values(), doubled.values(), strict=True) if g is not None and other is not None
-        ]
-        if all(torch.equal(g, other) for g, other in pairs):
-            return "not multiplied by the gradient of the result (grad_output)"
+            if abs(factor + 1) <= TOLERANCE:
+                return "of the opposite sign"
+            return f"{factor:.4g} times {'too large' if factor > 1 else 'what it should be'}"
         return f"another one (in {DIRECTIONS} directions {', '.join(f'{a:.3g} for {b:.3g}' for a, b in zip(told, true, strict=True))})"
