@@ -83,6 +83,7 @@ _SPECS = (
     RuleSpec("schedule far from its end", "a schedule made for as many steps as the optimizer makes is stepped once an epoch"),
     RuleSpec("constant loss", "the loss is bit for bit the same for many steps"),
     RuleSpec("optimizer state lost", "an optimizer begins anew at each step"),
+    RuleSpec("recomputation differs", "what activation checkpointing computes again in backward is not what the forward gave"),
     # ranks, data and precision
     RuleSpec("replicas differ", "weights or buffers differ between ranks that should have the same"),
     RuleSpec("same data on ranks", "ranks see the same batch"),

@@ -73,8 +73,8 @@ class ModuleProbe:
         self._by_name = {entry.name: entry for entry in self.entries.values()}
         self._listener: ModuleListener | None = None
         self._calls: Calls | None = None
-        self._gradients = self._is_heard = False
-        self._num_calls = 0  # since the last backward
+        self.again: Callable[[Entry, Leaves], None] | None = None  # gets calls within backward: recomputations
+        self._gradients, self._is_heard, self._num_calls = False, False, 0  # calls since the last backward
         self.is_crowded = self.was_crowded = False  # these are too many for hooks on all their outputs: see probe/nodes.py
         self._reader: TensorReader | None = None
         self._ears = Ears(Witness(partial(self._caught, self._fail), partial(self._caught, self._fail_reader)))
@@ -238,8 +238,7 @@ class ModuleProbe:
             entry.name = name
         self._by_name = {entry.name: entry for entry in self.entries.values()}
         self._regions.find_methods()
-        self._wrap_compiled()
-        self._hook_as_wanted()
+        self._compiled_another()
         return new
 
     def entry_of(self, module_name: str) -> Entry:
@@ -330,12 +329,13 @@ class ModuleProbe:
             given = walk.first_inexact(output)
             self._guard(self._fail_reader, self._show_call, sites, module, args, kwargs, output, given)
         listener = self._listener if leaves else None
-        if listener is not None and _task() == -1:  # in_backward()
+        tap = None if listener is None else listener.tap if _task() == -1 else self.again  # in_backward()
+        if tap is not None:
             if plain and not kwargs and len(args) == 1 and isinstance(args[0], Tensor):  # most modules; saves 3 µs
                 found: Leaves = [("input[0]", args[0]), ("output", output)]
             else:
                 found = walk.leaves(args, kwargs, output)
-            self._guard(self._fail, listener.tap, entry, found)
+            self._guard(self._fail, tap, entry, found)
         hears = listener is not None and self._gradients and not self.is_crowded
         if not (hears or given is not None) or not _grad_enabled():
             return

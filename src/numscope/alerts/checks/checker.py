@@ -22,6 +22,7 @@ from numscope.alerts.checks.loss_graph import LossGraph
 from numscope.alerts.checks.losses import ConstantLoss
 from numscope.alerts.checks.lost_updates import UpdatesLost
 from numscope.alerts.checks.rank_data import SameDataOnRanks
+from numscope.alerts.checks.recomputing import Recomputation
 from numscope.alerts.checks.replicas import ReplicasDiffer
 from numscope.alerts.checks.scaling import ScalerUse
 from numscope.alerts.checks.schedules import Schedules
@@ -55,6 +56,7 @@ CHECKS: tuple[type[Check], ...] = (
     Schedules,
     ConstantLoss,
     LostState,
+    Recomputation,
     ReplicasDiffer,
     SameDataOnRanks,
     Batches,
