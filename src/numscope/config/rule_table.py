@@ -63,7 +63,7 @@ _SPECS = (
     RuleSpec("no label counts", "a mask or ignore_index leaves no label of a batch"),
     RuleSpec("padding in the loss", "more labels count than the mask that the model is given leaves"),
     RuleSpec("softmax over the batch", "a softmax runs over the first dimension"),
-    RuleSpec("softmax of one number", "a softmax, or a division by the sum, over a dimension of size 1"),
+    RuleSpec("normalized over one number", "a softmax, a norm, or a division by the sum, over a dimension of size 1"),
     RuleSpec("layers outside the model", "layers or parameters that the model does not know of get gradients, and no optimizer has them"),
     RuleSpec("nothing is loaded", "the keys of what load_state_dict is given are not the module's"),
     RuleSpec("state not loaded", "a checkpoint has the state of an optimizer or scheduler, which begins anew"),

@@ -168,7 +168,7 @@ class Routed(nn.Module):
     ],
 )
 def test_weight_of_one_expert_that_is_divided_by_itself_is_asked_about(total: Callable[[Tensor], Tensor]) -> None:
-    alert = one(trained(Routed(1, total), F.cross_entropy), "softmax of one number")
+    alert = one(trained(Routed(1, total), F.cross_entropy), "normalized over one number")
     assert "shape (6, 1) is divided by its own sum" in alert.text and alert.asks
     assert trained(Routed(2, total), F.cross_entropy) == []
 
@@ -310,7 +310,7 @@ def test_loss_of_two_models_is_spoken_of_once() -> None:
     assert [alert.rule for alert in (*scope.alerts, *more)] == ["wrong input of a loss"]
 
 
-@pytest.mark.parametrize(("out", "rules"), [(1, ["softmax of one number"]), (4, [])])
+@pytest.mark.parametrize(("out", "rules"), [(1, ["normalized over one number"]), (4, [])])
 def test_softmax_of_one_number_is_named(out: int, rules: list[str]) -> None:
     model = nn.Sequential(nn.Linear(5, out), nn.Softmax(-1))
     alerts = trained(model, lambda probabilities, y: F.mse_loss(probabilities[:, :1], y[:, None]), dtype=torch.float32)
@@ -353,3 +353,18 @@ def test_loss_of_another_model_is_that_models() -> None:
         return F.cross_entropy(out, y)
 
     assert [alert.rule for alert in trained(teacher, loss_of)] == []
+
+
+@pytest.mark.parametrize(
+    ("norm", "rules"),
+    [
+        (nn.Sequential(nn.Unflatten(1, (4, 1)), nn.LayerNorm(1), nn.Flatten()), ["normalized over one number"]),
+        (nn.GroupNorm(4, 4), ["normalized over one number"]),
+        (nn.LayerNorm(4), []),
+        (nn.Sequential(nn.Unflatten(1, (4, 1)), nn.LayerNorm((4, 1)), nn.Flatten()), []),
+        (nn.GroupNorm(2, 4), []),
+    ],
+)
+def test_norm_of_one_number_is_asked_about(norm: nn.Module, rules: list[str]) -> None:
+    alerts = trained(nn.Sequential(nn.Linear(5, 4), norm, nn.Linear(4, 4)), F.cross_entropy)
+    assert [a.rule for a in alerts if a.rule.startswith("normalized")] == rules

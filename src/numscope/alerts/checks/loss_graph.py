@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import weakref
 from collections.abc import Iterator, Mapping, Sequence, Set
 from typing import Any, NamedTuple
@@ -16,7 +17,7 @@ from numscope.records.words import count
 
 PAIRS = "loss over all pairs"
 OVER_BATCH = "softmax over the batch"
-OF_ONE = "softmax of one number"
+OF_ONE = "normalized over one number"
 OUTSIDE = "layers outside the model"
 UNOWNED = "model without optimizer"
 MOST_HELD = 1000  # things in a module's list that are looked at
@@ -69,8 +70,8 @@ def is_new(root: Tensor, rule: str) -> bool:
 
 class LossGraph(Check):
     """Looks at the graph of each loss: the kinds of inputs that losses get, an error of all predictions against all targets, a softmax
-    over the batch or over one number, layers and parameters that get gradients though they are no part of the model, and a model that no
-    optimizer has.
+    over the batch, a softmax or a norm over one number, layers and parameters that get gradients though they are no part of the model, and
+    a model that no optimizer has.
 
     *Cost:* at a thorough step a walk over the loss's graph, about 2 µs a node, of 8,192 nodes at most.
     """
@@ -93,7 +94,7 @@ class LossGraph(Check):
             kind = kind_of(node)
             if kind == "torch::autograd::AccumulateGrad":
                 leaves[id(node.variable)] = node.variable
-            elif wrong := _wrong_input(node, kind) or _all_pairs(node, kind) or self._softmax(node, kind) or self._own_sum(node, kind):
+            elif wrong := _wrong_input(node, kind) or _all_pairs(node, kind) or self._softmax(node, kind) or _of_one(node, kind):
                 found.append(wrong)
         inside = {id(p) for p in (*model.parameters(), *gathered_parameters(model))}
         if inside.isdisjoint(leaves):  # another model's loss
@@ -132,19 +133,6 @@ class LossGraph(Check):
             text = f"A softmax runs over a dimension of size 1 of a tensor of shape {shape}: its result is 1 whatever it gets"
             return _Found(OF_ONE, text + "{}.", "Use a sigmoid for one number, or two outputs.")
         return None
-
-    def _own_sum(self, node: Any, kind: str) -> _Found | None:
-        """A tensor that is divided by its sum over one number: what an expert's weight is, if a router chooses one."""
-        given, shape = node.next_functions, _shape(node)
-        if kind != "Div" or len(given) != 2 or len(shape) < 2 or shape[0] < 2:
-            return None
-        total = given[1][0]
-        while total is not None and kind_of(total) in ("Add", "ClampMin", "Clamp"):
-            total = total.next_functions[0][0]
-        if total is None or kind_of(total) != "Sum" or total.next_functions[0] != given[0] or _shape(total) != shape:
-            return None
-        text = f"A tensor of shape {shape} is divided by its own sum over a dimension of size 1: the result is 1 whatever it is, and what "
-        return _Found(OF_ONE, text + "made it learns nothing{}.", "With one number, use it as it is; a sum is for two and more.")
 
     def _left_out(self, wanted: Sequence[Tensor]) -> None:
         kind = type(self.subject.model).__name__
@@ -244,6 +232,26 @@ def _wrong_input(node: Any, kind: str) -> _Found | None:
         advice = "Leave the relu out behind the last layer: a class whose logit it cuts gets no gradient."
         return _Found(LossGraph.name, f"{function} is given the output of a relu: no logit is below 0{{}}.", advice)
     return _Found(LossGraph.name, f"{function} is given the output of {maker}{{}}.", advice, asks=not is_sure) if maker else None
+
+
+def _of_one(node: Any, kind: str) -> _Found | None:
+    """A norm of one number, or a tensor divided by its sum over one: what an expert's weight is, if a router chooses one."""
+    given, shape = node.next_functions, _shape(node)
+    sizes = getattr(node, "_saved_normalized_shape", ())
+    if kind == "NativeGroupNorm":
+        sizes = (node._saved_C // node._saved_group, node._saved_HxW)
+    if sizes and math.prod(sizes) == 1:
+        text = f"A norm over one number each of a tensor of shape {shape}: its result is its bias, or 0, whatever it gets{{}}."
+        return _Found(OF_ONE, text, "Normalize over a dimension of several numbers, behind the first layer, or leave the norm out.")
+    if kind != "Div" or len(given) != 2 or len(shape) < 2 or shape[0] < 2:
+        return None
+    total = given[1][0]
+    while total is not None and kind_of(total) in ("Add", "ClampMin", "Clamp"):
+        total = total.next_functions[0][0]
+    if total is None or kind_of(total) != "Sum" or total.next_functions[0] != given[0] or _shape(total) != shape:
+        return None
+    text = f"A tensor of shape {shape} is divided by its own sum over a dimension of size 1: the result is 1 whatever it is, and what "
+    return _Found(OF_ONE, text + "made it learns nothing{}.", "With one number, use it as it is; a sum is for two and more.")
 
 
 def _all_pairs(node: Any, kind: str) -> _Found | None:
