@@ -74,6 +74,7 @@ _SPECS = (
     RuleSpec("clipped after the step", "gradients are clipped when the optimizer has stepped"),
     RuleSpec("clipped with each backward", "gradients are clipped several times as they add up for one step"),
     RuleSpec("nothing is clipped", "gradients are to be clipped, and none is given"),
+    RuleSpec("clipped to 0", "gradients are clipped to 0 or below"),
     RuleSpec("clipped in part", "an optimizer gets gradients that are not clipped, besides those that are"),
     RuleSpec("step without unscaling", "an optimizer steps with gradients that are still scaled"),
     RuleSpec("loss not scaled", "backward runs on a loss that the GradScaler in use has not scaled"),

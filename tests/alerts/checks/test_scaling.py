@@ -276,3 +276,28 @@ def test_first_steps_that_the_scaler_leaves_out_hide_nothing() -> None:
     assert [alert.rule for alert in alerts_of(model, lambda: [scaled(model, then) for _ in range(2)] and None)] == [
         "clipped before unscaling"
     ]
+
+
+@pytest.mark.parametrize(
+    ("clip", "named"),
+    [
+        (lambda parameters: clip_grad_norm_(parameters, max_norm=0.0), True),
+        (lambda parameters: clip_grad_value_(parameters, clip_value=0), True),
+        (lambda parameters: clip_grad_norm_(parameters, -1), True),
+        (lambda parameters: clip_grad_value_(parameters, 1e-3), False),
+        (lambda parameters: clip_grad_norm_(parameters, float("inf")), False),
+    ],
+)
+def test_limit_of_zero_is_named(clip: Callable[[list[nn.Parameter]], object], named: bool) -> None:
+    model = Net()
+    optimizer = SGD(model.parameters(), lr=0.1)
+
+    def training() -> None:
+        for x, y in batches(4):
+            optimizer.zero_grad()
+            F.cross_entropy(model(x), y).backward()
+            clip(list(model.parameters()))
+            optimizer.step()
+
+    found = [(alert.rule, alert.asks) for alert in alerts_of(model, training) if alert.rule.startswith("clipped")]
+    assert found == [("clipped to 0", False)] * named

@@ -24,6 +24,7 @@ CLIPPED_LATE = "clipped after the step"
 CLIPPED_NOTHING = "nothing is clipped"
 CLIPPED_EACH = "clipped with each backward"
 CLIPPED_PART = "clipped in part"
+CLIPPED_ALL = "clipped to 0"
 
 
 class ScalerUse(Check):
@@ -33,7 +34,7 @@ class ScalerUse(Check):
     """
 
     name = CLIPPED
-    also = (UNSCALED_STEP, UNSCALED_LOSS, CLIPPED_LATE, CLIPPED_NOTHING, CLIPPED_EACH, CLIPPED_PART)
+    also = (UNSCALED_STEP, UNSCALED_LOSS, CLIPPED_LATE, CLIPPED_NOTHING, CLIPPED_EACH, CLIPPED_PART, CLIPPED_ALL)
     fused = True
 
     def __init__(self, subject: Subject) -> None:
@@ -133,7 +134,12 @@ class ScalerUse(Check):
             if first.grad is not None:  # another one where gradients are cleared between two backwards
                 self._clipped[id(first.grad)] += 1
             self._had_new, self._clip_line = False, current_line()
-        bound = call.given(1, "max_norm")
+        bound = call.kwargs.get("clip_value", call.given(1, "max_norm"))
+        if isinstance(bound, int | float) and bound <= 0:
+            line = current_line()
+            what = "nothing is left of them" if bound == 0 else "they are turned round, or all the same"
+            advice = "A limit of 0 does not switch clipping off: leave the call out, or give math.inf to have the norm alone."
+            self.say(f"Gradients are clipped{line.at()} to {bound:g}: {what}.", advice, rule=CLIPPED_ALL, line=line, value=float(bound))
         if not self._had_backward and not (isinstance(bound, int | float) and math.isinf(bound)):
             self._late += 1
             if self._late > 1:  # a loop's first round may be special
