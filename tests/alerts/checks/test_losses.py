@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import torch
 from torch import nn
 from torch.nn import functional as F
 from torch.optim import SGD
@@ -41,3 +42,19 @@ def test_saturated_loss_is_named() -> None:
 def test_loss_that_moves_is_left_alone() -> None:
     model = Net()
     assert alerts_of(model, lambda: train(model, SGD(model.parameters(), lr=1e-3), 60)) == []
+
+
+def test_loss_of_two_equal_logits_is_said_to_be_one() -> None:
+    model = nn.Linear(4, 1)
+    optimizer = SGD(model.parameters(), lr=0.1)
+
+    def compare() -> None:
+        for x, _ in batches(30):
+            optimizer.zero_grad()
+            F.softplus(model(x).detach() - model(x)).mean().backward()
+            optimizer.step()
+            with torch.no_grad():
+                model.bias += 1.0
+
+    alert = next(a for a in alerts_of(model, compare) if a.rule == "constant loss")
+    assert alert.advice.startswith("It is ln 2")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 from torch import Tensor
@@ -47,6 +48,8 @@ class ConstantLoss(Check):
         if self._same >= LEAST_LOOKS:
             text = f"The loss has been {losses[-1]:g} for {LEAST_LOOKS * STRIDE} steps, to the last bit{self._line.at(': backward at ')}."
             advice = "Look for a loss over a dimension of size 1, one that is saturated or clamped, or one batch whose weights do not move."
+            if math.isclose(losses[-1], math.log(2), rel_tol=1e-6):
+                advice = "It is ln 2, the loss of two equal logits: look whether the reference model is the policy itself."
             self.say(text, advice, line=self._line, value=losses[-1], asks=True)
 
     def end(self, closing: bool) -> None:
