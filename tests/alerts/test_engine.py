@@ -263,3 +263,17 @@ def test_a_loss_rises_where_a_target_is_renewed(loads: str) -> None:
             optimizer.step()
     spikes = [alert.step for alert in scope.alerts if alert.rule == "loss spike"]
     assert bool(spikes) == (loads != "at step 97"), spikes
+
+
+@pytest.mark.parametrize("is_data", [True, False])
+def test_input_that_another_module_has_made_is_no_odd_batch(is_data: bool) -> None:
+    torch.manual_seed(0)
+    body, head = torch.nn.Linear(4, 4), torch.nn.Linear(4, 1)
+    optimizer = torch.optim.SGD([*body.parameters(), *head.parameters()], lr=1e-4)
+    with numscope.watch(head) as scope:
+        for step in range(60):
+            x = torch.randn(8, 4) * (100 if step > 57 else 1)
+            optimizer.zero_grad()
+            (head(x if is_data else body(x)) - 1).square().mean().backward()
+            optimizer.step()
+    assert [bool(alert.evidence["odd_inputs"]) for alert in scope.alerts if alert.rule == "loss spike"] == [is_data]

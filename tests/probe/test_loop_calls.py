@@ -11,6 +11,7 @@ from torch import nn
 from torch.optim import SGD
 from torch.optim.lr_scheduler import LRScheduler, StepLR
 
+from numscope.probe import loop_calls
 from numscope.probe import optimizer as optimizer_probe
 from numscope.probe.loop_calls import LoopCall
 from numscope.probe.optimizer import StepListener
@@ -106,3 +107,10 @@ def test_scheduler_whose_step_is_no_plain_function_steps(kind: type[StepLR], lis
     scheduler.step()
     assert optimizer.param_groups[0]["lr"] == 0.5
     assert all(call.target is scheduler for call in listener.calls)
+
+
+def test_clipping_is_known_of(listener: Listener, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(loop_calls, "_clips", False)
+    assert not loop_calls.clips()
+    torch.nn.utils.clip_grad_norm_([nn.Parameter(torch.ones(1))], 1.0)
+    assert loop_calls.clips()

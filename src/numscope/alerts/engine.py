@@ -128,7 +128,7 @@ def _places(events: list[tuple[Any, ...]]) -> Iterator[tuple[SitePlace, Block, i
             block, row, dtype, shape = ledger.place(int(handle))
             if not dtype.is_floating_point:
                 continue
-            kind = _kind(event.phase, slot, entry.is_root or not entry.name, len(shape))
+            kind = _kind(event.phase, slot, (entry.is_root or not entry.name) and not entry.is_fed, len(shape))
             if kind is not None:
                 usual = -math.log2(max(math.prod(shape[1:]), 1)) / 2 if kind is SiteKind.MATRIX else -math.inf
                 name = str(dtype).removeprefix("torch.")

@@ -21,14 +21,15 @@ class Entry:
     """One watched module as probes and journals know it; the module itself is not kept, but its own parameters, as they change.
 
     Attributes:
+        is_fed: what it was called with comes from other modules, and is no data.
         key: names it where only text can be handed over, see ``probe/compiled.py``.
     """
 
-    __slots__ = ("__weakref__", "cls", "gradient_slots", "is_root", "key", "name", "weights")
+    __slots__ = ("__weakref__", "cls", "gradient_slots", "is_fed", "is_root", "key", "name", "weights")
     by_key: ClassVar[weakref.WeakValueDictionary[str, Entry]] = weakref.WeakValueDictionary()
 
     def __init__(self, name: str, cls: str, is_root: bool = False, weights: Mapping[str, Tensor | None] | None = None) -> None:
-        self.is_root = is_root
+        self.is_root, self.is_fed = is_root, False
         self.name = name
         self.cls = cls
         self.weights: Mapping[str, Tensor | None] = {} if weights is None else weights

@@ -21,11 +21,17 @@ from torch.utils.data import WeightedRandomSampler
 from numscope.probe.patching import patch, patch_inside
 
 _num_loads = 0
+_clips = False
 
 
 def num_loads() -> int:
     """How often modules of this process were loaded while somebody listened."""
     return _num_loads
+
+
+def clips() -> bool:
+    """Whether somebody has clipped gradients while somebody listened."""
+    return _clips
 
 
 Kind = Literal["clip", "scheduler", "scale", "unscale", "load", "sample"]
@@ -77,6 +83,8 @@ def hear_loop(tell: Tell) -> list[Callable[[], None]]:
         return result
 
     def clip(original: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+        global _clips
+        _clips = True
         if args and isinstance(args[0], Iterator):  # model.parameters(), which a listener would use up; torch warns of an empty one
             args = (list(args[0]) or args[0], *args[1:])
         return run("clip", original, None, args, kwargs)

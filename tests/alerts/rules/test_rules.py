@@ -19,6 +19,7 @@ from numscope.alerts.rules.growth import divergence_ahead
 from numscope.alerts.rules.loss import loss_runs_away, loss_spike
 from numscope.alerts.rules.overflow import overflow_ahead
 from numscope.config.rule_table import RULES
+from numscope.probe import loop_calls
 from numscope.records.alert import Alert
 
 
@@ -118,7 +119,9 @@ def test_layers_that_are_unfrozen_begin_anew() -> None:
     assert alerts(divergence_ahead, "divergence ahead", 700, MODEL, level) == []
 
 
-def test_frozen_matrices_hide_no_divergence() -> None:
+@pytest.mark.parametrize("clips", [False, True])
+def test_frozen_matrices_hide_no_divergence(clips: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(loop_calls, "_clips", clips)
     places = layers(48, SiteKind.MATRIX, "weight") + [
         place._replace(layer=f"out.{i}") for i, place in enumerate(layers(16, SiteKind.OUTPUT, "output"))
     ]
@@ -128,7 +131,8 @@ def test_frozen_matrices_hide_no_divergence() -> None:
             return 0.0  # frozen
         return 0.5 * math.log2(step + 1) if step < 250 else 4 + (step - 250) / 60
 
-    assert alerts(divergence_ahead, "divergence ahead", 360, places, level)
+    (first, *_) = alerts(divergence_ahead, "divergence ahead", 360, places, level)
+    assert ("clip gradients" in first.advice) != clips
 
 
 @pytest.mark.parametrize("zeros", [4, 8, 16])

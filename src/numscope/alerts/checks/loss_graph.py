@@ -87,6 +87,8 @@ class LossGraph(Check):
     def enter(self, module: nn.Module, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
         given = next((value for value in (*args, *kwargs.values()) if isinstance(value, Tensor) and value.dim()), None)
         self._batch = 0 if given is None else len(given)
+        if (entry := self.subject.probe.entries.get(module)) is not None and given is not None and given.requires_grad:
+            entry.is_fed = entry.is_fed or not given.is_leaf  # the engine looks for odd batches in data alone
 
     def before_backward(self, roots: Sequence[Tensor]) -> None:
         model, leaves, found = self.subject.model, dict[int, Tensor](), list[_Found]()

@@ -14,6 +14,7 @@ import numpy as np
 
 from numscope.alerts.board import Board, Floats, SiteKind, magnitude, median
 from numscope.alerts.desk import CALM_STEPS
+from numscope.probe import loop_calls
 from numscope.records.alert import Alert
 
 NAME = "divergence ahead"
@@ -69,7 +70,7 @@ def divergence_ahead(board: Board, settings: dict[str, Any]) -> Iterator[Alert]:
         round(limit, 2),
         f"weights grow ever faster, like steps^{float(middle):.1f} and the fastest tenth like steps^{float(ninth):.1f} (equal steps give "
         f"at most steps^1); the largest element here went from {before:.3g} to {after:.3g} in {long} steps.",
-        "Lower the learning rate or lengthen its warm-up; clip gradients.",
+        "Lower the learning rate or lengthen its warm-up" + ("." if loop_calls.clips() else "; clip gradients."),
         bits=named,
         steps=long,
         matrices=len(matrices),

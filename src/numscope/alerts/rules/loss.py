@@ -11,6 +11,7 @@ import numpy.typing as npt
 
 from numscope.alerts.board import Board, Floats, SiteKind, median
 from numscope.config.options import how_to_set
+from numscope.probe import loop_calls
 from numscope.records.alert import Alert
 
 NAME = "loss spike"
@@ -73,7 +74,7 @@ def loss_spike(board: Board, settings: dict[str, Any]) -> Iterator[Alert]:
     more = f" Gradients that jumped with it: {', '.join(named)}." if named else ""
     more += " The batch is odd: its largest element is more than twice what it was." if odd else ""
     text = f"{value:.4g}, where the last {len(past)} steps had {middle:.4g} ± {width:.2g} (median, deviation).{more}"
-    advice = "Look at this step's batch; clip gradients"
+    advice = "Look at this step's batch" + ("" if loop_calls.clips() else "; clip gradients")
     advice += "." if odd else "; if spikes come again, lower the learning rate or Adam's beta2."
     about = {"median": middle, "deviation": width, "gradients": named, "odd_inputs": odd}
     yield Alert(board.step, NAME, "", "loss", value, limit, text, advice, about)
