@@ -58,6 +58,7 @@ _SPECS = (
     RuleSpec("gradients cleared between micro-batches", "of several backwards before a step only the last one's gradients are used"),
     RuleSpec("loss does not reach the model", "backward gives the model's parameters no gradient"),
     RuleSpec("wrong input of a loss", "a loss that wants logits gets probabilities, or one of log-probabilities gets others"),
+    RuleSpec("loss twice", "backward is called on what contains a loss of which it was called before in the step"),
     RuleSpec("loss over all pairs", "tensors (N, 1) and (N,), such as predictions and targets, become (N, N)"),
     RuleSpec("unequal micro-batches", "means over different numbers of labels count the same in one step"),
     RuleSpec("no label counts", "a mask or ignore_index leaves no label of a batch"),

@@ -368,3 +368,30 @@ def test_loss_of_another_model_is_that_models() -> None:
 def test_norm_of_one_number_is_asked_about(norm: nn.Module, rules: list[str]) -> None:
     alerts = trained(nn.Sequential(nn.Linear(5, 4), norm, nn.Linear(4, 4)), F.cross_entropy)
     assert [a.rule for a in alerts if a.rule.startswith("normalized")] == rules
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "rules"),
+    [
+        (lambda a, b: a, lambda a, b: a + b, ["loss twice"]),
+        (lambda a, b: b, lambda a, b: (a + b).log(), ["loss twice"]),
+        (lambda a, b: a, lambda a, b: b, []),
+    ],
+)
+def test_loss_that_counts_twice_is_asked_about(first: Loss, second: Loss, rules: list[str]) -> None:
+    model = nn.Linear(5, 4)
+    optimizer = SGD(model.parameters(), lr=1e-3)
+
+    def training(clear: bool = False) -> None:
+        for _ in range(3):
+            out = model(torch.randn(6, 5))
+            a, b = out.square().mean(), out.exp().mean()
+            optimizer.zero_grad()
+            first(a, b).backward(retain_graph=True)
+            if clear:
+                optimizer.zero_grad()
+            second(a, b).backward()
+            optimizer.step()
+
+    assert [a.rule for a in alerts_of(model, training) if a.rule == "loss twice"] == rules
+    assert not [a for a in alerts_of(model, lambda: training(clear=True)) if a.rule == "loss twice"]

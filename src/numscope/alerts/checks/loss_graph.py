@@ -9,9 +9,10 @@ from typing import Any, NamedTuple
 
 from torch import Tensor, nn
 
-from numscope.alerts.checks.check import FIRST, Check, Subject, current_line
+from numscope.alerts.checks.check import FIRST, Check, ScriptLine, Subject, current_line
 from numscope.distributed.place import gathered_parameters
-from numscope.probe.nodes import graph
+from numscope.probe.nodes import graph, node_of
+from numscope.probe.optimizer import accumulates
 from numscope.probe.optimizers import ids_of, living_optimizers
 from numscope.records.words import count
 
@@ -20,6 +21,7 @@ OVER_BATCH = "softmax over the batch"
 OF_ONE = "normalized over one number"
 OUTSIDE = "layers outside the model"
 UNOWNED = "model without optimizer"
+TWICE = "loss twice"
 MOST_HELD = 1000  # things in a module's list that are looked at
 
 # What makes probabilities, and what makes numbers of any size, by the begin of a node's name.
@@ -77,12 +79,13 @@ class LossGraph(Check):
     """
 
     name = "wrong input of a loss"
-    also = (PAIRS, OVER_BATCH, OF_ONE, OUTSIDE, UNOWNED)
+    also = (PAIRS, OVER_BATCH, OF_ONE, OUTSIDE, UNOWNED, TWICE)
 
     def __init__(self, subject: Subject) -> None:
         super().__init__(subject)
         _models.add(subject.model)
         self._batch = 0  # the first dimension of the model's input
+        self._roots: dict[Any, ScriptLine] = {}  # nodes that backward has begun from in this step
 
     def enter(self, module: nn.Module, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
         given = next((value for value in (*args, *kwargs.values()) if isinstance(value, Tensor) and value.dim()), None)
@@ -91,9 +94,9 @@ class LossGraph(Check):
             entry.is_fed = entry.is_fed or not given.is_leaf  # the engine looks for odd batches in data alone
 
     def before_backward(self, roots: Sequence[Tensor]) -> None:
-        model, leaves, found = self.subject.model, dict[int, Tensor](), list[_Found]()
+        model, leaves, found, before = self.subject.model, dict[int, Tensor](), list[_Found](), None
         for node in graph(roots):
-            kind = kind_of(node)
+            kind, before = kind_of(node), before or self._roots.get(node)
             if kind == "torch::autograd::AccumulateGrad":
                 leaves[id(node.variable)] = node.variable
             elif wrong := _wrong_input(node, kind) or _all_pairs(node, kind) or self._softmax(node, kind) or _of_one(node, kind):
@@ -101,6 +104,13 @@ class LossGraph(Check):
         inside = {id(p) for p in (*model.parameters(), *gathered_parameters(model))}
         if inside.isdisjoint(leaves):  # another model's loss
             return
+        if accumulates():
+            if before is not None and any(leaf.grad is not None for leaf in leaves.values()):
+                text = (
+                    f"What backward is called on contains what it was called on before in this step{before.at()}, which counts twice{{}}."
+                )
+                found.append(_Found(TWICE, text, "Call backward once, on the sum, or on what was not in the sum before."))
+            self._roots.update((node, current_line()) for root in roots if (node := node_of(root)) is not None)
         for rule, text, advice, asks in found:
             if is_new(roots[0], rule):
                 line = current_line()
@@ -120,6 +130,12 @@ class LossGraph(Check):
                 self.say(f"{text} model nor an optimizer has.", advice, rule=OUTSIDE, asks=True)
             if inside.isdisjoint(owned) and trained and self.subject.num >= FIRST - 1:
                 self._left_out([leaves[number] for number in inside & leaves.keys()])
+
+    def end(self, closing: bool) -> None:
+        self._roots.clear()
+
+    def close(self) -> None:
+        self._roots.clear()
 
     def _softmax(self, node: Any, kind: str) -> _Found | None:
         shape = _shape(node)
