@@ -84,6 +84,8 @@ _SPECS = (
     RuleSpec("schedule past its end", "a schedule has stepped beyond its length: its rate rises again, or stays at its end"),
     RuleSpec("schedule far from its end", "a schedule made for as many steps as the optimizer makes is stepped once an epoch"),
     RuleSpec("constant loss", "the loss is bit for bit the same for many steps"),
+    RuleSpec("parameter in two optimizers", "two optimizers step with one parameter after one backward"),
+    RuleSpec("group without parameters", "an optimizer has an empty group, and no optimizer has some parameters that get gradients"),
     RuleSpec("optimizer state lost", "an optimizer begins anew at each step"),
     RuleSpec("recomputation differs", "what activation checkpointing computes again in backward is not what the forward gave"),
     # ranks, data and precision

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 import torch
 from torch import nn
 from torch.nn import functional as F
@@ -78,3 +79,45 @@ def test_steps_that_a_scaler_leaves_out_forget_nothing() -> None:
             scaler.update()
 
     assert {alert.rule for alert in alerts_of(model, training)} == {"scale falls"}
+
+
+@pytest.mark.parametrize(("backwards", "rules"), [(1, ["parameter in two optimizers"]), (2, [])])
+def test_parameter_that_two_optimizers_move_is_asked_about(backwards: int, rules: list[str]) -> None:
+    model = Net()
+    optimizers = [SGD(model.parameters(), lr=1e-3), SGD(model.last.parameters(), lr=1e-3)]
+
+    def training() -> None:
+        for x, y in batches(4):
+            for number, optimizer in enumerate(optimizers):
+                if number < backwards:
+                    model.zero_grad()
+                    F.cross_entropy(model(x), y).backward()
+                optimizer.step()
+
+    found = [(alert.rule, alert.evidence["parameters"]) for alert in alerts_of(model, training) if "two" in alert.rule]
+    assert found == [(rule, ["last.weight", "last.bias"]) for rule in rules]
+
+
+class Wrapper(SGD):
+    """It steps by another optimizer of the same parameters."""
+
+    def step(self, closure: None = None) -> None:  # type: ignore[override]
+        self.inner.step()
+
+
+def test_optimizer_within_another_one_is_left_alone() -> None:
+    model = Net()
+    optimizer = Wrapper(model.parameters(), lr=0.1)
+    optimizer.inner = SGD(model.parameters(), lr=0.1)
+    assert alerts_of(model, lambda: train(model, optimizer)) == []
+
+
+@pytest.mark.parametrize("used_up", [True, False])
+def test_group_of_an_iterator_that_is_used_up_is_asked_about(used_up: bool) -> None:
+    model = Net()
+    head = iter(list(model.last.parameters()))
+    kept = [] if used_up else list(head)
+    list(head)
+    optimizer = SGD([{"params": model.first.parameters()}, {"params": kept}, {"params": head}], lr=0.1)
+    found = [alert.layer for alert in alerts_of(model, lambda: train(model, optimizer)) if alert.rule == "group without parameters"]
+    assert found == ["last"] * used_up

@@ -26,7 +26,7 @@ from numscope.alerts.checks.recomputing import Recomputation
 from numscope.alerts.checks.replicas import ReplicasDiffer
 from numscope.alerts.checks.scaling import ScalerUse
 from numscope.alerts.checks.schedules import Schedules
-from numscope.alerts.checks.states import LostState
+from numscope.alerts.checks.states import LostState, Owners
 from numscope.alerts.checks.tied import Repeated, Tied
 from numscope.alerts.checks.training_modes import Autocast, BatchNorms, DropoutInEvaluation, EvalMode
 from numscope.alerts.checks.unread import Unread
@@ -56,6 +56,7 @@ CHECKS: tuple[type[Check], ...] = (
     Schedules,
     ConstantLoss,
     LostState,
+    Owners,
     Recomputation,
     ReplicasDiffer,
     SameDataOnRanks,

@@ -1,11 +1,16 @@
-"""An optimizer keeps what it has learned from step to step."""
+"""An optimizer keeps what it has learned from step to step, and has the parameters that it is to have, alone."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
+from torch import Tensor
 from torch.optim import Optimizer
 
-from numscope.alerts.checks.check import UNKNOWN, Check, ScriptLine, Subject, current_line
+from numscope.alerts.checks.check import UNKNOWN, Check, ScriptLine, Subject, current_line, names_of
+from numscope.probe.optimizers import ids_known, ids_of, living_optimizers
 
+EMPTY = "group without parameters"
 LEAST_STEPS = 4  # in a row that begin with empty states
 
 
@@ -44,3 +49,37 @@ class LostState(Check):
             text = f"{begins}: it is made anew each time, or its state is emptied in between, and momentum is lost."
             advice = "Make the optimizer once, before the loop."
             self.say(text, advice, line=self._line, value=float(self._in_row), evidence={"optimizer": self._kind})
+
+
+class Owners(Check):
+    """Two optimizers step with one parameter after one backward, or one has a group without parameters while some are in none.
+
+    *Cost:* at a thorough step 1 µs a parameter.
+    """
+
+    name = "parameter in two optimizers"
+    also = (EMPTY,)
+
+    def __init__(self, subject: Subject) -> None:
+        super().__init__(subject)
+        self._stepped: list[tuple[str, set[int]]] = []  # since the last backward: an optimizer's class, and its parameters
+
+    def before_backward(self, roots: Sequence[Tensor]) -> None:
+        self._stepped.clear()
+
+    def before_step(self, optimizer: Optimizer) -> None:
+        kind, mine, line = type(optimizer).__name__, ids_of(optimizer), current_line()
+        given = {name: ids_known(p) for name, p in self.subject.parameters().items() if p.grad is not None}
+        for other, theirs in self._stepped:  # not one within whose step this one steps, as a wrapper's does
+            if both := [name for name, ids in given.items() if not mine.intersection(theirs).isdisjoint(ids)]:
+                text = f"{names_of(both)}: {other} and {kind}, which steps{line.at()}, both move them by the gradients of one backward."
+                self.say(text, "Give each parameter to one optimizer.", line=line, parameters=both, asks=True)
+        if any(not group["params"] for group in optimizer.param_groups):
+            held = {number for each in living_optimizers() for number in ids_of(each)}
+            if free := [name for name, ids in given.items() if held.isdisjoint(ids)]:
+                text = f"A group of {kind}'s has no parameter, and gradients arrive at {names_of(free)}, which no optimizer has."
+                advice = "Give groups lists: an iterator, as filter(...) or parameters() makes it, is empty once it was used."
+                self.say(text, advice, rule=EMPTY, line=line, parameters=free, asks=True)
+
+    def after_step(self, optimizer: Optimizer) -> None:
+        self._stepped.append((type(optimizer).__name__, ids_of(optimizer)))
