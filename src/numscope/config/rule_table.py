@@ -38,6 +38,7 @@ _SPECS = (
     RuleSpec("parameter without optimizer", "a trainable parameter is in no optimizer"),
     RuleSpec("parameter without gradient", "a trainable parameter gets no gradient"),
     RuleSpec("weight does not move", "a weight is the same after the optimizer's step"),
+    RuleSpec("nothing moves", "gradients arrive for many steps, no optimizer is known, and no weight changes"),
     RuleSpec("frozen parameter moves", "a parameter that needs no gradient is changed by the optimizer"),
     RuleSpec("almost all is frozen", "few parameters of a model are trained, and none of its matrices"),
     RuleSpec("adapters are frozen", "the adapters of a model are frozen, and other weights are trained"),

@@ -326,3 +326,18 @@ def test_adapters_that_are_frozen_in_place_of_their_base_are_asked_about(frozen:
     alerts = alerts_of(model, lambda: train(model, SGD([p for p in model.parameters() if p.requires_grad], lr=0.1)))
     assert [alert.rule for alert in alerts] == rules
     assert all(alert.asks and alert.evidence["parameters"] == ["lora_a.weight", "lora_b.weight"] for alert in alerts)
+
+
+@pytest.mark.parametrize("in_place", [False, True])
+def test_update_by_hand_that_changes_nothing_is_asked_about(in_place: bool) -> None:
+    model = Net()
+
+    def training() -> None:
+        for x, y in batches(105):
+            model.zero_grad()
+            F.cross_entropy(model(x), y).backward()
+            for p in model.parameters():
+                step = -0.1 * p.grad
+                p.data.add_(step) if in_place else p.data.add(step)
+
+    assert [(alert.rule, alert.step, alert.asks) for alert in alerts_of(model, training)] == [("nothing moves", 100, True)] * (not in_place)

@@ -31,6 +31,7 @@ FROZEN_MOVES = "frozen parameter moves"
 FROZEN_ALL = "almost all is frozen"
 FROZEN_ADAPTERS = "adapters are frozen"
 EQUAL = "equal layers"
+NOTHING = "nothing moves"
 _ADAPTERS = ("lora_", "adapter")  # in parameters' names
 NO_RATE = 1e-12  # less is as good as 0 for a weight that has not moved: a schedule that is stepped too often ends there
 LEAST_STEPS = 2  # before the first verdict: one may be a warm-up's, at a rate of 0
@@ -92,7 +93,7 @@ class WeightUpdates(Check):
 
     name = "weight does not move"
     cheap = True
-    also = (WITHOUT_OPTIMIZER, WITHOUT_GRADIENT, ZERO_RATE, FROZEN_MOVES, FROZEN_ALL, FROZEN_ADAPTERS, EQUAL)
+    also = (WITHOUT_OPTIMIZER, WITHOUT_GRADIENT, ZERO_RATE, FROZEN_MOVES, FROZEN_ALL, FROZEN_ADAPTERS, EQUAL, NOTHING)
 
     def __init__(self, subject: Subject) -> None:
         super().__init__(subject)
@@ -104,8 +105,15 @@ class WeightUpdates(Check):
         self._unread: tuple[int, Sums | None] | None = None  # a thorough step's number, and the sums of its window
         self._order: list[str] = []  # modules, as they were called last
         self._told: set[tuple[str, str]] = set()
+        self._moved = False  # some weight, in any window
         self._stepping = _Stepping()
         optimizer_probe.listen(self._stepping)
+
+    def after_backward(self) -> None:
+        if self.subject.thorough and not self.subject.optimizers.any:  # a loop by hand may clear gradients before the step is over
+            self._follow(self.subject.parameters())
+            self._see_calls()
+            self._see_gradients(self.subject.parameters())
 
     def before_step(self, optimizer: Optimizer) -> None:
         self._read()
@@ -141,9 +149,6 @@ class WeightUpdates(Check):
             return
         parameters = subject.parameters()
         self._follow(parameters)
-        if not subject.optimizers.any:
-            self._see_calls()
-            self._see_gradients(parameters)
         sums = (self._now or Sums(parameters)) if self._is_wanted else None
         self._now, self._unread = None, (subject.num, sums)
         if self._ledger is not None and not self._ledger.on_host:
@@ -248,8 +253,13 @@ class WeightUpdates(Check):
 
     def _judge(self, parameters: Mapping[str, nn.Parameter], stays: Mapping[str, nn.Parameter], num: int) -> None:
         moves = any(weight.sum is not None and name not in stays for name, weight in self._weights.items())
+        self._moved = self._moved or moves
         least = LEAST_STEPS if num < EVERY else 1
         arrives = {n: p for n, p in stays.items() if p.requires_grad and self._weights[n].nonzero}
+        if num >= EVERY and arrives and not (self._moved or self.subject.optimizers.any) and self.subject.model.training:
+            text = f"Gradients arrive at {names_of(list(arrives))}, no optimizer is known, and no weight has changed in {num} steps."
+            advice = "An update by hand writes in place, as p -= lr * p.grad does: p = p - … gives the name another tensor."
+            self.say(text, advice, rule=NOTHING, parameters=list(arrives), asks=True)
         new = {n: p for n, p in arrives.items() if self._weights[n].called or self._weights[n].changed}  # not one from before
         self._without_optimizer({n: p for n, p in new.items() if not self._weights[n].optimizer}, moves)
         self._stuck({n: p for n, p in arrives.items() if self._weights[n].steps >= least and self._weights[n].could_move(num)})
