@@ -84,6 +84,7 @@ _SPECS = (
     RuleSpec("scheduler never steps", "a scheduler was made and is never stepped"),
     RuleSpec("schedule past its end", "a schedule has stepped beyond its length: its rate rises again, or stays at its end"),
     RuleSpec("schedule far from its end", "a schedule made for as many steps as the optimizer makes is stepped once an epoch"),
+    RuleSpec("rate is overwritten", "a scheduler sets other rates than the one that its optimizer steps with"),
     RuleSpec("constant loss", "the loss is bit for bit the same for many steps"),
     RuleSpec("parameter in two optimizers", "two optimizers step with one parameter after one backward"),
     RuleSpec("group without parameters", "an optimizer has an empty group, and no optimizer has some parameters that get gradients"),
