@@ -44,6 +44,7 @@ _SPECS = (
     RuleSpec("adapters are frozen", "the adapters of a model are frozen, and other weights are trained"),
     RuleSpec("learning rate is 0", "an optimizer steps with a learning rate of 0"),
     RuleSpec("untied weights", "weights that were tied no longer are"),
+    RuleSpec("hooks pile up", "a module has more and more hooks with the same code"),
     RuleSpec("one layer many times", "one module with weights stands in a list several times"),
     RuleSpec("eval mode", "a model trains in evaluation mode"),
     RuleSpec("train mode in evaluation", "a model is called without gradients, and in training mode"),

@@ -13,7 +13,7 @@ from torch.nn import functional as F
 from torch.optim import SGD
 
 import numscope
-from tests.alerts.checks.silent import alerts_of, batches, one, train
+from tests.alerts.checks.silent import Net, alerts_of, batches, one, train
 
 
 class Language(nn.Module):
@@ -161,3 +161,29 @@ def test_equal_models_that_are_trained_one_after_the_other_are_left_alone() -> N
         torch.manual_seed(0)
         model = nn.Linear(4, 3)
         assert alerts_of(model, lambda model=model: train(model, SGD(model.parameters(), lr=0.1))) == []  # type: ignore[misc]
+
+
+@pytest.mark.parametrize("removes", [False, True])
+@pytest.mark.parametrize("of", ["pre-hooks", "parameter"])
+def test_hook_that_is_registered_at_each_step_is_asked_about(of: str, removes: bool) -> None:
+    model = Net()
+    optimizer = SGD(model.parameters(), lr=0.1)
+    register = model.last.weight.register_hook if of == "parameter" else model.last.register_forward_pre_hook
+
+    def training() -> None:
+        for x, y in batches(4):
+            handle = register(lambda *given: None)
+            optimizer.zero_grad()
+            F.cross_entropy(model(x), y).backward()
+            optimizer.step()
+            if removes:
+                handle.remove()
+
+    assert [(a.rule, a.layer, a.value) for a in alerts_of(model, training)] == [("hooks pile up", "last", 3.0)] * (not removes)
+
+
+def test_hooks_that_stay_are_left_alone() -> None:
+    model = Net()
+    for _ in range(4):
+        model.last.register_forward_hook(lambda *given: None)
+    assert alerts_of(model, lambda: train(model, SGD(model.parameters(), lr=0.1))) == []

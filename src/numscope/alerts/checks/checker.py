@@ -27,7 +27,7 @@ from numscope.alerts.checks.replicas import ReplicasDiffer
 from numscope.alerts.checks.scaling import ScalerUse
 from numscope.alerts.checks.schedules import Schedules
 from numscope.alerts.checks.states import LostState, Owners
-from numscope.alerts.checks.tied import Repeated, Tied
+from numscope.alerts.checks.tied import PiledHooks, Repeated, Tied
 from numscope.alerts.checks.training_modes import Autocast, BatchNorms, DropoutInEvaluation, EvalMode
 from numscope.alerts.checks.unread import Unread
 from numscope.alerts.checks.weight_updates import WeightUpdates
@@ -42,6 +42,7 @@ CHECKS: tuple[type[Check], ...] = (
     WeightUpdates,
     Tied,
     Repeated,
+    PiledHooks,
     EvalMode,
     DropoutInEvaluation,
     Autocast,

@@ -1,8 +1,10 @@
-"""Weights that share one tensor go on sharing it; layers of a list are layers of their own."""
+"""Weights that share one tensor go on sharing it; layers of a list are layers of their own; hooks are registered once."""
 
 from __future__ import annotations
 
+import os
 from collections import Counter, defaultdict
+from types import CodeType
 from typing import Any
 
 import torch
@@ -13,6 +15,35 @@ from numscope.alerts.checks.check import Check, Subject
 from numscope.records.faults import suppress
 from numscope.summary.unseen import unseen
 from numscope.summary.unwrap import Unsummarizable, plain
+
+HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
+MOST_HOOKS = 2  # with the same code, that stand on one module from one look to the next without a question
+
+
+class PiledHooks(Check):
+    """A module, or a parameter, has more hooks with the same code than at an earlier look. *Cost:* at a thorough step 1 µs a module."""
+
+    name = "hooks pile up"
+
+    def __init__(self, subject: Subject) -> None:
+        super().__init__(subject)
+        self._known: Counter[tuple[str, CodeType]] = Counter()
+
+    def end(self, closing: bool) -> None:
+        found = Counter[tuple[str, CodeType]]()
+        for module, name in self.subject.probe.names.items():
+            owners = [vars(module).get(kind) for kind in HOOKS] + [p._backward_hooks for p in module._parameters.values() if p is not None]
+            for hook in [hook for hooks in owners if hooks for hook in hooks.values()]:
+                if isinstance(code := getattr(hook, "__code__", None), CodeType):
+                    found[name, code] += 1
+        for (name, code), num in found.items():
+            if num > MOST_HOOKS and 0 < (before := self._known[name, code]) < num:
+                where = f"{os.path.basename(code.co_filename)}:{code.co_firstlineno}"
+                text = f"{name or 'The model'} has {num} hooks by {code.co_name} ({where}), and had {before} at an earlier look: each runs."
+                advice = "Register a hook once, before the loop, or keep its handle and call handle.remove()."
+                self.say(text, advice, layer=name, value=float(num), limit=float(before), asks=True)
+                return
+        self._known = found
 
 
 class Tied(Check):
