@@ -177,10 +177,16 @@ def pool() -> Iterator[RankPool]:
     pool.close()
 
 
+@pytest.fixture(scope="module")
+def pool_of_file(pool: RankPool) -> Iterator[RankPool]:
+    yield pool
+    pool.rest()
+
+
 @pytest.fixture
-def ranks(pool: RankPool, tmp_path: Path) -> RankPool:
-    pool.folder = tmp_path
-    return pool
+def ranks(pool_of_file: RankPool, tmp_path: Path) -> RankPool:
+    pool_of_file.folder = tmp_path
+    return pool_of_file
 
 
 @pytest.fixture(scope="session")
@@ -190,10 +196,16 @@ def pool_of_4() -> Iterator[RankPool]:
     pool.close()
 
 
+@pytest.fixture(scope="module")
+def pool_of_4_of_file(pool_of_4: RankPool) -> Iterator[RankPool]:
+    yield pool_of_4
+    pool_of_4.rest()
+
+
 @pytest.fixture
-def four_ranks(pool_of_4: RankPool, tmp_path: Path) -> RankPool:
-    pool_of_4.folder = tmp_path
-    return pool_of_4
+def four_ranks(pool_of_4_of_file: RankPool, tmp_path: Path) -> RankPool:
+    pool_of_4_of_file.folder = tmp_path
+    return pool_of_4_of_file
 
 
 @pytest.fixture

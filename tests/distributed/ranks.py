@@ -23,7 +23,9 @@ from tests.warm import use_large_pages
 # A scenario takes less than a second, and longer is a hang; but ranks that run at low priority beside other work can be starved for a
 # minute, and that decides no test. Below pytest's own limit, so that a hang is told as that of its scenario.
 TIMEOUT_S = 240.0
-MAX_THREADS = 12  # a rank with more is replaced: gloo's wake a hundred times a second for as long as a mesh in torch's caches keeps them
+# A rank with more is replaced: gloo's wake a hundred times a second for as long as a mesh in torch's caches keeps them. For the seconds
+# that a file takes this costs less than another rank's first use of torch's meshes; ranks that wait for the next file have fewer.
+MAX_THREADS, MAX_THREADS_AT_REST = 40, 12
 LONG_LIVED = 12  # scenarios after which large pages are worth it: they take as long as thirty forks that they make quicker
 PATIENCE_S = 60.0  # for ranks to meet; scenarios in which one never comes set their own
 
@@ -48,7 +50,7 @@ class RankPool:
     def __init__(self, world: int) -> None:
         self.world = world
         self.folder = Path()
-        self._count = 0
+        self._count = self._num_threads = 0
         self._workers: list[tuple[Any, Connection]] = []
 
     def run(self, scenario: Callable[..., Any], *args: Any) -> list[Told]:
@@ -66,7 +68,8 @@ class RankPool:
             except EOFError:
                 answers.append("died")
         faults = [f"rank {rank}: {a}" for rank, a in enumerate(answers) if isinstance(a, str)]
-        if faults or any(told.num_threads > MAX_THREADS for told in answers):
+        self._num_threads = max((told.num_threads for told in answers if isinstance(told, Told)), default=0)
+        if faults or self._num_threads > MAX_THREADS:
             self.close()
         assert not faults, "\n".join(faults)
         return answers
@@ -78,6 +81,11 @@ class RankPool:
             process = context.Process(target=_work, args=(rank, self.world, theirs), daemon=True)
             process.start()
             self._workers.append((process, ours))
+
+    def rest(self) -> None:
+        """Until another file's tests come."""
+        if self._num_threads > MAX_THREADS_AT_REST:
+            self.close()
 
     def close(self) -> None:
         for process, pipe in self._workers:
