@@ -30,6 +30,7 @@ from tests.warm import differing, load_all_at_first, prepare, use_large_pages
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 os.environ.setdefault("TORCHINDUCTOR_COMPILE_THREADS", "1")  # a pool of compilers takes longer to start than these models to compile
+os.environ.setdefault("TORCHINDUCTOR_VEC_ISA_OK", "0")  # which vectors the machine has, it finds out by compiling a program for each
 os.environ.setdefault("HF_HUB_OFFLINE", "1")  # models are built from configs; nothing may be fetched
 WARM = prepare()
 AT_START = dict(os.environ)
