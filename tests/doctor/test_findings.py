@@ -26,7 +26,7 @@ def made() -> list[tuple[str, ast.Call]]:
         node
         for path in Path(doctor.__file__).parent.rglob("*.py")
         for node in ast.walk(ast.parse(path.read_text()))
-        if isinstance(node, ast.Call) and ast.unparse(node.func).rpartition(".")[2] in ("finding", "_found", "found")
+        if isinstance(node, ast.Call) and getattr(node.func, "attr", getattr(node.func, "id", "")) in ("finding", "_found", "found")
     ]
     return [(call.args[0].value, call) for call in calls if call.args and isinstance(call.args[0], ast.Constant)]  # type: ignore[misc]
 

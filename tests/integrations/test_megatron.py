@@ -12,15 +12,16 @@ import torch
 import torch.distributed as dist
 from torch import nn
 
-pytest.importorskip("megatron.core")
-
-from numscope.integrations.megatron import attach, convert
 from numscope.precision import DelayedScaling
 from numscope.records.errors import NonFiniteError, UsageError
 from numscope.records.observation import Observation
 from numscope.scope.open_scopes import live
 from tests.distributed.ranks import RankPool
 from tests.integrations.gpt import LENGTH, SequenceParallel, batch, config, gpt, loss_of, megatron, reduce_gradients, sequence
+from tests.late import late
+
+late("megatron.core")
+of_megatron = late("numscope.integrations.megatron")
 
 TENSORS = ("activation", "output", "gradient", "dgrad", "weight", "wgrad")
 STATS = ("mean", "std", "min", "max", "abs_min", "l1_norm", "l2_norm", "zero_pct")
@@ -52,7 +53,7 @@ def observed(tensor: int, folder: str, steps: int = 2) -> Told:
     with megatron(tensor) as state:
         model = gpt(config(tensor))
         ids = batch().chunk(state.get_data_parallel_world_size())[state.get_data_parallel_rank()]
-        with attach(model, config=statistics(), log_dir=folder) as watch:
+        with of_megatron.attach(model, config=statistics(), log_dir=folder) as watch:
             optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
             for _ in range(steps):
                 optimizer.zero_grad()
@@ -123,9 +124,9 @@ def sequence_parallel(rank: int, folder: str, world: int, low: bool) -> tuple[To
     with megatron(world):
         model = SequenceParallel(config(world, sequence_parallel=world > 1))
         if low:
-            convert(model, DelayedScaling())
+            of_megatron.convert(model, DelayedScaling())
         x = sequence(rank, world)
-        with attach(model, config=statistics(), log_dir=folder) as watch:
+        with of_megatron.attach(model, config=statistics(), log_dir=folder) as watch:
             model(x).square().sum().backward()
             for parameter in (model.norm.weight, model.norm.bias):  # as Megatron does when gradients are final
                 dist.all_reduce(parameter.grad)
@@ -163,10 +164,10 @@ def stage(rank: int, folder: str) -> tuple[list[str], str, bool]:
         model = gpt(config(pipeline=2, layers=4))
         refused = ""
         try:
-            attach(model, on_nonfinite="raise")
+            of_megatron.attach(model, on_nonfinite="raise")
         except UsageError as error:
             refused = str(error)
-        with attach([model], config=statistics(r"layers\.3\."), log_dir=folder) as watch:
+        with of_megatron.attach([model], config=statistics(r"layers\.3\."), log_dir=folder) as watch:
             if rank:
                 model.set_input_tensor(torch.randn(LENGTH, 4, 16, requires_grad=True))
                 loss_of(model, batch()).backward()
@@ -202,7 +203,7 @@ def fault(rank: int, bad: tuple[int, ...]) -> Any:
         model = gpt(config(2))
         if rank in bad:
             model.decoder.layers[1].mlp.activation_func = root_of  # type: ignore[union-attr, index]
-        with attach(model, on_nonfinite="raise"):
+        with of_megatron.attach(model, on_nonfinite="raise"):
             optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
             try:
                 loss_of(model, batch()).backward()
@@ -232,7 +233,7 @@ def test_fault_is_named_through_megatrons_wrappers(alone: None) -> None:
     inner.decoder.layers[1].mlp.activation_func = root_of  # type: ignore[union-attr, index]
     model = Float16Module(settings, inner)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
-    with attach(model, on_nonfinite="raise"), pytest.raises(NonFiniteError) as caught:
+    with of_megatron.attach(model, on_nonfinite="raise"), pytest.raises(NonFiniteError) as caught:
         loss_of(model, batch()).backward()
         optimizer.step()
     assert caught.value.finding.culprit is not None
@@ -254,7 +255,7 @@ def test_gradients_in_megatrons_buffers_and_copies_of_weights_are_found(alone: N
         copies.append((parameter, parameter.main_param))
     optimizer = torch.optim.SGD([copy for _, copy in copies], lr=0.01)
     what = statistics(r"decoder\.layers\.1\.mlp\.linear_fc1$", ("weight", "wgrad", "activation"))
-    with attach([model], config=what, log_dir=tmp_path) as watch:
+    with of_megatron.attach([model], config=what, log_dir=tmp_path) as watch:
         inspector = watch.scopes[0]._watch.inspector
         assert inspector is not None
         for _ in range(2):
@@ -309,14 +310,14 @@ def test_without_the_environments_switch_nothing_is_watched(alone: None, environ
     before = hooks(model)
     for words in ({}, {"ENABLED": "0", "CONFIG": "no/such.yaml"}, {"ENABLED": ""}):
         environment(**words)
-        with attach(model) as watch:
+        with of_megatron.attach(model) as watch:
             watch.step()
             assert (watch.scopes, watch.findings, live(), hooks(model)) == ((), [], (), before)
 
 
 def test_switched_on_without_a_configuration_is_the_default_run(alone: None, environment: Any) -> None:
     environment(ENABLED="1")
-    assert attach(gpt(config())).scopes == ()
+    assert of_megatron.attach(gpt(config())).scopes == ()
 
 
 def test_the_environment_switches_statistics_on(alone: None, environment: Any, tmp_path: Path) -> None:
@@ -324,7 +325,7 @@ def test_the_environment_switches_statistics_on(alone: None, environment: Any, t
     environment(CONFIG=str(path))
     model = gpt(config())
     optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
-    with attach([model]) as watch:
+    with of_megatron.attach([model]) as watch:
         assert watch.scopes[0]._watch.options.on_nonfinite is None
         loss_of(model, batch()).backward()
         optimizer.step()
@@ -345,12 +346,12 @@ def test_the_environment_switches_statistics_on(alone: None, environment: Any, t
 def test_wrong_variable_is_refused(alone: None, environment: Any, words: dict[str, str], message: str) -> None:
     environment(**words)
     with pytest.raises(UsageError, match=f"^{re.escape(message)}"):
-        attach(gpt(config()))
+        of_megatron.attach(gpt(config()))
 
 
 def test_what_is_no_model_and_what_selects_nothing_is_refused(alone: None, environment: Any, tmp_path: Path) -> None:
     with pytest.raises(UsageError, match=r"^attach: got a list of nothing, expected a model or a list of model chunks\.$"):
-        attach([], config=statistics())
+        of_megatron.attach([], config=statistics())
     with pytest.raises(UsageError, match="fc7"):
-        attach(gpt(config()), config=statistics("fc7"), log_dir=tmp_path)
+        of_megatron.attach(gpt(config()), config=statistics("fc7"), log_dir=tmp_path)
     assert live() == ()

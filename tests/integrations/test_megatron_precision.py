@@ -11,13 +11,14 @@ import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 
-pytest.importorskip("megatron.core")
-
-from numscope.integrations.megatron import attach, convert, revert
 from numscope.precision import CurrentScaling, DelayedScaling, HighPrecision, states
 from numscope.records.errors import UsageError
 from tests.distributed.ranks import RankPool
 from tests.integrations.gpt import batch, config, gpt, loss_of, megatron
+from tests.late import late
+
+late("megatron.core")
+of_megatron = late("numscope.integrations.megatron")
 
 RECIPES: dict[str, Any] = {
     "bare": None,
@@ -55,9 +56,9 @@ def by_recipe(tensor: int) -> dict[str, tuple[list[float], list[Tensor]]]:
         for name, recipe in RECIPES.items():
             model = gpt(config(tensor))
             if recipe is not None:
-                convert([model], recipe)
+                of_megatron.convert([model], recipe)
             found[name] = train(model)
-            revert(model)
+            of_megatron.revert(model)
     return found
 
 
@@ -89,10 +90,10 @@ def test_layers_are_taken_by_name_and_are_again_what_they_were(alone: None) -> N
     model = gpt(config())
     kinds = [type(module) for module in model.modules()]
     keys = list(model.state_dict())
-    convert(model, CurrentScaling(), layers=r"decoder\.layers\.1\.mlp\.linear_fc\d")
+    of_megatron.convert(model, CurrentScaling(), layers=r"decoder\.layers\.1\.mlp\.linear_fc\d")
     assert [state.name for state in states(model).values()] == ["decoder.layers.1.mlp.linear_fc1", "decoder.layers.1.mlp.linear_fc2"]
     assert list(model.state_dict()) == keys
-    revert(model)
+    of_megatron.revert(model)
     assert [type(module) for module in model.modules()] == kinds
     assert not states(model)
 
@@ -106,7 +107,7 @@ def test_switches_of_a_configuration_act_on_megatrons_layers(alone: None, tmp_pa
     bare, faked = gpt(config()), gpt(config())
     kinds = [type(module) for module in faked.modules()]
     expected = train(bare)[0]
-    with attach(faked, config={"s": section}, log_dir=tmp_path):
+    with of_megatron.attach(faked, config={"s": section}, log_dir=tmp_path):
         losses = train(faked)[0]
     assert losses != expected
     assert losses == pytest.approx(expected, rel=5e-3)
@@ -123,21 +124,21 @@ def test_layers_converted_under_a_watch_with_switches_stay_converted_after_it(al
     }
     watched, plain = gpt(config()), gpt(config())
     kinds = [type(module) for module in plain.modules()]
-    convert(plain, CurrentScaling(), layers="linear_fc2")
+    of_megatron.convert(plain, CurrentScaling(), layers="linear_fc2")
     expected = train(plain)[0]
-    with attach(watched, config={"s": section}, log_dir=tmp_path):
-        convert(watched, CurrentScaling(), layers="linear_fc2")
+    with of_megatron.attach(watched, config={"s": section}, log_dir=tmp_path):
+        of_megatron.convert(watched, CurrentScaling(), layers="linear_fc2")
     assert [state.name for state in states(watched).values() if not state.recipe.is_high] == [
         f"decoder.layers.{n}.mlp.linear_fc2" for n in range(len(watched.decoder.layers))
     ]
     assert train(watched)[0] == expected
-    revert(watched)
+    of_megatron.revert(watched)
     assert [type(module) for module in watched.modules()] == kinds
 
 
 def test_weights_whose_gradient_megatron_computes_in_its_own_kernel_are_refused(alone: None) -> None:
     model = gpt(config())
-    convert(model, CurrentScaling())
+    of_megatron.convert(model, CurrentScaling())
     for module in states(model):
         module.gradient_accumulation_fusion = True
     with pytest.raises(UsageError, match=r"linear_qkv: got gradient_accumulation_fusion, expected a layer whose weight's gradient is"):

@@ -11,10 +11,12 @@ from typing import Any
 import pytest
 
 from tests.cli.test_run import SOURCES
+from tests.late import late
 
-nbclient = pytest.importorskip("nbclient", reason="nbclient and ipykernel are not installed: notebooks are tested in a real kernel")
-nbformat = pytest.importorskip("nbformat")
-pytest.importorskip("ipykernel")
+nbclient, nbformat, _ = (
+    late(name, "nbclient and ipykernel are not installed: notebooks are tested in a real kernel")
+    for name in ("nbclient", "nbformat", "ipykernel")
+)
 
 MODEL = """
 import torch

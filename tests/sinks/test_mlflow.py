@@ -11,9 +11,10 @@ import torch
 
 import numscope
 from numscope.sinks.mlflow import MAX_KEY, MlflowSink, key_of
+from tests.late import late
 from tests.sinks.seen import ALERT, ALERT_LINE, observation, opened
 
-mlflow = pytest.importorskip("mlflow")
+mlflow = late("mlflow")
 
 
 @pytest.fixture(autouse=True)

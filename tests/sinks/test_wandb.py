@@ -15,9 +15,10 @@ import torch
 
 import numscope
 from numscope.sinks.wandb import WandbSink
+from tests.late import late
 from tests.sinks.seen import ALERT, ALERT_LINE, observation, opened
 
-wandb = pytest.importorskip("wandb")
+wandb = late("wandb")
 
 BLOCK = 32768
 
