@@ -26,6 +26,7 @@ from torch.distributed.pipelining.schedules import ScheduleInterleavedZeroBubble
 from transformers.pytorch_utils import Conv1D
 
 import numscope
+from numscope.detect import diagnosis
 from tests.harm.test_inspector_harm import ALL, few
 from tests.harm.training import Notes, Run, Watch, assert_equal, assert_no_hooks, bare, noted
 
@@ -369,8 +370,10 @@ def bare_notes(training: str, planted: bool) -> Notes:
 
 
 @pytest.mark.parametrize(("training", "watched"), COMPARISONS)
-def test_model_trains_bitwise_the_same(training: str, watched: str, tmp_path: Path, capfd: Any) -> None:
+def test_model_trains_bitwise_the_same(training: str, watched: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: Any) -> None:
     planted = "finding" in watched
+    if "statistics" in watched:  # remedies are tried in every other training with a finding
+        monkeypatch.setattr(diagnosis, "with_trials", lambda finding, *_: finding)
     scopes: list[Any] = []
 
     @contextlib.contextmanager

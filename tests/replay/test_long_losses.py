@@ -23,7 +23,7 @@ import resource, sys, threading, torch, numscope
 from torch import nn
 
 WATCHED, *SHAPES = sys.argv[1:]
-N = 60_000
+N = 48_000
 if SHAPES != ["modules"]:  # of which the hooked ones take two thirds of a stack, however many there are
     N, STACK = 20_000, 2560 << 10  # a third of the operations on a third of the usual stack, in bytes
     resource.setrlimit(resource.RLIMIT_STACK, (STACK, resource.getrlimit(resource.RLIMIT_STACK)[1]))
