@@ -139,7 +139,7 @@ def with_the_backward_inside(entrance: str, backend: str, compiles_backward: boo
         if entrance == "run":
             stack.enter_context(AutoWatch(WatchOptions()))
         torch.manual_seed(0)
-        model = nn.Sequential(nn.Linear(4, 4), nn.Tanh(), nn.Linear(4, 1))
+        model = nn.Sequential(nn.Linear(4, 4), nn.Tanh())
         scope = stack.enter_context(numscope.watch(model)) if entrance == "watch" else None
         optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
 
