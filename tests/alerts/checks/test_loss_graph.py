@@ -94,6 +94,19 @@ def test_right_inputs_are_left_alone(loss_of: Loss) -> None:
     assert trained(nn.Sequential(nn.Linear(5, 4)), loss_of) == []
 
 
+def test_a_function_of_the_scripts_own_may_have_an_operations_name() -> None:
+    class Softmax(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx: object, x: Tensor) -> Tensor:
+            return x * 2
+
+        @staticmethod
+        def backward(ctx: object, gradient: Tensor) -> Tensor:  # type: ignore[override]
+            return gradient * 2
+
+    assert trained(nn.Linear(5, 4), lambda x, y: F.cross_entropy(Softmax.apply(x), y)) == []  # type: ignore[no-untyped-call]
+
+
 @pytest.mark.parametrize(
     "loss_of",
     [

@@ -197,8 +197,9 @@ def _held(thing: Any) -> Iterator[Tensor]:
 
 
 def kind_of(node: Any) -> str:
-    """A node's operation: ``SoftmaxBackward0``: ``Softmax``."""
-    return str(node.name()).partition("Backward")[0]
+    """A node's operation: ``SoftmaxBackward0``: ``Softmax``; "" of a Function of the script's own, which may have any name."""
+    name = str(node.name())
+    return "" if name.endswith("Backward") else name.partition("Backward")[0]
 
 
 def _shape(node: Any, number: int = 0) -> tuple[int, ...]:

@@ -1,0 +1,305 @@
+"""Steps done again (``--check again``): what a check costs, which flipped bits it sees, and whether it ever suspects healthy steps.
+
+    ./dev bench again [--healthy STEPS] [--flips N]
+
+Healthy steps: ``STEPS`` checked steps over 23 models, each an own kind. Flips: one bit of one element of one operation's result, in a step
+that is checked, for every bit position of float32 and bfloat16, in the forward and in the backward: the element of largest magnitude, so
+that what follows depends on it. Cost: a checked step against a bare one, interleaved, median of pairs.
+"""
+
+from __future__ import annotations
+
+import argparse
+import collections
+import contextlib
+import gc
+import random
+import statistics
+import time
+from collections.abc import Callable
+from typing import Any
+
+import torch
+import transformers
+from _machine import describe, write
+from step import build
+from torch import Tensor, nn
+from torch.utils._python_dispatch import TorchDispatchMode
+
+import numscope
+
+OURS = ("step is not reproducible", "suspected hardware")
+SMALL: dict[str, Any] = {"vocab_size": 64, "pad_token_id": 0, "bos_token_id": 1, "eos_token_id": 2}
+NARROW: dict[str, Any] = {"hidden_size": 16, "intermediate_size": 32, "num_hidden_layers": 2, "num_attention_heads": 2}
+Step = Callable[[], Tensor]
+
+
+def text(name: str, **sizes: Any) -> Callable[[], tuple[nn.Module, Step]]:
+    """A language model of transformers and its loss on random tokens."""
+
+    def make() -> tuple[nn.Module, Step]:
+        config = transformers.AutoConfig.for_model(name, **SMALL, **(sizes or NARROW))
+        kind = transformers.AutoModelForSeq2SeqLM if config.is_encoder_decoder else transformers.AutoModelForCausalLM
+        if name in ("bert", "roberta", "electra", "distilbert", "albert"):
+            kind = transformers.AutoModelForMaskedLM
+        model = kind.from_config(config).train()
+
+        def loss() -> Tensor:
+            tokens = torch.randint(3, 64, (4, 12))
+            return model(input_ids=tokens, labels=tokens).loss
+
+        return model, loss
+
+    return make
+
+
+def image(name: str, size: int = 32, **sizes: Any) -> Callable[[], tuple[nn.Module, Step]]:
+    def make() -> tuple[nn.Module, Step]:
+        config = transformers.AutoConfig.for_model(name, num_labels=4, **sizes)
+        model = transformers.AutoModelForImageClassification.from_config(config).train()
+        return model, lambda: model(pixel_values=torch.randn(4, 3, size, size), labels=torch.randint(0, 4, (4,))).loss
+
+    return make
+
+
+def sequence(make_model: Callable[[], nn.Module]) -> Callable[[], tuple[nn.Module, Step]]:
+    def make() -> tuple[nn.Module, Step]:
+        model, head = make_model(), nn.Linear(16, 1)
+        both = nn.ModuleList([model, head])
+
+        class Whole(nn.Module):
+            def __init__(self) -> None:
+                super().__init__()
+                self.parts = both
+
+            def forward(self, x: Tensor) -> Tensor:
+                out = self.parts[0](x)
+                return self.parts[1](out[0] if isinstance(out, tuple) else out)
+
+        whole = Whole()
+        return whole, lambda: whole(torch.randn(4, 10, 16)).square().mean()
+
+    return make
+
+
+class Experts(nn.Module):
+    """Two of four experts for each token."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.router, self.experts = nn.Linear(16, 4), nn.ModuleList(nn.Linear(16, 16) for _ in range(4))
+
+    def forward(self, x: Tensor) -> Tensor:
+        weights, chosen = self.router(x).softmax(-1).topk(2, -1)
+        out = torch.zeros_like(x)
+        for number, expert in enumerate(self.experts):
+            mask = (chosen == number).float() * weights
+            out = out + mask.sum(-1, keepdim=True) * expert(x)
+        return out
+
+
+def block() -> nn.Module:
+    return nn.TransformerEncoderLayer(16, 2, 32, dropout=0.2, batch_first=True)
+
+
+MODELS: dict[str, Callable[[], tuple[nn.Module, Step]]] = {
+    **{name: text(name, **NARROW, num_key_value_heads=2) for name in ("llama", "mistral", "qwen2", "granite")},
+    **{name: text(name) for name in ("bert", "roberta", "electra", "phi", "gpt_neox")},
+    "opt": text("opt", hidden_size=16, word_embed_proj_dim=16, ffn_dim=32, num_hidden_layers=2, num_attention_heads=2),
+    "gpt2": text("gpt2", n_embd=16, n_layer=2, n_head=2),
+    "t5": text("t5", d_model=16, d_kv=8, d_ff=32, num_layers=2, num_heads=2, decoder_start_token_id=0),
+    "mixtral": text("mixtral", **NARROW, num_local_experts=4, num_key_value_heads=2),
+    "mamba": text("mamba", hidden_size=16, num_hidden_layers=2, state_size=4),
+    "resnet": image("resnet", embedding_size=8, hidden_sizes=[8, 16], depths=[1, 1], layer_type="basic"),
+    "mobilenet_v2": image("mobilenet_v2", depth_multiplier=0.35, image_size=32),
+    "convnext": image("convnext", hidden_sizes=[8, 16], depths=[1, 1], num_stages=2, image_size=32),
+    "vit": image("vit", image_size=32, patch_size=8, **NARROW),
+    "lstm": sequence(lambda: nn.LSTM(16, 16, 2, dropout=0.3, batch_first=True)),
+    "gru": sequence(lambda: nn.GRU(16, 16, batch_first=True, bidirectional=False)),
+    "experts": sequence(Experts),
+    "encoder": sequence(block),
+    "norms": sequence(lambda: nn.Sequential(nn.Linear(16, 16), nn.BatchNorm1d(10), nn.GELU(), nn.RMSNorm(16), nn.Dropout(0.3))),
+}
+
+
+def healthy(steps: int) -> dict[str, Any]:
+    """Checked steps and what was said, by model."""
+    found: dict[str, Any] = {}
+    each = -(-steps // len(MODELS))
+    for name, make in MODELS.items():
+        torch.manual_seed(0)
+        model, loss = make()
+        optimizer = torch.optim.AdamW(model.parameters(), 1e-3)
+        with numscope.watch(model, check="again:every=1", on_nonfinite="warn") as scope:
+            for _ in range(each):
+                loss().backward()
+                optimizer.step()
+                optimizer.zero_grad()
+        found[name] = {"steps": each - 1, "alerts": [alert.line() for alert in scope.alerts if alert.rule in OURS]}
+        gc.collect()
+    return found
+
+
+class Flip(TorchDispatchMode):  # type: ignore[no-untyped-call]
+    """Flips one bit in the result of the n-th floating-point operation that computes, forward or backward; knows which it was."""
+
+    MADE = (
+        "empty",
+        "zeros",
+        "ones",
+        "full",
+        "rand",
+        "view",
+        "reshape",
+        "t",
+        "transpose",
+        "permute",
+        "expand",
+        "detach",
+        "alias",
+        "slice",
+    )
+
+    def __init__(self, number: int, bit: int, backward: bool) -> None:
+        super().__init__()
+        self.number, self.left, self.bit, self.backward, self.op = number, number, bit, backward, ""
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        result = func(*args, **(kwargs or {}))
+        name = func.__name__.partition(".")[0]
+        given = {id(a) for a in args if isinstance(a, Tensor)}
+        counts = isinstance(result, Tensor) and result.is_floating_point() and result.numel() > 1 and id(result) not in given
+        is_backward = torch._C._current_graph_task_id() != -1
+        if counts and not self.op and is_backward == self.backward and not name.startswith(self.MADE) and result.is_contiguous():
+            self.left -= 1
+            if self.left < 0 and float(result.abs().max()) > 0:
+                self.op = f"aten.{name}"
+                kind, width = (torch.int32, 32) if result.dtype is torch.float32 else (torch.int16, 16)
+                mask = 1 << self.bit if self.bit < width - 1 else -(1 << (width - 1))
+                where = int(result.flatten().abs().argmax())
+                result.view(-1)[where : where + 1].view(kind).bitwise_xor_(mask)
+        return result
+
+
+def has_effect(name: str, seed: int, dtype: torch.dtype, flip: Flip) -> bool:
+    """Whether the same flip changes a gradient of the model's, without numscope."""
+    gradients = []
+    for one in (contextlib.nullcontext(), Flip(flip.number, flip.bit, flip.backward)):
+        torch.manual_seed(seed)
+        model, loss = MODELS[name]()
+        model.to(dtype)
+        with one:
+            loss().backward()
+        gradients.append([p.grad for p in model.parameters() if p.grad is not None])
+    return any(not torch.equal(a, b) for a, b in zip(*gradients, strict=True))
+
+
+FLIPPED = ("llama", "gpt2", "t5", "resnet", "lstm", "encoder")
+
+
+def flips(number: int) -> list[dict[str, Any]]:
+    """``number`` of them for each dtype and half of a step, bits in turn."""
+    found = []
+    choose = random.Random(0)
+    for dtype, width in ((torch.float32, 32), (torch.bfloat16, 16)):
+        for backward in (False, True):
+            for count in range(number):
+                name, bit = FLIPPED[count % len(FLIPPED)], count % width
+                torch.manual_seed(count)
+                model, loss = MODELS[name]()
+                model.to(dtype)
+                if dtype is torch.bfloat16 and name in ("resnet", "lstm", "encoder"):
+                    name, (model, loss) = "llama", MODELS["llama"]()
+                    model.to(dtype)
+                optimizer = torch.optim.SGD(model.parameters(), 1e-4)
+                flip = Flip(choose.randrange(12), bit, backward)
+                with numscope.watch(model, check="again:at=1", on_nonfinite="warn", alerts={"mode": "note"}) as scope:
+                    for step in range(4):
+                        with flip if step == 1 else contextlib.nullcontext():
+                            loss().backward()
+                        optimizer.step()
+                        optimizer.zero_grad()
+                said = [alert for alert in scope.alerts if alert.rule in OURS]
+                named = [said[0].evidence["op"], *said[0].evidence.get("before", ())] if said else []
+                bad = bool(scope.findings or scope.contained)
+                found.append({
+                    "model": name, "dtype": str(dtype), "backward": backward, "bit": bit, "op": flip.op, "nonfinite": bad,
+                    "said": said[0].rule if said else "", "named": named, "effect": has_effect(name, count, dtype, flip),
+                    "text": said[0].text if said else "",
+                })  # fmt: skip
+    return found
+
+
+def llama() -> tuple[nn.Module, Step]:
+    model, ids = build(torch.float32), torch.randint(0, 8192, (4, 256))
+    return model, lambda: model(input_ids=ids, labels=ids).loss
+
+
+def costs(rounds: int) -> dict[str, float]:
+    """A checked step over a bare one, by model."""
+    found = {}
+    makers: dict[str, Callable[[], tuple[nn.Module, Step]]] = {
+        "Llama of 8 layers, 4 x 256 tokens": llama,
+        "ResNet-50, 4 images of 128": image("resnet", 128),
+    }
+    for name, make in makers.items():
+        model, loss = make()
+        optimizer = torch.optim.AdamW(model.parameters(), 1e-4)
+
+        def step(loss: Step = loss, optimizer: Any = optimizer) -> float:
+            start = time.perf_counter()
+            loss().backward()
+            optimizer.step()
+            optimizer.zero_grad()
+            return time.perf_counter() - start
+
+        step()
+        ratios = []
+        for _ in range(rounds):
+            bare = step()
+            with numscope.watch(model, check="again:at=1"):
+                step()
+                ratios.append(step() / bare)
+        found[name] = statistics.median(ratios)
+    return found
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--healthy", type=int, default=10_000)
+    parser.add_argument("--flips", type=int, default=96)
+    parser.add_argument("--rounds", type=int, default=7)
+    given = parser.parse_args()
+    cost, flipped, clean = costs(given.rounds), flips(given.flips), healthy(given.healthy)
+    lines = ["## Cost", "", "| model | a checked step over a bare one |", "|---|---|"]
+    lines += [f"| {name} | {ratio:.1f} × |" for name, ratio in cost.items()]
+    lines += [
+        "",
+        "## Flipped bits",
+        "",
+        "| dtype | half | flips | stopped as nan or inf | seen | its operation among those named | named (median) |",
+    ]
+    lines += ["|---|---|---|---|---|---|---|"]
+    groups = collections.defaultdict(list)
+    for one in flipped:
+        if one["effect"]:
+            groups[one["dtype"].removeprefix("torch."), "backward" if one["backward"] else "forward"].append(one)
+    missed = collections.Counter[str]()
+    for (dtype, half), several in groups.items():
+        bad = [one for one in several if one["nonfinite"]]
+        left = [one for one in several if not one["nonfinite"]]
+        seen = [one for one in left if one["said"] == "suspected hardware"]
+        right, named = sum(one["op"] in one["named"] for one in seen), statistics.median(len(one["named"]) for one in seen)
+        missed.update(f"{dtype} {half} {one['model']} {one['op']} bit {one['bit']}" for one in left if one not in seen)
+        row = len(several), len(bad), f"{len(seen)} of {len(left)}", f"{right} of {len(seen)}", f"{named:g}"
+        lines.append(f"| {dtype} | {half} | {' | '.join(map(str, row))} |")
+    without = [one for one in flipped if not one["effect"]]
+    lines += ["", f"Not seen: {', '.join(sorted(missed)) or 'none'}. Further {len(without)} flips changed no gradient, of which "]
+    lines[-1] += f"{sum(bool(one['said']) for one in without)} were said."
+    steps, said = sum(one["steps"] for one in clean.values()), sum(len(one["alerts"]) for one in clean.values())
+    lines += ["", "## Healthy steps", "", f"{steps:,} checked steps of {len(clean)} models: {said} suspicions."]
+    write("again", {"machine": describe(), "cost": cost, "flips": flipped, "healthy": clean}, "Steps done again", lines)
+
+
+if __name__ == "__main__":
+    main()
