@@ -33,12 +33,12 @@ from numscope.replay.capture import BufferCopies, Call, RandomState
 from numscope.replay.stages import ModuleStack, Stages
 
 DIRECTIONS = 3
-TOLERANCE = 0.02  # of the larger of the two, over all directions
+TOLERANCE = 5e-3  # of the larger of the two, over all directions
 MOST_SECONDS = 20.0  # no further Function is begun after so long
 MOST_BYTES = 64 << 20  # of one Function's operands; larger ones are left out
 _MOST_CALLS = 3  # of one class in a call
 _STEPS = (3e-2, 1e-2, 1e-3, 1e-4, 1e-5)  # in units of the operand's own size
-_SETTLED = 2e-3
+_SETTLED = 5e-4
 _KINK = 0.05
 _GENERATED = "GeneratedBackwardFor_"  # torch.library.register_autograd's classes
 
