@@ -26,7 +26,7 @@ from tests.cli.calling import called
 
 ROOT = Path(__file__).resolve().parents[2]
 SOURCES = str(Path(numscope.__file__).parent.parent)
-OPTIONS = "--abort-after, --alerts, --config, --features, --frames, --json, --level, --log-dir, …"
+OPTIONS = "--abort-after, --alerts, --check, --config, --features, --frames, --json, --level, …"
 ITS_OWN = "The script's own options go after its name: numscope run train.py"
 COMMANDS = ", ".join(command.COMMANDS)
 EXPECTED = "expected numscope run [options] train.py ARGS…  or  numscope run [options] -m module ARGS…."

@@ -85,7 +85,7 @@ class LossGraph(Check):
         super().__init__(subject)
         _models.add(subject.model)
         self._batch = 0  # the first dimension of the model's input
-        self._roots: dict[Any, ScriptLine] = {}  # nodes that backward has begun from in this step
+        self._roots: dict[tuple[int, str], ScriptLine] = {}  # nodes that backward has begun from in this step, not kept alive
 
     def enter(self, module: nn.Module, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
         given = next((value for value in (*args, *kwargs.values()) if isinstance(value, Tensor) and value.dim()), None)
@@ -96,7 +96,7 @@ class LossGraph(Check):
     def before_backward(self, roots: Sequence[Tensor]) -> None:
         model, leaves, found, before = self.subject.model, dict[int, Tensor](), list[_Found](), None
         for node in graph(roots):
-            kind, before = kind_of(node), before or self._roots.get(node)
+            kind, before = kind_of(node), before or (self._roots.get(_number(node)) if self._roots else None)
             if kind == "torch::autograd::AccumulateGrad":
                 leaves[id(node.variable)] = node.variable
             elif wrong := _wrong_input(node, kind) or _all_pairs(node, kind) or self._softmax(node, kind) or _of_one(node, kind):
@@ -110,7 +110,7 @@ class LossGraph(Check):
                     f"What backward is called on contains what it was called on before in this step{before.at()}, which counts twice{{}}."
                 )
                 found.append(_Found(TWICE, text, "Call backward once, on the sum, or on what was not in the sum before."))
-            self._roots.update((node, current_line()) for root in roots if (node := node_of(root)) is not None)
+            self._roots.update((_number(node), current_line()) for root in roots if (node := node_of(root)) is not None)
         for rule, text, advice, asks in found:
             if is_new(roots[0], rule):
                 line = current_line()
@@ -200,6 +200,11 @@ def kind_of(node: Any) -> str:
     """A node's operation: ``SoftmaxBackward0``: ``Softmax``; "" of a Function of the script's own, which may have any name."""
     name = str(node.name())
     return "" if name.endswith("Backward") else name.partition("Backward")[0]
+
+
+def _number(node: Any) -> tuple[int, str]:
+    """What tells a node from all others."""
+    return node._sequence_nr(), node.name()
 
 
 def _shape(node: Any, number: int = 0) -> tuple[int, ...]:
