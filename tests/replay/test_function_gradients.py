@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from torch.autograd import Function
 
 import numscope
+from numscope.detect import experiments
 
 
 def function(name: str, forward: Any, backward: Any) -> Any:
@@ -105,7 +106,13 @@ def test_a_right_backward_and_one_that_is_meant_so_are_not_named(case: str, dtyp
     assert alerts(function("Right", *MEANT[case]).apply, dtype=dtype) == []
 
 
-def test_random_numbers_of_a_forward_are_the_same_in_its_differences() -> None:
+@pytest.mark.parametrize("in_place", [False, True], ids=["forked", "in place"])
+def test_random_numbers_of_a_forward_are_the_same_in_its_differences_and_no_generator_moves(
+    in_place: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if in_place:
+        monkeypatch.setattr(experiments, "in_child", lambda *args, **options: None)
+
     class Drops(Function):
         @staticmethod
         def forward(ctx: Any, x: Tensor) -> Tensor:
@@ -118,6 +125,11 @@ def test_random_numbers_of_a_forward_are_the_same_in_its_differences() -> None:
             return gradient * ctx.saved_tensors[0]
 
     assert alerts(Drops.apply) == []
+    watched = torch.get_rng_state()
+    torch.manual_seed(0)
+    model = Applies(Drops.apply, None)
+    model(torch.randn(32, 6))
+    assert torch.equal(torch.get_rng_state(), watched)
 
 
 def test_functions_with_setup_context_and_registered_operators_are_asked_too() -> None:

@@ -83,12 +83,13 @@ def examine(call: Call, names: Mapping[nn.Module, str], buffers: BufferCopies) -
     """
     stages = _Collecting(call, names)
     do_again(stages, buffers, backward=False)
-    found, end = list[WrongGradient](), time.monotonic() + MOST_SECONDS
+    found, end, before = list[WrongGradient](), time.monotonic() + MOST_SECONDS, RandomState.capture()
     for case in stages.cases:
         if time.monotonic() > end:
             break
         with suppress(Exception):
             found += _examined(case)
+    before.restore()  # it may be the run's own process
     return list({(one.function, one.operand): one for one in reversed(found)}.values())[::-1]
 
 
