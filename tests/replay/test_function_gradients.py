@@ -44,8 +44,8 @@ class Applies(nn.Module):
         return self.last(x)
 
 
-def alerts(made: Any, weight: Tensor | None = None, dtype: torch.dtype = torch.float32) -> list[Any]:
-    torch.manual_seed(0)
+def alerts(made: Any, weight: Tensor | None = None, dtype: torch.dtype = torch.float32, seed: int = 0) -> list[Any]:
+    torch.manual_seed(seed)
     model = Applies(made, weight).to(dtype)
     optimizer = torch.optim.SGD(model.parameters(), 1e-3)
     with numscope.watch(model, check="gradients:at=0") as scope:
@@ -85,6 +85,30 @@ def test_a_wrong_backward_is_named_with_operand_and_kind(case: str) -> None:
     assert len(found) == 1 and f"Wrong's backward ({__file__}:" in found[0].text
     assert f"gives {operand} a gradient that is {kind}" in found[0].text
     assert found[0].asks and found[0].evidence["line"].startswith(f"{__file__}:") and "float64" in found[0].text
+
+
+@pytest.mark.parametrize("in_float32", [False, True])
+def test_whether_it_is_named_does_not_depend_on_the_numbers(in_float32: bool) -> None:
+    """A slope may be near 0 in one direction by chance; float32 rounds."""
+
+    def forward(x: Tensor, w: Tensor) -> Tensor:
+        if in_float32 and x.dtype == torch.float64:
+            raise TypeError
+        return x * w**2
+
+    halved = function("Halved", forward, lambda g, x, w: (g * w**2, (g * x * w).sum(0)))
+    right = function("Right", forward, lambda g, x, w: (g * w**2, (2 * g * x * w).sum(0)))
+    for seed in range(16):
+        found = alerts(halved.apply, torch.rand(6, generator=torch.Generator().manual_seed(seed)), seed=seed)
+        assert [alert.evidence["line"].startswith(__file__) for alert in found] == [True], seed
+        assert "gives w a gradient that is 0.5 times what it should be" in found[0].text
+        assert alerts(right.apply, torch.rand(6), seed=seed) == []
+
+
+def test_a_gradient_that_could_not_be_asked_for_is_said(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
+    monkeypatch.setattr("numscope.replay.function_gradients.MOST_SECONDS", -1.0)
+    assert alerts(function("Wrong", lambda x: x**3, lambda g, x: g).apply) == []
+    assert "check of step 0, in part or whole: the gradients of Wrong and those after it were not asked for: -1 s were over." in caplog.text
 
 
 MEANT: dict[str, tuple[Any, Any]] = {

@@ -127,7 +127,11 @@ class Experiments(StepReader):
         if "again" in self._plan.kinds:
             self._take(self._apart(lambda: self._compared(calls, gradients), lambda why: Checked(None, f"not done again: {why}")))
         if "gradients" in self._plan.kinds and self._plan.is_due(self._step):
-            self.post(self._apart(lambda: self._examined(calls), lambda why: []))
+            alerts, undone = self._apart(
+                lambda: self._examined(calls), lambda why: ([], f"gradients of Functions were not asked for: {why}")
+            )
+            self._tell(undone)
+            self.post(alerts)
 
     @optimizer_probe.guarded()
     def close(self) -> None:
@@ -144,12 +148,15 @@ class Experiments(StepReader):
     def _compared(self, calls: list[Call], gradients: dict[str, Bits]) -> Checked:
         return compare(self._probe, self._evidence.buffers, self._evidence.journal, calls, gradients)
 
-    def _examined(self, calls: list[Call]) -> list[Alert]:
-        """One for each module that runs such a Function."""
-        found: dict[str, list[WrongGradient]] = {}
-        for wrong in (wrong for call in calls for wrong in examine(call, self._probe.names, self._evidence.buffers)):
-            found.setdefault(wrong.module, []).append(wrong)
-        return [self._of_gradients(module, {(one.function, one.operand): one for one in several}) for module, several in found.items()]
+    def _examined(self, calls: list[Call]) -> tuple[list[Alert], str]:
+        """One for each module that runs such a Function, and why some was not asked."""
+        found, undone = dict[str, list[WrongGradient]](), ""
+        for call in calls:
+            several, why = examine(call, self._probe.names, self._evidence.buffers)
+            undone = undone or why
+            for wrong in several:
+                found.setdefault(wrong.module, []).append(wrong)
+        return [self._of_gradients(name, {(one.function, one.operand): one for one in all_}) for name, all_ in found.items()], undone
 
     def _of_gradients(self, module: str, several: Mapping[tuple[str, str], WrongGradient]) -> Alert:
         said = []
@@ -164,9 +171,7 @@ class Experiments(StepReader):
         return Alert(self._step, WRONG_GRADIENT, module, "", None, None, text, advice, evidence, asks=True)
 
     def _take(self, checked: Checked) -> None:
-        if checked.undone and checked.undone not in self._said:
-            self._said.add(checked.undone)
-            log.warning("numscope: check of step %d, in part or whole: %s.", self._step, checked.undone)
+        self._tell(checked.undone)
         found = checked.difference
         if self._suspect is not None:
             self._looks.append(found)
@@ -177,6 +182,12 @@ class Experiments(StepReader):
         elif found is not None:
             self.post([self._alert(self._step, found, [])])
             self._differed = True
+
+    def _tell(self, undone: str) -> None:
+        """Once of each."""
+        if undone and undone not in self._said:
+            self._said.add(undone)
+            log.warning("numscope: check of step %d, in part or whole: %s.", self._step, undone)
 
     def _conclude(self) -> None:
         assert self._suspect is not None

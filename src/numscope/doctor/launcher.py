@@ -78,7 +78,7 @@ def run_node(settings: Settings, num_nodes: int, nproc: int, environ: Mapping[st
                 write_lines(_to_paste(meeting, settings, num_nodes, nproc), 2)
             return _run(node, settings, meeting.at_home(course.hub.port).name, meeting.token, deadline, output, course)
         except HubTaken as taken:
-            there = look(meeting, settings, 2.0 if given or meeting.local else 0.4) if not numbered else None
+            there = look(meeting, settings, 2.0) if not numbered else None
             if there is not None and there.kind == "token" and not given:
                 raise NoSecret("nnodes") from None
             if numbered or there is not None:

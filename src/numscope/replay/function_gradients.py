@@ -37,9 +37,9 @@ TOLERANCE = 5e-3  # of the larger of the two, over all directions
 MOST_SECONDS = 20.0  # no further Function is begun after so long
 MOST_BYTES = 64 << 20  # of one Function's operands; larger ones are left out
 _MOST_CALLS = 3  # of one class in a call
-_STEPS = (3e-2, 1e-2, 1e-3, 1e-4, 1e-5)  # in units of the operand's own size
+_STEPS = (3e-2, 1e-2, 3e-3, 1e-3, 1e-4, 1e-5)  # in units of the operand's own size
 _SETTLED = 5e-4
-_KINK = 0.05
+_SHRINKS = 0.6  # what the slopes on both sides differ by shrinks with h by a third at least, but at a kink
 _GENERATED = "GeneratedBackwardFor_"  # torch.library.register_autograd's classes
 
 
@@ -76,21 +76,26 @@ class _Case:
     place: tuple[str, int, str]
 
 
-def examine(call: Call, names: Mapping[nn.Module, str], buffers: BufferCopies) -> list[WrongGradient]:
+def examine(call: Call, names: Mapping[nn.Module, str], buffers: BufferCopies) -> tuple[list[WrongGradient], str]:
     """Do a call's forward again, and examine each autograd.Function that it runs, but torch's own.
 
-    *Cost:* a forward; for each Function and operand some thirty of its forwards, none begun after 20 s.
+    Returns: what is wrong, and why some were not asked, "" if all were.
+
+    *Cost:* a forward; for each Function and operand some forty of its forwards, none begun after 20 s.
     """
     stages = _Collecting(call, names)
     do_again(stages, buffers, backward=False)
-    found, end, before = list[WrongGradient](), time.monotonic() + MOST_SECONDS, RandomState.capture()
+    found, end, before, undone = list[WrongGradient](), time.monotonic() + MOST_SECONDS, RandomState.capture(), ""
     for case in stages.cases:
         if time.monotonic() > end:
+            undone = f"the gradients of {case.cls.__name__} and those after it were not asked for: {MOST_SECONDS:g} s were over"
             break
-        with suppress(Exception):
+        try:
             found += _examined(case)
+        except ours() as error:
+            undone = f"the gradients of {case.cls.__name__} were not asked for: {type(error).__name__}: {error}"
     before.restore()  # it may be the run's own process
-    return list({(one.function, one.operand): one for one in reversed(found)}.values())[::-1]
+    return list({(one.function, one.operand): one for one in reversed(found)}.values())[::-1], undone
 
 
 class _Collecting(Stages):
@@ -211,20 +216,14 @@ class _Run:
         with torch.no_grad():
             return sum(float((r.double() * s.double()).sum()) for r, s in zip(self.apply({at: x}), self.seeds, strict=True))
 
-    def slope(self, at: int, direction: Tensor) -> float:
-        """The numeric derivative; nan where differences of two sizes don't agree."""
-        x, found, both = self.args[at], list[float](), list[tuple[float, float]]()
-        for h in _STEPS:
-            both.append((self.value(at, x + h * direction), self.value(at, x - h * direction)))
-            found.append((both[-1][0] - both[-1][1]) / (2 * h))
-        pairs = [(abs(a - b) / max(abs(a), abs(b), 1e-300), n) for n, (a, b) in enumerate(itertools.pairwise(found), 1)]
-        apart, n = min(pairs)
-        if max(map(abs, found)) == 0:
-            return 0.0
-        here = self.value(at, x)
-        before, after = (here - both[n][1]) / _STEPS[n], (both[n][0] - here) / _STEPS[n]  # other slopes on either side of a kink
-        is_kink = abs(after - before) > _KINK * max(abs(before), abs(after))
-        return math.nan if apart > _SETTLED or is_kink else found[n]
+    def slope(self, at: int, direction: Tensor) -> tuple[float, float]:
+        """The numeric derivative, and what differences of two sizes, or the two sides of a kink, differ by at the sizes that agree best."""
+        x, here = self.args[at], self.value(at, self.args[at])
+        both = [(self.value(at, x + h * direction), self.value(at, x - h * direction)) for h in _STEPS]
+        found = [(after - before) / (2 * h) for h, (after, before) in zip(_STEPS, both, strict=True)]
+        gaps = [abs(after + before - 2 * here) / h for h, (after, before) in zip(_STEPS, both, strict=True)]
+        apart, n = min((abs(a - b), n) for n, (a, b) in enumerate(itertools.pairwise(found), 1) if a or b or not any(found))
+        return found[n], apart if gaps[n] <= _SHRINKS * gaps[n - 1] else max(apart, gaps[n])
 
     def wrong(self, at: int) -> str:
         """What is wrong with one operand's gradient; "" if nothing is, or nothing can be said."""
@@ -232,12 +231,14 @@ class _Run:
         if at in self.given_back or not x.numel() or not bool(torch.isfinite(x).all()):
             return ""
         size = float(x.square().mean().sqrt()) or 1.0
-        told, true = list[float](), list[float]()
+        told, true, apart = list[float](), list[float](), list[float]()
         for _ in range(DIRECTIONS):
             direction = torch.randn(x.shape, generator=self.made, dtype=x.dtype).to(x.device) * size
             told.append(0.0 if gradient is None else float((gradient.double() * direction.double()).sum()))
-            true.append(self.slope(at, direction))
-        if not all(map(math.isfinite, (*told, *true))) or not any(true):
+            slope, error = self.slope(at, direction)
+            true.append(slope)
+            apart.append(error)
+        if not all(map(math.isfinite, (*told, *true))) or math.hypot(*apart) > _SETTLED * math.hypot(*true) or not any(true):
             return ""  # not settled, or no slope
         return self._kind(told, true)
 
