@@ -111,6 +111,28 @@ def test_a_gradient_that_could_not_be_asked_for_is_said(monkeypatch: pytest.Monk
     assert "check of step 0, in part or whole: the gradients of Wrong and those after it were not asked for: -1 s were over." in caplog.text
 
 
+def strided(gradient: Tensor, x: Tensor) -> Tensor:
+    """Reads its argument's memory as a kernel would that takes it for contiguous."""
+    return gradient.as_strided(gradient.shape, gradient.new_empty(gradient.shape).stride()) * x.cos()
+
+
+def in_bfloat16(gradient: Tensor, x: Tensor) -> Tensor:
+    return gradient * x.cos() * (1 if x.dtype is not torch.bfloat16 else torch.arange(x.shape[-1]) % 2)
+
+
+@pytest.mark.parametrize(
+    ("backward", "dtype", "kind"),
+    [
+        (strided, torch.float32, "another one where the gradient of the result (grad_output) is not contiguous"),
+        (in_bfloat16, torch.bfloat16, "in bfloat16 alone"),
+        (in_bfloat16, torch.float32, ""),
+    ],
+)
+def test_a_backward_that_is_wrong_for_some_strides_or_in_one_dtype_is_named(backward: Any, dtype: torch.dtype, kind: str) -> None:
+    found = alerts(function("Wrong", lambda x: x.sin(), backward).apply, dtype=dtype)
+    assert [kind in alert.text for alert in found] == ([True] if kind else [])
+
+
 MEANT: dict[str, tuple[Any, Any]] = {
     "right": (lambda x: x.sigmoid() * x, lambda g, x: g * (x.sigmoid() + x * x.sigmoid() * (1 - x.sigmoid()))),
     "right, normalized": (normalized, of_normalized),
@@ -119,6 +141,10 @@ MEANT: dict[str, tuple[Any, Any]] = {
     "right, relu, at 0": (lambda x: (x * (x.abs() > 0.3)).clamp_min(0), lambda g, x: g * (x > 0.3)),
     "straight-through": (lambda x: (x * 4).round() / 4, lambda g, x: g),
     "a spike": (lambda x: (x > 0).to(x.dtype), lambda g, x: g / (1 + x.abs()) ** 2),
+    "fake fp8": (
+        lambda x: (x * 448 / x.abs().amax()).to(torch.float8_e4m3fn).to(x.dtype) * x.abs().amax() / 448,
+        lambda g, x: g,
+    ),
     "reversed": (lambda x: x.view_as(x), lambda g, x: -0.1 * g),
     "clipped": (lambda x: x.clone(), lambda g, x: g.clamp(-1e-3, 1e-3)),
 }

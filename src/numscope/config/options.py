@@ -14,7 +14,7 @@ from numscope.records.errors import UsageError
 from numscope.records.words import nearest
 
 Level = Literal["modules", "sentinel"]
-OnNonfinite = Literal["raise", "warn", "note", "off"]
+OnNonfinite = Literal["raise", "warn", "note", "skip", "off"]
 
 LEVELS: tuple[Level, ...] = get_args(Level)
 ON_NONFINITE: tuple[OnNonfinite, ...] = get_args(OnNonfinite)
@@ -87,6 +87,11 @@ class WatchOptions:
                     f"got {self.check!r}, expected detection with level modules, and alerts, which say what comes of it. Leave the options "
                     "out that switch one of them off.", "check",
                 )  # fmt: skip
+
+    @property
+    def raises(self) -> bool:
+        """Whether a finding ends the run; with ``skip`` it is what leaving steps out can't help."""
+        return self.on_nonfinite in ("raise", "skip")
 
     @property
     def detecting(self) -> bool:

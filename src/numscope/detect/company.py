@@ -56,7 +56,7 @@ class Company:
         if met is Met.HERE:
             somebody, somewhere, news = self._ranks.any(place, alarm, somewhere, has_news, patience=agree.ANSWER_S)
         if news:
-            self._pass_news_on(stops=not (somebody and self._options.on_nonfinite == "raise"))  # else the finding does
+            self._pass_news_on(stops=not (somebody and self._options.raises))  # else the finding does
         return Met.LATER if met is Met.LATER else Met.HERE if somebody else Met.NOBODY, victim and somewhere
 
     def keep(self, finding: Finding | None) -> None:

@@ -14,6 +14,7 @@ from numscope.config.options import WatchOptions
 from numscope.detect.derived_outputs import DerivedOutputs
 from numscope.detect.evidence import REPLAY_BYTES, Evidence
 from numscope.detect.judge import Judge, living
+from numscope.detect.left_out import LeftOutSteps
 from numscope.detect.optimizer_states import OptimizerStates
 from numscope.detect.parameters import Parameters
 from numscope.distributed.agree import Ranks
@@ -71,7 +72,6 @@ class Detection(StepReader):
         self.failed = failed
         self._called = called
         self.closed = False
-        self.events: list[tuple[int, str]] = []
         self.evidence = Evidence.of(probe, options, steps)
         self._parameters = Parameters(probe, self.evidence.journal)
         self.ranks = Ranks(probe.root, wrapper, lambda: steps.number)
@@ -86,7 +86,7 @@ class Detection(StepReader):
         self._derived = DerivedOutputs(probe, self._gradient_arrived, self.failed)
         self._states = OptimizerStates()
         self._gradients: list[int] = []  # handles of those that this step's optimizers get
-        self._withheld: list[tuple[Tensor, Tensor]] = []  # parameters and gradients that the optimizer at its step must not use
+        self.left_out = LeftOutSteps(self.evidence, options, self.judge.skips, self.ranks, delivery)
         self._had_long_loss = False  # operations of it were not written down
         self.had_graph = False  # a call has returned something that backward can be called on
         if options.debugger is not None:
@@ -358,18 +358,20 @@ class Detection(StepReader):
             if self.evidence.journal.any_bad():
                 self.judge.alone(handles)
             return
-        self.judge.stepped(optimizer)
-        if self._judged:  # a second optimizer of the same step finds nothing new
+        was_judged, self._judged = self._judged, True
+        if was_judged and not self.left_out.asked:  # a second optimizer of the same step finds nothing new
+            self.left_out.stepped(optimizer)
             return
-        self._judged = True
-        if optimizer_probe.in_scaler():
-            mine = ids_of(optimizer)
-            others = self._see_gradients(self._parameters.ids - mine)
-            self.judge.before_step(optimizer, self._see_gradients(mine), scaled=others)
-        else:
-            self.judge.before_step(optimizer, self._see_gradients(None))
-        if self.judge.leaves_out:
-            self._withheld = self._parameters.withhold(optimizer)
+        is_scaled, mine = optimizer_probe.in_scaler(), ids_of(optimizer)
+        others = self._see_gradients(self._parameters.ids - mine) if is_scaled else None
+        gradients = self._see_gradients(mine if is_scaled or was_judged else None)
+        left_out = self.left_out.decide(optimizer, gradients, goes_on=was_judged)
+        if not was_judged:
+            self.judge.before_step(optimizer, gradients, others, left_out)
+        if left_out or self.judge.leaves_out:
+            self.left_out.withhold(optimizer)
+        if was_judged:
+            return
         self.judge.between_steps()
         if self._states.may_spoil(optimizer, self.evidence.journal.ledger, self._gradients):
             self.judge.update_comes(optimizer, {id(p): entry.parameter(slot) for entry, slot, p in self._parameters.places})
@@ -389,9 +391,8 @@ class Detection(StepReader):
     def after_step(self, optimizer: Optimizer) -> None:
         if in_backward():
             return
-        for p, gradient in self._withheld:
-            p.grad = gradient
-        self._withheld, self.judge.leaves_out = [], False
+        self.left_out.give_back()
+        self.judge.leaves_out = False
         places, handles = self._parameters.see_weights(ids_of(optimizer))
         if self.evidence.journal.on_host:  # elsewhere they are read with the next step's rows: no second sync
             states = self._states.see(optimizer, places, self.evidence.journal.ledger, self._gradients) if optimizer.state else []
@@ -401,11 +402,10 @@ class Detection(StepReader):
     def skipped_step(self, optimizer: Optimizer) -> None:
         """All ranks skip the same steps, because gradients are reduced before GradScaler looks at them."""
         self.evidence.outside.pause()
-        if not self.events or self.events[-1][0] != self._steps.number:  # once, however many optimizers
-            self.events.append((self._steps.number, "GradScaler left the step out: a gradient was not finite"))
-            self._delivery.event(*self.events[-1])
+        self.left_out.happened("GradScaler")
         self._judged = True
         self.judge.skipped(optimizer, self._see_gradients(ids_of(optimizer)))
+        self.left_out.put_back_buffers()
         self.evidence.note()
         self.evidence.journal.ledger.look_again()
 

@@ -32,7 +32,7 @@ from numscope.detect.discards import NOT_USED, beyond_scale, none_is_used, why_n
 from numscope.detect.evidence import BadLeaf, Evidence
 from numscope.detect.foresight import Foresight
 from numscope.detect.onlooker import Onlooker
-from numscope.detect.skips import LEFT_OUT, Skips
+from numscope.detect.skips import LEFT_OUT, OURS, Skips
 from numscope.distributed import agree
 from numscope.distributed.agree import Ranks
 from numscope.distributed.meeting import Met
@@ -76,7 +76,7 @@ class Judge:
         self._ranks = ranks
         self.onlooker: Onlooker | None = None  # is shown each step's rows
         self.company = Company(evidence, options, ranks)
-        self._skips = Skips()
+        self.skips = Skips()
         self._foresight = Foresight(evidence)
         self.dead = DeadGradients(evidence)
         self._contained_sites, self._left_out_sites = set[Site](), set[Site]()
@@ -87,7 +87,7 @@ class Judge:
 
     def go_by(self, plan: AlertPlan) -> None:
         """Settings of alerts, some of which are findings in the end."""
-        self._skips.most, self.dead.most = plan.finding_after("scale falls"), plan.finding_after("dead gradients")
+        self.skips.most, self.dead.most = plan.finding_after("scale falls"), plan.finding_after("dead gradients")
 
     def close(self) -> None:
         """Remove this model from the judgment of other models' steps, and of other ranks'."""
@@ -97,20 +97,21 @@ class Judge:
 
     # ---- when a step is judged
 
-    def before_step(self, optimizer: Optimizer, gradients: Sequence[int], scaled: Sequence[int] | None = None) -> None:
+    def before_step(self, optimizer: Optimizer, gradients: Sequence[int], scaled: Sequence[int] | None, left_out: bool) -> None:
         """An optimizer is about to step: all ranks are here.
 
         Args:
             gradients: handles of the parameters' gradients.
             scaled: GradScaler steps one of perhaps several optimizers; handles of the gradients that are the others'. Where those are bad
                 it will leave their steps out.
+            left_out: numscope leaves this one out.
 
         Raises: NonFiniteError, where the options ask for it; so do the other occasions, but for ``died``.
         """
         bad, reached = self._read()
         if scaled is not None:
             reached = beyond_scale(self._evidence.journal, reached, set(gradients), set(scaled))
-        no_alarm = why_no_alarm(self._evidence, reached, gradients, optimizer) if scaled is None else ""
+        no_alarm = OURS if left_out else why_no_alarm(self._evidence, reached, gradients, optimizer) if scaled is None else ""
         self._show(reached)
         self._decide(bad, reached, "an optimizer's step", no_alarm)
         self._look_for_dead(gradients if no_alarm or not reached else ())
@@ -122,9 +123,10 @@ class Judge:
         journal = self._evidence.journal
         in_result = [leaf for call in self._evidence.calls for leaf in result_of(self._evidence, call, bad)]
         in_forward = any(journal.event(index).phase is Phase.FORWARD for index, _ in reached)
-        num, num_counted = self._skips.skipped(optimizer, bool(in_result) or in_forward)
-        too_many = num_counted == self._skips.most
-        stays = [(i, slot) for i, slot in reached if journal.event(i).entry.parameter(slot) in self._evidence.saved.bad]
+        num, num_counted = self.skips.skipped(optimizer, bool(in_result) or in_forward)
+        too_many = num_counted == self.skips.most
+        spoiled = () if self._options.on_nonfinite == "skip" else self._evidence.saved.bad  # else they are put back
+        stays = [(i, slot) for i, slot in reached if journal.event(i).entry.parameter(slot) in spoiled]
         if self.onlooker is not None:
             self.onlooker.skipped(self._evidence.step, optimizer_probe.scale())
         alarm = bool(too_many or stays or self.company.kept) and not self.victim
@@ -139,11 +141,6 @@ class Judge:
             self._tell(met, bad, reached, note, unexplained)
         elif in_result and not self.victim:  # at whatever scale
             self._never_in = self._note_unused(bad, in_result, LEFT_OUT) or self._never_in
-
-    def stepped(self, optimizer: Optimizer) -> None:
-        """An optimizer's step was not left out."""
-        evaluations.stepped()
-        self._skips.stepped(optimizer)
 
     def end_of_step(self, gradients: Sequence[int], *, trained: bool, alone: bool) -> None:
         """A step has ended without a torch optimizer.
@@ -241,12 +238,12 @@ class Judge:
             met, self.victim = self.company.meet(place, speaks, self.victim)
         if met is Met.HERE or (speaks and met is Met.LATER):
             self._tell(met, bad, reached if alarm else (), alone=not place)
-            self.leaves_out = met is Met.LATER and self._options.on_nonfinite == "raise" and bool(self._of(Phase.BACKWARD, reached))
+            self.leaves_out = met is Met.LATER and self._options.raises and bool(self._of(Phase.BACKWARD, reached))
         else:
             self.victim = bool(reached) and not no_alarm
             if alarm and no_alarm:
                 self.company.cured = self._note_unused(bad, reached, no_alarm) or self.company.cured
-            if not self.victim:
+            if not self.victim and no_alarm != OURS:
                 self._note_contained(bad)
 
     def _tell(
@@ -295,7 +292,7 @@ class Judge:
             self.victim = True
             self.findings.append(finding)
             self._delivery.finding(finding, speaks=False, whole=whole)
-        if findings and raises and self._options.on_nonfinite == "raise":
+        if findings and raises and self._options.raises:
             raise NonFiniteError(self.findings[-1])
         return bool(findings)
 
@@ -308,9 +305,9 @@ class Judge:
             self._alarm(kept)
         else:
             self._has_heard(self.company.missed())
-        if self._never_in is not None and self._skips.num_first and not self.victim and not self._ranks.together:
+        if self._never_in is not None and self.skips.num_first and not self.victim and not self._ranks.together:
             self.victim = self.company.speaks = True
-            note = f"GradScaler left out all {self._skips.num_first} steps"
+            note = f"GradScaler left out all {self.skips.num_first} steps"
             self._alarm(replace(self._never_in, contained=False, note=note, kind=Kind.SCALER_SKIPS))
 
     def after_step(
@@ -413,7 +410,7 @@ class Judge:
         self._delivery.finding(finding, speaks=self.company.speaks)
         self._evidence.note(finding=True)
         self._stop_in_it(finding)
-        if self._options.on_nonfinite == "raise":
+        if self._options.raises:
             self.company.wait_for_reports(finding)
             self._evidence.forget()
             raise NonFiniteError(finding)

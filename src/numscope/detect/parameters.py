@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from typing import cast
 
-from torch import Tensor, nn
+from torch import nn
 from torch.nn import Parameter
 from torch.optim import Optimizer
 
@@ -43,14 +43,6 @@ class Parameters:
     @property
     def ids(self) -> set[int]:
         return {known for _, _, p in self.places for known in ids_known(p)}
-
-    @staticmethod
-    def withhold(optimizer: Optimizer) -> list[tuple[Tensor, Tensor]]:
-        """Take an optimizer's gradients away, so that it leaves its step out. Returns: parameters and gradients, to be put back."""
-        held = [(p, p.grad) for group in optimizer.param_groups for p in group["params"] if p.grad is not None]
-        for p, _ in held:
-            p.grad = None
-        return held
 
     def follow(self, optimizer: Optimizer) -> None:
         """Look again where an optimizer of the model has parameters that were not there before."""

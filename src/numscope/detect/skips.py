@@ -26,6 +26,7 @@ class _Row:
 
 
 LEFT_OUT = "GradScaler left this step out"  # what a note of a bad forward says
+OURS = "numscope left this step out"
 
 
 class Skips:
@@ -50,6 +51,12 @@ class Skips:
         self._rows.pop(optimizer, None)
         self._have_stepped[optimizer] = True
         self.num_first = 0
+
+    def left_out(self, optimizer: Optimizer) -> int:
+        """A step is to be left out for a gradient that is not finite, not by a scaler. Returns: how many in a row."""
+        row = self._rows.setdefault(optimizer, _Row(0))
+        row.num += 1
+        return row.num
 
     def skipped(self, optimizer: Optimizer, forward_is_bad: bool) -> tuple[int, int]:
         """A step was skipped.

@@ -83,6 +83,15 @@ class BufferCopies:
         place = next((place for place, known in enumerate(self._places) if known == (module, slot)), -1)
         return copies.get(place)
 
+    def put_back(self, copies: Mapping[int, Tensor]) -> None:
+        """Write the captured values into the buffers that have others now."""
+        with torch.no_grad():
+            for place, copy in copies.items():
+                module, slot = self._places[place]
+                buffer = module._buffers.get(slot)
+                if buffer is not None and not torch.equal(buffer, copy):
+                    buffer.copy_(copy)
+
     @contextlib.contextmanager
     def restored(self, copies: Mapping[int, Tensor]) -> Iterator[None]:
         """Replace the buffers by stand-ins with the captured values; the buffers themselves are not written."""

@@ -39,6 +39,8 @@ MOST_BYTES = 64 << 20  # of one Function's operands; larger ones are left out
 _MOST_CALLS = 3  # of one class in a call
 _STEPS = (3e-2, 1e-2, 3e-3, 1e-3, 1e-4, 1e-5)  # in units of the operand's own size
 _SETTLED = 5e-4
+_FAR = 0.3  # a size over which rounding averages out
+_ROUGH = 0.25  # by which a gradient in a low precision may be off
 _SHRINKS = 0.6  # what the slopes on both sides differ by shrinks with h by a third at least, but at a kink
 _GENERATED = "GeneratedBackwardFor_"  # torch.library.register_autograd's classes
 
@@ -160,8 +162,9 @@ def _examined(case: _Case) -> Iterator[WrongGradient]:
             continue
     else:
         return
+    unlike = run.unlike()
     for at in case.wanted:
-        kind = run.wrong(at)
+        kind = run.wrong(at) or unlike.get(at, "")
         if kind:
             code = inspect.unwrap(case.cls.backward).__code__ if hasattr(inspect.unwrap(case.cls.backward), "__code__") else None
             backward = (code.co_filename, code.co_firstlineno) if code is not None and not is_installed(code.co_filename) else ("", 0)
@@ -178,14 +181,19 @@ def _operand(case: _Case, at: int) -> str:
     return f"operand {at}"
 
 
-class _Run:
-    """A Function in one dtype, with the gradient that its results are to have."""
+def _distance(tensor: Tensor, right: Tensor) -> float:
+    """Of the right one's norm."""
+    return float((tensor.double() - right.double()).norm() / right.double().norm().clamp_min(1e-300))
 
-    def __init__(self, case: _Case, dtype: torch.dtype) -> None:
+
+class _Run:
+    """A Function in one dtype, None: as it was applied, with the gradient that its results are to have."""
+
+    def __init__(self, case: _Case, dtype: torch.dtype | None) -> None:
         self.case = case
-        self.args = [a.to(dtype) if isinstance(a, Tensor) and a.is_floating_point() else a for a in case.args]
+        self.args = [a.to(dtype or a.dtype) if isinstance(a, Tensor) and a.is_floating_point() else a for a in case.args]
         self.random, self.made = RandomState.capture(), torch.Generator().manual_seed(0)
-        self.seeds: list[Tensor] = []
+        self.seeds, self.results = list[Tensor](), list[Tensor]()
         self.gradients: dict[int, Tensor | None] = {}
 
     def apply(self, moved: Mapping[int, Tensor]) -> list[Tensor]:
@@ -206,10 +214,10 @@ class _Run:
             self.given_back = {
                 at for at, x in leaves.items() if any(r.shape == x.shape and torch.equal(r, x.detach().to(r.dtype)) for r in results)
             }
-        pairs = [(r, s * factor) for r, s in zip(results, self.seeds, strict=True) if r.requires_grad]
+        pairs = [(r, s.to(r.dtype) if factor == 1 else s * factor) for r, s in zip(results, self.seeds, strict=True) if r.requires_grad]
         found = torch.autograd.grad([r for r, _ in pairs], [*leaves.values()], [s for _, s in pairs], allow_unused=True)
         gradients: dict[int, Tensor | None] = dict(zip(leaves, found, strict=True))
-        self.gradients = self.gradients or gradients
+        self.gradients, self.results = self.gradients or gradients, [r.detach() for r in results]
         return gradients
 
     def value(self, at: int, x: Tensor) -> float:
@@ -231,16 +239,45 @@ class _Run:
         if at in self.given_back or not x.numel() or not bool(torch.isfinite(x).all()):
             return ""
         size = float(x.square().mean().sqrt()) or 1.0
-        told, true, apart = list[float](), list[float](), list[float]()
+        told, true, apart, far = list[float](), list[float](), list[float](), list[float]()
         for _ in range(DIRECTIONS):
             direction = torch.randn(x.shape, generator=self.made, dtype=x.dtype).to(x.device) * size
             told.append(0.0 if gradient is None else float((gradient.double() * direction.double()).sum()))
             slope, error = self.slope(at, direction)
             true.append(slope)
             apart.append(error)
+            far.append((self.value(at, x + _FAR * direction) - self.value(at, x - _FAR * direction)) / (2 * _FAR))
         if not all(map(math.isfinite, (*told, *true))) or math.hypot(*apart) > _SETTLED * math.hypot(*true) or not any(true):
             return ""  # not settled, or no slope
+        if math.dist(told, far) < _FAR * math.dist(told, true):
+            return ""  # rounding with a scale of its own: the slope is that of the scale
         return self._kind(told, true)
+
+    def unlike(self) -> dict[int, str]:
+        """What is wrong with operands' gradients for a grad_output with other strides, or in the dtype of the run alone."""
+        rough, found = _Run(self.case, None), dict[int, str]()
+        rough.seeds, right = self.seeds, self.results
+        with suppress(Exception):  # it may not take other strides, which it then says itself
+            self.seeds = [torch.stack((s, s), -1)[..., 0] for s in self.seeds]
+            for at, off in self._off(self.analytic(1.0)):
+                if off > TOLERANCE:
+                    found[at] = "another one where the gradient of the result (grad_output) is not contiguous"
+        with suppress(Exception):
+            gradients = self._off(rough.analytic(1.0))
+            if all(_distance(r, other) < _ROUGH / 2 for r, other in zip(rough.results, right, strict=True)):  # the same random numbers
+                lowest = min((a.dtype for a in self.case.args if isinstance(a, Tensor) and a.is_floating_point()), key=lambda d: d.itemsize)
+                for at, off in gradients:
+                    if off > _ROUGH:
+                        found.setdefault(at, f"off by {off:.0%} in {str(lowest).removeprefix('torch.')} alone")
+        self.seeds = rough.seeds
+        return found
+
+    def _off(self, gradients: Mapping[int, Tensor | None]) -> Iterator[tuple[int, float]]:
+        """How far gradients are from those of this run, of their norm."""
+        for at, gradient in gradients.items():
+            own = self.gradients[at]
+            if gradient is not None and own is not None and own.numel():
+                yield at, _distance(gradient, own)
 
     def _kind(self, told: Sequence[float], true: Sequence[float]) -> str:
         size = math.hypot(*told), math.hypot(*true)

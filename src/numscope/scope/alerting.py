@@ -45,7 +45,7 @@ class Alerting:
         self._delivery = delivery
         self._taken = SharedSinks.take(options.loggers, options.log_dir, agree.rank()) if recorder is None else None
         self._sinks: Sinks = recorder or self._taken  # type: ignore[assignment]
-        self._ends_run = options.on_nonfinite == "raise"
+        self._ends_run = options.raises
         delivery.outlet = self._found
         self.post: Callable[[Iterable[Alert]], None] | None = None
         self.plan = options.alert_plan(() if recorder is None else recorder.plugins.rules)

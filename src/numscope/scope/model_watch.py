@@ -181,7 +181,7 @@ class ModelWatch:
     @property
     def events(self) -> list[tuple[int, str]]:
         """(step, text) of the steps that GradScaler skipped."""
-        return [] if self._detection is None else self._detection.events
+        return [] if self._detection is None else self._detection.left_out.events
 
     @property
     def step_number(self) -> int:

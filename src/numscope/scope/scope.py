@@ -36,7 +36,7 @@ class Scope:
 
     @property
     def events(self) -> list[tuple[int, str]]:
-        """(step, text) of the steps that GradScaler skipped."""
+        """(step, text) of the steps that GradScaler skipped, or numscope with ``on_nonfinite="skip"``."""
         return self._watch.events
 
     @property

@@ -58,8 +58,8 @@ def watch(
         optimizer: only where its steps can't be found through torch's hooks.
         level: ``modules``: every module's weights, inputs, outputs and gradients; ``sentinel``: the model's output, gradients and weights
             as a whole.
-        on_nonfinite: ``raise`` NonFiniteError before the optimizer touches the weights, or ``warn`` (``note``) and go on; ``off`` or None:
-            no detection.
+        on_nonfinite: ``raise`` NonFiniteError before the optimizer touches the weights, ``warn`` (``note``) and go on, or ``skip`` steps
+            whose gradients are not finite, ten in a row at most; ``off`` or None: no detection.
         alerts: what is about to go wrong and what goes wrong in silence: ``note`` it, ``raise`` AlertError, or ``off``; or settings by
             rule, such as ``{"overflow ahead": False, "scale falls": {"finding": 2}, "mode": "raise"}``. None: as ``config`` says, else
             noted. Alerts need detection.

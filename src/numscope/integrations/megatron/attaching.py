@@ -89,10 +89,10 @@ def attach(model: nn.Module | Sequence[nn.Module], **options: Any) -> Attached:
     watching = WatchOptions.of(**{"on_nonfinite": None, **(switched or {}), **options})
     if watching.config is None and watching.on_nonfinite is None and not watching.trace and watching.abort_after is None:
         return Attached()  # the default run
-    if watching.on_nonfinite == "raise" and parallel_state.is_initialized() and parallel_state.get_pipeline_model_parallel_world_size() > 1:
+    if watching.raises and parallel_state.is_initialized() and parallel_state.get_pipeline_model_parallel_world_size() > 1:
         raise UsageError(
-            "attach: got on_nonfinite='raise' in a run of several pipeline stages, expected 'warn' or None: a stage that stopped alone "
-            "would leave the others waiting."
+            f"attach: got on_nonfinite={watching.on_nonfinite!r} in a run of several pipeline stages, expected 'warn' or None: a stage "
+            "that stopped alone would leave the others waiting."
         )
     recorder = Recorder.of(watching) if watching.config is not None else None
     watches: list[ModelWatch] = []

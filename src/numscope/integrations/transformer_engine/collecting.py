@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from numscope.config.loading import plan_of
-from numscope.config.options import ON_NONFINITE, OnNonfinite, WatchOptions
+from numscope.config.options import OnNonfinite, WatchOptions
 from numscope.config.plan import Collect, Plan
 from numscope.config.wording import ConfigurationError
 from numscope.distributed.channel import members
@@ -304,10 +304,9 @@ def settings_of(feature: str, tensor: str, config: Mapping[str, Any], *, alarm: 
     ours = ("enabled", "tensor", "tensors", "tensors_struct", "on_nonfinite")
     settings = {key: value for key, value in config.items() if key not in ours}
     on_nonfinite = config.get("on_nonfinite", "warn") if alarm else None
-    if alarm and on_nonfinite not in ON_NONFINITE:
-        raise UsageError(
-            f"got {on_nonfinite!r}, expected 'warn' or 'raise'.{nearest(on_nonfinite, ON_NONFINITE)}", f"{feature}.on_nonfinite"
-        )
+    if alarm and on_nonfinite not in ("warn", "note", "raise", "off"):
+        hint = nearest(on_nonfinite, ("warn", "raise"))
+        raise UsageError(f"got {on_nonfinite!r}, expected 'warn' or 'raise'.{hint}", f"{feature}.on_nonfinite")
     if not alarm and "on_nonfinite" in config:
         raise UsageError("unknown here. Use NumscopeNonFinite.", f"{feature}.on_nonfinite")
     section = {"enabled": True, "layers": {"layer_name_regex_pattern": ".*"}, "statistics": {"enabled": True, **settings}}

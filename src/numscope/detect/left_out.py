@@ -1,0 +1,100 @@
+"""Steps that are left out because a gradient is not finite (``on_nonfinite="skip"``): no weight, buffer or optimizer's state moves."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+
+from torch import Tensor
+from torch.optim import Optimizer
+
+from numscope.config.options import WatchOptions
+from numscope.detect import evaluations
+from numscope.detect.evidence import Evidence
+from numscope.detect.skips import Skips
+from numscope.distributed.agree import Ranks
+from numscope.report.delivery import Delivery
+
+log = logging.getLogger("numscope")
+
+MOST_IN_A_ROW = 10  # left out; the next one is a finding, as without the option
+WHY = "a gradient was not finite"
+
+
+class LeftOutSteps:
+    """Decides which steps are left out, and takes the gradients away from an optimizer meanwhile.
+
+    Args:
+        skips: counts each optimizer's.
+        ranks: of sharded weights, which have to decide together. Those that average their gradients have the same ones.
+
+    Attributes:
+        asked: for by the options.
+        events: step and text of those that were left out, a scaler's too.
+
+    *Cost:* none unless asked for; then one reduction of a number a step where weights are sharded over ranks.
+    """
+
+    def __init__(self, evidence: Evidence, options: WatchOptions, skips: Skips, ranks: Ranks, delivery: Delivery) -> None:
+        self.asked = options.on_nonfinite == "skip"
+        self._evidence, self._skips, self._ranks = evidence, skips, ranks
+        self._delivery = delivery
+        self._is_out = False  # the step at work
+        self._withheld: list[tuple[Tensor, Tensor]] = []
+        self.events: list[tuple[int, str]] = []
+
+    def decide(self, optimizer: Optimizer, gradients: Sequence[int], *, goes_on: bool) -> bool:
+        """Whether an optimizer's step is left out; on all ranks, or on none.
+
+        Args:
+            gradients: handles of the model's; of a further optimizer in the same step, which ``goes_on``, of its own.
+        """
+        self._is_out = self.asked and (self._is_bad(gradients) or (goes_on and self._is_out))
+        if not self._is_out:
+            self.stepped(optimizer)
+            return False
+        left_out = self._skips.left_out(optimizer) <= (self._skips.most or MOST_IN_A_ROW)
+        if left_out:
+            self.happened("numscope")
+        return left_out
+
+    def _is_bad(self, gradients: Sequence[int]) -> bool:
+        journal = self._evidence.journal
+        journal.read()
+        bad = not set(gradients).isdisjoint(journal.ledger.bad())
+        if self._ranks.have_to_be_asked:
+            return self._ranks.any("a step to be left out", bad)[0]
+        if bad and self._ranks.together and self._ranks.stage is not None:
+            log.warning("numscope: no step is left out: a pipeline's stages don't know of each other's gradients")
+            return False
+        return bad
+
+    def stepped(self, optimizer: Optimizer) -> None:
+        """An optimizer's step is not left out."""
+        evaluations.stepped()
+        self._skips.stepped(optimizer)
+
+    def happened(self, who: str) -> None:
+        """A step is left out: an event, once however many optimizers."""
+        if not self.events or self.events[-1][0] != self._evidence.step:
+            self.events.append((self._evidence.step, f"{who} left the step out: {WHY}"))
+            self._delivery.event(*self.events[-1])
+
+    def withhold(self, optimizer: Optimizer) -> None:
+        """Take an optimizer's gradients away until ``give_back``; buffers are as before the step at once."""
+        held = [(p, p.grad) for group in optimizer.param_groups for p in group["params"] if p.grad is not None]
+        for p, _ in held:
+            p.grad = None
+        self._withheld += held
+        self.put_back_buffers()
+
+    def give_back(self) -> None:
+        """The optimizer has had its step."""
+        for p, gradient in self._withheld:
+            p.grad = gradient
+        self._withheld = []
+
+    def put_back_buffers(self) -> None:
+        """Buffers such as running statistics as they were when the step's first call began, where that is asked for."""
+        if self.asked and self._evidence.calls:
+            self._evidence.buffers.put_back(self._evidence.calls[0].buffers)
