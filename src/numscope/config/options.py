@@ -8,7 +8,7 @@ from dataclasses import dataclass, fields
 from typing import Any, Literal, get_args
 
 from numscope.config.alert_plan import AlertPlan, Mode, read_alerts
-from numscope.config.check_plan import CheckPlan
+from numscope.config.check_plan import CAPSULE, CheckPlan
 from numscope.records.checks import check_one_of, check_whole
 from numscope.records.errors import UsageError
 from numscope.records.words import nearest
@@ -92,6 +92,11 @@ class WatchOptions:
     def raises(self) -> bool:
         """Whether a finding ends the run; with ``skip`` it is what leaving steps out can't help."""
         return self.on_nonfinite in ("raise", "skip")
+
+    @property
+    def makes_capsules(self) -> bool:
+        """Whether a finding's operation is to be written down alone."""
+        return self.check is not None and CAPSULE in CheckPlan.of(self.check).kinds
 
     @property
     def detecting(self) -> bool:

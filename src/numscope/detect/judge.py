@@ -11,7 +11,7 @@ from torch.optim import Optimizer
 
 from numscope.config.alert_plan import AlertPlan
 from numscope.config.options import WatchOptions
-from numscope.detect import evaluations
+from numscope.detect import capsule, evaluations
 from numscope.detect.company import Company
 from numscope.detect.copies import left_bad
 from numscope.detect.dead_gradients import DeadGradients
@@ -409,6 +409,8 @@ class Judge:
         self.company.publish(finding)
         self._delivery.finding(finding, speaks=self.company.speaks)
         self._evidence.note(finding=True)
+        if self._options.makes_capsules and finding.rank == self._evidence.rank:
+            capsule.write(finding, [self._evidence, *(j._evidence for j in living if j is not self)], self._options.log_dir)
         self._stop_in_it(finding)
         if self._options.raises:
             self.company.wait_for_reports(finding)

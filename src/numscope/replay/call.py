@@ -119,9 +119,10 @@ def stop_in_call(call: Call, buffers: BufferCopies, culprit: Culprit, *, backwar
     *Cost:* two replays.
     """
 
-    def stop(frame: FrameType) -> None:
-        show(frame)
-        raise _Left
+    def stop(frame: FrameType | None, *_: object) -> None:
+        if frame is not None:
+            show(frame)
+            raise _Left
 
     first = Stages(call, buffers.names, spread(), None)
     found = do_again(first, buffers, backward).culprit

@@ -41,6 +41,9 @@ _JOINS = frozenset({"aten.cat", "aten.stack"})
 _RUNNING = frozenset({"running_mean", "running_var"})
 
 
+Stop = Callable[[FrameType | None, Any, tuple[Any, ...], Mapping[str, Any]], None]
+
+
 class Communicates(BaseException):
     """A collective was about to run and no other rank would answer. Not an Exception, so that no model's ``except`` catches it."""
 
@@ -98,7 +101,7 @@ class OpProbe(TorchDispatchMode):  # type: ignore[no-untyped-call]
         names: slot names by the id of a tensor or the ``_cdata`` of its storage: ``wo.weight``, ``input[0]``, ``grad output[0]``.
         boundary: code of the function that drives a replay; frames outside it are not part of the step.
         lone: no other rank takes part, so the first collective raises Communicates instead of running.
-        stop: called in front of the operation of this index on the tape, with the user's innermost frame.
+        stop: called in front of the operation of this index on the tape, with the user's innermost frame, the operator and its arguments.
         keeps_frames: records keep that frame, and with it whatever its function holds.
         spared: gets memory that was there before and is written in place, with a copy of what it held, by the ``_cdata`` of its storage.
 
@@ -118,7 +121,7 @@ class OpProbe(TorchDispatchMode):  # type: ignore[no-untyped-call]
         boundary: CodeType | None = None,
         lone: bool = False,
         spared: dict[int, tuple[UntypedStorage, UntypedStorage]] | None = None,
-        stop: tuple[int, Callable[[FrameType], None]] | None = None,
+        stop: tuple[int, Stop] | None = None,
         keeps_frames: bool = False,
     ) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
@@ -164,9 +167,7 @@ class OpProbe(TorchDispatchMode):  # type: ignore[no-untyped-call]
             if record is None and self.error is None:
                 return NotImplemented if wrapped == _UNWRAPS else call(func, args, kwargs)
         if self.stop is not None and record is not None and self.tape.num_records == self.stop[0]:
-            frame = stacks.user_frame(sys._getframe(1))
-            if frame is not None:
-                self.stop[1](frame)
+            self.stop[1](stacks.user_frame(sys._getframe(1)), func, args, kwargs)
         result = call(func, args, kwargs)
         if record is not None and op is not None and self.error is None:
             try:

@@ -7,7 +7,6 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from functools import partial
-from types import FrameType
 from typing import Any
 
 import torch
@@ -25,7 +24,7 @@ from numscope.records.finding import Culprit
 from numscope.records.site import Phase
 from numscope.replay.capture import FORWARD, Call, Place
 from numscope.replay.culprit import at_own_line, find, find_culprit, pending_states
-from numscope.replay.op import COLLECTIVES, Communicates, OpProbe
+from numscope.replay.op import COLLECTIVES, Communicates, OpProbe, Stop
 from numscope.replay.tape import OpRecord, OpTape
 from numscope.summary.ledger import Ledger
 
@@ -116,7 +115,7 @@ class Stages:
         names: Mapping[nn.Module, str],
         lone: bool,
         ranks: Ranks | None,
-        stop: tuple[int, Callable[[FrameType], None]] | None = None,
+        stop: tuple[int, Stop] | None = None,
         saved: Collection[str] = (),
     ) -> None:
         self.stop, self.saved = stop, saved

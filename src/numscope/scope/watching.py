@@ -68,7 +68,8 @@ def watch(
             fault lies outside the model.
         check: do some steps' calls again, to see whether they come out the same: ``"again"`` (the same bits?), ``"gradients"`` (of each
             ``autograd.Function``, by differences of its forward), or both, with a comma; at the second step and each 1,000th, else as
-            ``"again:every=100"`` or ``"again:at=1,500"`` say. What differs is an alert.
+            ``"again:every=100"`` or ``"again:at=1,500"`` say. What differs is an alert. With ``"capsule"`` a finding leaves its operation
+            and operands in a folder.
         frames: print so many last module calls above a report, as DebugUnderflowOverflow does; a finding has these, or 21.
         trace: batches (outermost calls, from 0) whose frames are printed; detection is off then.
         abort_after: stop after this batch.
