@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 import json
 import socket
-import threading
 import time
 from collections.abc import Callable
 from typing import Any
@@ -32,40 +32,29 @@ DEADLINE_S = 20.0  # for a request to arrive whole, from the connection's begin 
 LEAST_RATE = 1024  # bytes a second that a client has to take of an answer
 
 
-class Comparer:
-    """Comparisons of two runs, made when somebody asks, in a thread."""
-
-    def __init__(self) -> None:
-        self._made: dict[tuple[str, str], _Comparison] = {}
-        self._lock = threading.Lock()
-
-    def of(self, a: LiveRun, b: LiveRun) -> dict[str, Any]:
-        """The latest, and of which versions it is."""
-        with self._lock:
-            made = self._made.pop((a.key, b.key), None) or _Comparison(a, b)
-            self._made[a.key, b.key] = made
-            while len(self._made) > MOST_COMPARED:
-                del self._made[next(iter(self._made))]
-        made.refresher.ask(WAIT_S)
-        return made.told
-
-
 class _Comparison:
+    """Of two runs, made when somebody asks, in a thread."""
+
     def __init__(self, a: LiveRun, b: LiveRun) -> None:
         self._sides = a, b
-        self.refresher = Refresher("numscope view comparison", self._make)
-        self.told: dict[str, Any] = {"version": "", "comparison": None}
+        self._refresher = Refresher("numscope view comparison", self._make)
+        self._told: dict[str, Any] = {"version": "", "comparison": None}
+
+    def latest(self) -> dict[str, Any]:
+        """The latest one, and of which versions it is."""
+        self._refresher.ask(WAIT_S)
+        return self._told
 
     def _make(self) -> float:
         start, version = time.monotonic(), " ".join(side.shown[0] for side in self._sides)
         a, b = (side.recorded for side in self._sides)
-        if a is None or b is None or version == self.told["version"]:
+        if a is None or b is None or version == self._told["version"]:
             return 0.0
         try:
             told = comparison_of(a, b)
         except Exception as error:  # parts that are gone meanwhile, numbers that no tensor has
             told = {"problem": f"{type(error).__name__}: {error}", "settings": []}
-        self.told = {"version": version, "comparison": told}
+        self._told = {"version": version, "comparison": told}
         return max(AGAIN_S, AGAIN_TIMES * (time.monotonic() - start))
 
 
@@ -74,7 +63,7 @@ def application(shelf: Shelf) -> Starlette:
     files = {path.name: (path.read_bytes(), KINDS[path.suffix]) for path in STATIC.iterdir() if path.suffix in KINDS}
     files |= {name: ((STATIC / name).read_bytes(), KINDS[".js"]) for name in LIBRARIES}
     page = served("view.js", "numscope view").encode()
-    comparer = Comparer()
+    comparison = functools.lru_cache(MOST_COMPARED)(_Comparison)
 
     def known(work: Callable[[Request, LiveRun], Response], name: str = "run") -> Callable[[Request], Response]:
         def answer(request: Request) -> Response:
@@ -95,7 +84,7 @@ def application(shelf: Shelf) -> Starlette:
             return PlainTextResponse("There is no run of that name.", 404)
         for one in (run, other):
             one.look()
-        told = comparer.of(run, other)
+        told = comparison(run, other).latest()
         told = {} if told["version"] == request.query_params.get("since") else told
         return JSONResponse({"names": [run.name, other.name], "seen": [run.seen.message, other.seen.message], **told})
 
