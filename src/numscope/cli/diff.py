@@ -16,7 +16,7 @@ from numscope.runs.diff_text import text
 from numscope.runs.divergence import STATS
 
 if TYPE_CHECKING:
-    from numscope.page.setting_differences import Differing
+    from numscope.page.recorded import Differing
 
 MOST_SHOWN = 200  # characters of a setting
 DIVERGED = 1  # as diff(1) ends; 2 is wrong usage
@@ -60,8 +60,7 @@ def diff(a: str, b: str, noise: tuple[str, ...], tolerance: float | None, stats:
 
 def _settings(a: str, b: str, diverged: int | None) -> Differing:
     """What the runs were started with, as far as it is not the same; empty for two steps of one run."""
-    from numscope.page.recorded import read_recorded
-    from numscope.page.setting_differences import differing
+    from numscope.page.recorded import differing, read_recorded
     from numscope.runs.folder import find_run
     from numscope.runs.optimizer_settings import differing_settings
 

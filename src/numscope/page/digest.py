@@ -12,7 +12,6 @@ from numscope.page.health import FINE, WARN, judge
 from numscope.page.matrices import MAX_SITES, Matrices
 from numscope.page.rank_cells import RankAmax
 from numscope.page.recorded import AlertOfRanks, Recorded, read_statistics
-from numscope.page.setting_differences import last_environment
 from numscope.records.finding import Culprit, Finding, Numbers, Operand, plain
 from numscope.records.words import count, escape, spans
 
@@ -47,7 +46,7 @@ def _digest(recorded: Recorded, matrices: Matrices | None, ranks: RankAmax | Non
         "model": _text(recorded.model),
         "command": _text(recorded.command, 2000),
         "versions": {_text(k, 40): _text(v, 60) for k, v in list(recorded.versions.items())[:8]},
-        "environment": {_text(k, 60): _text(v, 200) for k, v in list(last_environment(recorded).items())[: 2 * most]},
+        "environment": {_text(k, 60): _text(v, 200) for k, v in list(recorded.environment.items())[: 2 * most]},
         "verdict": _verdict(recorded),
         "first": next((_first(one) for one in recorded.latest if not one.contained), None),
         "attempts": len(recorded.attempts),

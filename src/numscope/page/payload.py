@@ -16,8 +16,7 @@ from numscope.page.histograms import Histograms
 from numscope.page.matrices import EXTREMES, SiteRow
 from numscope.page.packed_arrays import pack
 from numscope.page.rank_cells import RankAmax
-from numscope.page.recorded import MAX_FRAMES, MAX_STACK, AlertOfRanks, Recorded, read_statistics
-from numscope.page.setting_differences import differing
+from numscope.page.recorded import MAX_FRAMES, MAX_STACK, AlertOfRanks, Recorded, differing, read_statistics
 from numscope.records.alert import Alert
 from numscope.records.errors import UsageError
 from numscope.records.finding import Finding, plain

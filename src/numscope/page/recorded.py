@@ -10,18 +10,22 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from numscope.page.run_statistics import RunStatistics, statistics_of
+from numscope.page.histograms import Histograms, read_histograms
+from numscope.page.matrices import Matrices, read_matrices
+from numscope.page.rank_cells import RankAmax, read_ranks
 from numscope.records.alert import Alert, parse_alert
 from numscope.records.attempt import attempts
 from numscope.records.errors import UsageError
 from numscope.records.files import parse_json, read_bytes, read_json
 from numscope.records.finding import Finding
 from numscope.runs.folder import Run, find_run
+from numscope.runs.query import RAW, reading
 from numscope.runs.sources import Remote
 from numscope.sinks.runfolder import STATISTICS, read_attempts
 from numscope.storage.address import is_address
 
 if TYPE_CHECKING:
+    from duckdb import DuckDBPyConnection
     from pydantic import TypeAdapter
 
 MAX_FINDINGS = 200  # on a page; a run that does not stop at the first finding may have one for each step
@@ -30,8 +34,10 @@ SAME_STEPS = 50  # between ranks that come to the same alert
 MAX_STACK, MAX_FRAMES = 40, 60
 MAX_EVENTS = 2000
 LONGEST_NAME = 20_000
-MAX_COMMAND = 20_000  # characters
+MAX_COMMAND, MAX_SETTING = 20_000, 4000  # characters
 MAX_STEP = 1 << 53  # what JavaScript counts exactly
+
+Differing = list[tuple[str, str, str]]  # name, A's value and B's; "" where a run has none
 
 _NAME = re.compile(r"findings-rank(\d+)(?:-(\d+))?\.json")
 
@@ -87,8 +93,16 @@ class Recorded:
     @property
     def versions(self) -> dict[str, str]:
         """Versions of numscope, Python and torch in the last attempt."""
-        told = self.last_attempt.get("versions")
-        return {str(name): str(version) for name, version in told.items()} if isinstance(told, dict) else {}
+        return self._texts("versions")
+
+    @property
+    def environment(self) -> dict[str, str]:
+        """What the last attempt's numbers depend on besides its code."""
+        return self._texts("environment")
+
+    def _texts(self, key: str) -> dict[str, str]:
+        told = self.last_attempt.get(key)
+        return {str(name): str(value) for name, value in told.items()} if isinstance(told, dict) else {}
 
     @property
     def command(self) -> str:
@@ -98,9 +112,36 @@ class Recorded:
         return text[:MAX_COMMAND]
 
     @property
+    def settings(self) -> dict[str, str]:
+        """The last attempt's, in the order in which they matter: what was run, with what, on what."""
+        versions = {f"version of {name}": value for name, value in self.versions.items()}
+        told = {"command": self.command, "configuration": str(self.last_attempt.get("config", "")), "model": self.model}
+        told |= {"world size": str(self.last_attempt.get("world_size", "")), **versions, **self.environment}
+        return {name[:200]: value[:MAX_SETTING] for name, value in told.items()}
+
+    @property
     def marked_steps(self) -> list[int]:
         """Steps with findings and alerts."""
         return [finding.step for finding in self.findings] + [one.alert.step for one in self.alerts]
+
+
+@dataclass(frozen=True, slots=True)
+class RunStatistics:
+    """A run's statistics as a page shows them."""
+
+    matrices: Matrices
+    histograms: Histograms | None
+    ranks: RankAmax | None
+    starts: tuple[tuple[int, int], ...]  # the first step of each attempt
+
+
+def differing(a: Recorded, b: Recorded) -> Differing:
+    """What two runs were started with that is not the same. Facts that one run did not record at all are no difference."""
+    left, right = a.settings, b.settings
+    asked = dict.fromkeys([*left, *right])
+    if not (a.environment and b.environment):
+        asked = {name: None for name in asked if name in left and name in right}
+    return [(name, left.get(name, ""), right.get(name, "")) for name in asked if left.get(name, "") != right.get(name, "")]
 
 
 def read_recorded(folder: str | os.PathLike[str], where: str = "RUN", copied: str | None = None) -> Recorded:
@@ -163,12 +204,20 @@ def _read(given: str, path: str, statistics: str, where: str) -> Recorded:
 def read_statistics(recorded: Recorded) -> tuple[RunStatistics | None, tuple[str, ...]]:
     """A run's statistics, None if it has none, and the problems of the run together with those of its statistics.
 
+    Around steps with findings each step has its own column.
+
     Raises: UsageError where the statistics can't be read and there are no findings to show.
     """
+
+    def read(connection: DuckDBPyConnection) -> RunStatistics:
+        matrices = read_matrices(connection, recorded.marked_steps)
+        starts = connection.execute(f"SELECT attempt, min(step) FROM {RAW} GROUP BY attempt ORDER BY attempt").fetchall()
+        return RunStatistics(matrices, read_histograms(connection), read_ranks(connection), tuple(starts))
+
     if recorded.run is None:
         return None, recorded.problems
     try:
-        return statistics_of(recorded.run, recorded.marked_steps), recorded.problems
+        return reading(recorded.run, read, held=True), recorded.problems
     except UsageError as error:
         if not recorded.watched:
             raise
