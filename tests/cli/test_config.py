@@ -8,7 +8,7 @@ import pytest
 import torch
 from click.testing import Result
 
-from numscope.cli.explanation import average_cost, cost_at_step, window
+from numscope.cli.config import average_cost, cost_at_step, window
 from numscope.cli.subject import ModelOrRun
 from numscope.config import load, resolve
 from numscope.config.plan import Schedule
