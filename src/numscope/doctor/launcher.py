@@ -25,7 +25,7 @@ from numscope.doctor.budget import Deadline, share
 from numscope.doctor.course import Course
 from numscope.doctor.meet import wire
 from numscope.doctor.meet.hub import HubTaken
-from numscope.doctor.meet.identity import LAUNCHER
+from numscope.doctor.meet.identity import LAUNCHER, TORCHRUN
 from numscope.doctor.meet.meeting import ENDPOINT, Meeting, is_here, meet_at_endpoint, split_endpoint
 from numscope.doctor.meet.members import NodeNumbers
 from numscope.doctor.meet.messages import Place, Refused
@@ -192,17 +192,10 @@ def _signal(ranks: Mapping[int, subprocess.Popen[bytes]], number: signal.Signals
 
 
 def _environ(node: Identity, rank: int, settings: Settings, endpoint: str, token: str) -> dict[str, str]:
-    numbers = {
-        "RANK": rank,
-        "WORLD_SIZE": node.world_size,
-        "LOCAL_RANK": rank - node.rank,
-        "LOCAL_WORLD_SIZE": node.local_world_size,
-        "GROUP_RANK": node.node,
-        "GROUP_WORLD_SIZE": node.num_nodes,
-    }
+    numbers = (rank, node.world_size, rank - node.rank, node.local_world_size, node.node, node.num_nodes)
     return {
         **python_environ(),
-        **{name: str(number) for name, number in numbers.items()},
+        **dict(zip(TORCHRUN, map(str, numbers), strict=True)),
         LAUNCHER: node.launcher,
         ENDPOINT: endpoint,
         TOKEN: token,

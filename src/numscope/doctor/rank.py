@@ -89,7 +89,7 @@ def taken_about(meeting: Meeting, settings: Settings, taken: HubTaken, ranks: tu
     """Describes a port that the hub can't use, with what answers there."""
     found = look(meeting.at_home(meeting.ports[0]), settings, 1.0)
     met = "another doctor of this job already hosts a hub there" if found is None else str(found)
-    sentence = f"{taken.reason}{': ' if found is None else '; '}{met}"
+    sentence = f"{taken}{': ' if found is None else '; '}{met}"
     return {"reached": False, "kind": "taken", "sentence": sentence, "endpoint": meeting.name, "origin": meeting.origin, "ranks": ranks}
 
 

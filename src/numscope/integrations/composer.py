@@ -27,13 +27,8 @@ class NumscopeCallback(Watching, Callback):  # type: ignore[misc]  # Composer is
     def fit_end(self, state: Any, logger: Any) -> None:
         self.end()
 
-    def eval_standalone_start(self, state: Any, logger: Any) -> None:
-        self.begin(state.model, first_step=int(state.timestamp.batch))
-
-    def eval_standalone_end(self, state: Any, logger: Any) -> None:
-        self.end()
-
-    predict_start, predict_end = eval_standalone_start, eval_standalone_end
+    eval_standalone_start = predict_start = fit_start
+    eval_standalone_end = predict_end = fit_end
 
     def close(self, state: Any = None, logger: Any = None) -> None:
         """End the watch; its findings stay."""

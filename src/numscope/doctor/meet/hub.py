@@ -46,12 +46,7 @@ _SPARE_FILES = 1024  # besides the ranks' connections
 
 
 class HubTaken(Exception):
-    """None of the ports that the hub tried is free."""
-
-    def __init__(self, ports: tuple[int, ...], reason: str) -> None:
-        super().__init__(f"port {', '.join(map(str, ports))}: {reason}")
-        self.ports = ports
-        self.reason = reason
+    """None of the ports that the hub tried is free; the text is why the last one is not."""
 
 
 class Hub:
@@ -286,4 +281,4 @@ def _listen(meeting: Meeting) -> socket.socket:
             return listen(port, host=meeting.own_address if meeting.local else "")
         except OSError as error:
             reason = error.strerror or str(error)
-    raise HubTaken(meeting.ports, reason)
+    raise HubTaken(reason)

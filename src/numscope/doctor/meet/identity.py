@@ -13,7 +13,7 @@ from numscope.records.errors import UsageError
 
 LAUNCHER = "NUMSCOPE_DOCTOR_LAUNCHER"  # set for ranks that the doctor itself starts; their numbers need no check
 # The variables with rank, world size, local rank, local world size, node and number of nodes; MPI has none with the last two.
-_TORCHRUN = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "GROUP_RANK", "GROUP_WORLD_SIZE")
+TORCHRUN = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "GROUP_RANK", "GROUP_WORLD_SIZE")
 _OPEN_MPI = ("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_RANK", "OMPI_COMM_WORLD_LOCAL_SIZE", "", "")
 _PMI = ("PMI_RANK", "PMI_SIZE", "MPI_LOCALRANKID", "MPI_LOCALNRANKS", "", "")
 _NO_STEP = {"", "batch", "extern", "interactive", "4294967290", "4294967291", "4294967292", "4294967294", "4294967293"}
@@ -29,7 +29,7 @@ def identify(environ: Mapping[str, str], hostname: str = "") -> Identity | None:
     host = hostname or socket.gethostname()
     ours = environ.get(LAUNCHER, "")
     if ours:
-        return _numbered(environ, _TORCHRUN, host, ours if ours in get_args(Launcher) else "local")  # type: ignore[arg-type]
+        return _numbered(environ, TORCHRUN, host, ours if ours in get_args(Launcher) else "local")  # type: ignore[arg-type]
     torchrun = _from_torchrun(environ, host)
     mpi = _from_mpi(environ, host)
     slurm = _from_slurm(environ, host)
@@ -64,7 +64,7 @@ def _from_torchrun(environ: Mapping[str, str], host: str) -> Identity | None:
     if len(given) == 1:
         (other,), name = given, "WORLD_SIZE" if given == ["RANK"] else "RANK"
         raise UsageError(f"{name}: got nothing, but {other}={environ[other]}, expected both or neither. Set {name} or unset {other}.")
-    return _numbered(environ, _TORCHRUN, host, "torchrun") if given else None
+    return _numbered(environ, TORCHRUN, host, "torchrun") if given else None
 
 
 def _from_mpi(environ: Mapping[str, str], host: str) -> Identity | None:
