@@ -88,12 +88,6 @@ def main(words: Sequence[str] | None = None) -> NoReturn:
     raise SystemExit(outcome if isinstance(outcome, int) else 0)
 
 
-def _opts_of_run() -> list[str]:
-    from numscope.cli.run import run
-
-    return [opt for param in run.params for opt in param.opts]
-
-
 def explain(error: click.ClickException | NumscopeError, given: Sequence[str]) -> str:
     """A usage error in our form: what was given, what is expected, what to do."""
     if isinstance(error, NumscopeError):
@@ -114,7 +108,7 @@ def _explained(error: click.ClickException, words: list[str]) -> str:
     word = next(iter(words), "")
     ctx = getattr(error, "ctx", None) or ctx
     if isinstance(error, wrong.NoSuchOption):
-        if command is numscope and word in _opts_of_run():
+        if command is numscope and (run := numscope.get_command(ctx, "run")) and any(word in param.opts for param in run.params):
             return f"got {word!r}, expected a command first. Did you mean 'numscope run {word}'?"
         options = sorted(name for p in command.params for name in p.opts if name.startswith("-"))
         bare = {name.lstrip("-"): name for name in options}  # the dashes are alike in all

@@ -8,7 +8,7 @@ import select
 import signal
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from types import FrameType
 from typing import NoReturn
 
@@ -70,9 +70,9 @@ class _Live:
     def loop(self) -> None:
         before = signal.signal(signal.SIGTERM, _leave)
         try:
-            with Live(console=self._console, screen=True, auto_refresh=False) as live, _Keys().listening() as keys:
+            with Live(console=self._console, screen=True, auto_refresh=False) as live, _keys() as keys:
                 drawn: object = None
-                while not {"q", "Q", "\x03", "\x04"} & set(keys.wait(TICK_S if drawn else 0)):
+                while not {"q", "Q", "\x03", "\x04"} & set(keys(TICK_S if drawn else 0)):
                     self._refresher.ask(0.0)
                     shown = (id(self._overview), self._problem, self._console.size, int(time.monotonic() / MOST_AGE_S))
                     if shown != drawn:
@@ -110,38 +110,32 @@ class _Live:
         return screen(self._overview, time.time() - self._overview.written, width, height, footer)
 
 
-class _Keys:
-    """Keys as they are pressed, while the block runs; nothing where stdin is no terminal."""
+@contextlib.contextmanager
+def _keys() -> Iterator[Callable[[float], str]]:
+    """Gives the keys pressed within some seconds, or as soon as there are any; "" if there are none, and where stdin is no terminal."""
 
-    def __init__(self) -> None:
-        self._file = -1
+    def rest(seconds: float) -> str:
+        time.sleep(seconds)
+        return ""
 
-    @contextlib.contextmanager
-    def listening(self) -> Iterator[_Keys]:
-        try:
-            import termios
-            import tty
+    def wait(seconds: float) -> str:
+        ready, _, _ = select.select([file], [], [], seconds)
+        return os.read(file, 1024).decode(errors="replace") if ready else ""
 
-            file = sys.stdin.fileno()
-            before = termios.tcgetattr(file)
-        except Exception:  # another system; no stdin, or no terminal
-            yield self
-            return
-        try:
-            tty.setcbreak(file)  # Ctrl-C stays a signal
-            self._file = file
-            yield self
-        finally:
-            self._file = -1
-            termios.tcsetattr(file, termios.TCSADRAIN, before)
+    try:
+        import termios
+        import tty
 
-    def wait(self, seconds: float) -> str:
-        """The keys pressed within some time, or as soon as there are any; "" if there are none."""
-        if self._file < 0:
-            time.sleep(seconds)
-            return ""
-        ready, _, _ = select.select([self._file], [], [], seconds)
-        return os.read(self._file, 1024).decode(errors="replace") if ready else ""
+        file = sys.stdin.fileno()
+        before = termios.tcgetattr(file)
+    except Exception:  # another system; no stdin, or no terminal
+        yield rest
+        return
+    try:
+        tty.setcbreak(file)  # Ctrl-C stays a signal
+        yield wait
+    finally:
+        termios.tcsetattr(file, termios.TCSADRAIN, before)
 
 
 def _leave(number: int, frame: FrameType | None) -> NoReturn:

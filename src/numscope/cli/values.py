@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import click
@@ -83,32 +84,25 @@ def listed(name: str, read: Callable[[str], Any], expected: str = "") -> Value:
     return Value(name, lambda text: tuple(read(word.strip()) for word in text.split(",")), expected)
 
 
+def output(text: str, *, folder: bool = False) -> str:
+    """The absolute path of an output that can be written; a folder may be in another storage. Raises: Expected."""
+    if is_address(text):
+        if folder:
+            return text
+        raise Expected("a file of this machine. Only --log-dir may be in another storage.")
+    if text == "-" and not folder:
+        raise Expected("a file: standard output may hold other lines.")
+    if why := why_unwritable(text, folder=folder):
+        raise Expected(why)
+    return os.path.abspath(text)
+
+
 def writable(text: str, option: str, *, folder: bool = False) -> str:
-    """The absolute path of an output that has no option's type, such as one by default. Raises: UsageError as ``OUTPUT_FILE`` does."""
+    """The same of an output that has no option's type, such as one by default. Raises: UsageError as ``OUTPUT_FILE`` does."""
     try:
-        return _output_folder(text) if folder else output_file(text)
+        return output(text, folder=folder)
     except Expected as error:
         raise UsageError(f"got {text!r}, expected {error}", option) from None
-
-
-def output_file(text: str) -> str:
-    if is_address(text):
-        raise Expected("a file of this machine. Only --log-dir may be in another storage.")
-    if text == "-":
-        raise Expected("a file: standard output may hold other lines.")
-    return _unless(os.path.abspath(text), why_unwritable(text))
-
-
-def _output_folder(text: str) -> str:
-    if is_address(text):
-        return text
-    return _unless(os.path.abspath(text), why_unwritable(text, folder=True))
-
-
-def _unless(path: str, why: str) -> str:
-    if why:
-        raise Expected(why)
-    return path
 
 
 def _json_file(text: str) -> str:
@@ -121,12 +115,12 @@ def _json_file(text: str) -> str:
         with contextlib.suppress(OSError), open(path, "rb") as file:
             if file.read(1) not in (b"", b"{", b"["):
                 raise Expected(f"a file to write JSON to. It holds something else. {to_print}")
-    return output_file(text)
+    return output(text)
 
 
 # Paths are absolute from here on: a script may change its folder.
-OUTPUT_FILE = Value("FILE", output_file)  # it must be writable, so that a run does not end with an error
-OUTPUT_FOLDER = Value("DIR", _output_folder)  # created if missing
+OUTPUT_FILE = Value("FILE", output)  # it must be writable, so that a run does not end with an error
+OUTPUT_FOLDER = Value("DIR", partial(output, folder=True))  # created if missing
 JSON_FILE = Value("[FILE|-]", _json_file)
 
 

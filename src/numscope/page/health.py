@@ -100,33 +100,20 @@ def _judge(matrices: Matrices, site: int) -> Health:
     nonfinite = np.nan_to_num(values["num_nonfinite", "max"][site])
     if nonfinite.any():
         first = int(np.flatnonzero(nonfinite)[0])
-        return Health(
-            BAD,
-            f"{count(int(nonfinite.max()), 'nan or inf element')}, first at step {axis.first[first]}.",
-            1e6 - first + share / 2,
-            trend,
-            axis.first[first],
-        )
+        why = f"{count(int(nonfinite.max()), 'nan or inf element')}, first at step {axis.first[first]}."
+        return Health(BAD, why, 1e6 - first + share / 2, trend, axis.first[first])
     if not len(known):
         return Health(FINE, "", 0.0, trend)
     if form is not None and share >= NEAR_LIMIT:
-        return Health(
-            WARN,
-            f"Reached {amax[top]:.4g} at step {axis.last[top]}: {100 * share:.3g} % of {form.name}'s {form.max:.6g}.",
-            NEAR + share,
-            trend,
-        )
+        why = f"Reached {amax[top]:.4g} at step {axis.last[top]}: {100 * share:.3g} % of {form.name}'s {form.max:.6g}."
+        return Health(WARN, why, NEAR + share, trend)
     subnormal = values.get(("subnormal_pct", "max"))
     if subnormal is not None and np.nan_to_num(subnormal[site]).max() >= SUBNORMAL_PCT:
         return Health(WARN, f"Up to {np.nanmax(subnormal[site]):.3g} % of its elements are subnormal: they lose digits.", TINY, trend)
     start, end = float(amax[known[0]]), float(amax[known[-1]])
     if start > 0 and end / start >= GROWTH:
-        return Health(
-            WARN,
-            f"Grew {end / start:.3g}-fold from {start:.3g} to {end:.3g}.",
-            GROWN + min(end / start * 1e-3, 0.9 * (NEAR - GROWN)),
-            trend,
-        )
+        why = f"Grew {end / start:.3g}-fold from {start:.3g} to {end:.3g}."
+        return Health(WARN, why, GROWN + min(end / start * 1e-3, 0.9 * (NEAR - GROWN)), trend)
     return Health(FINE, "", share, trend)
 
 

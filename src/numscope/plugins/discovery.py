@@ -40,10 +40,7 @@ class Plugins:
 
     def add(self, part: CustomPart) -> None:
         """Add a copy of a part, which reports its errors here."""
-        getattr(self, f"{part.kind}s")[part.name] = replace(part, say=self._report)
-
-    def _report(self, text: str, level: int) -> None:
-        self.say(text, level)
+        getattr(self, f"{part.kind}s")[part.name] = replace(part, say=lambda text, level: self.say(text, level))
 
 
 def load(paths: Paths = (), *, taken: Iterable[str] = ()) -> Plugins:
@@ -57,7 +54,8 @@ def load(paths: Paths = (), *, taken: Iterable[str] = ()) -> Plugins:
 
     Raises: UsageError for a path that is not there or holds no Python, and for a name that two of them want.
     """
-    files = [file for path in _listed(paths) for file in _files(path)]
+    listed = [paths] if isinstance(paths, str | os.PathLike) else paths
+    files = [file for path in listed for file in _files(Path(path))]
     messages: list[tuple[str, int]] = []
     every = Registry()
     sources: dict[str, Callable[[], object]] = {}
@@ -87,10 +85,6 @@ def load(paths: Paths = (), *, taken: Iterable[str] = ()) -> Plugins:
 
 
 # ---- files and entry points
-
-
-def _listed(paths: Paths) -> list[Path]:
-    return [Path(paths)] if isinstance(paths, str | os.PathLike) else [Path(path) for path in paths]
 
 
 def _files(path: Path) -> list[Path]:

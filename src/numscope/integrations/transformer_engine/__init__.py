@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from numscope.integrations.transformer_engine import collecting
-from numscope.records.finding import Finding
+from numscope.integrations.transformer_engine.collecting import findings
 
 __all__ = ["feature_dirs", "findings"]
 
@@ -36,8 +36,3 @@ def feature_dirs(
     spec = importlib.util.find_spec("transformer_engine")  # looks for it, does not import it
     theirs = [os.path.join(place, "debug", "features") for place in (spec.submodule_search_locations or () if spec else ())]
     return [*(place for place in theirs if os.path.isdir(place)), ours]
-
-
-def findings() -> list[Finding]:
-    """The findings of ``NumscopeNonFinite`` since ``initialize``, in order; they stay after ``end_debug``."""
-    return collecting.findings()

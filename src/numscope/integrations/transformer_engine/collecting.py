@@ -280,7 +280,7 @@ def end() -> None:
 
 
 def findings() -> list[Finding]:
-    """The findings of the collector at work or the last one."""
+    """The findings of ``NumscopeNonFinite`` since ``initialize``, in order; they stay after ``end_debug``."""
     return [] if _last is None else list(_last.findings)
 
 
