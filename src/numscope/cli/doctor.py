@@ -106,7 +106,7 @@ def doctor(
 @click.option("--redact", is_flag=True, help="Replace host names and addresses.")
 def explain(paths: tuple[str, ...], json_to: str | None, redact: bool) -> Callable[[], NoReturn]:
     """Explain NCCL's logs (NCCL_DEBUG=INFO), flight-recorder dumps and torchrun's output. PATH: files or folders."""
-    return partial(_explain, paths, json_to or "", redact)
+    return lambda: _end(run(paths, json_to or "", redact=redact))
 
 
 def _examine(given: Mapping[str, Any], json_to: str, baseline: Mapping[str, Any], nproc: int | None, nnodes: int | None) -> NoReturn:
@@ -136,10 +136,6 @@ def _examine(given: Mapping[str, Any], json_to: str, baseline: Mapping[str, Any]
             note(error)
         code = error.exit_status
     _end(code)
-
-
-def _explain(paths: tuple[str, ...], json_to: str, redact: bool) -> NoReturn:
-    _end(run(paths, json_to, redact=redact))
 
 
 def _end(code: int) -> NoReturn:

@@ -62,7 +62,7 @@ class Run:
 
     def path_of(self, name: str) -> str:
         """The path of a part, as DuckDB knows it."""
-        if self.ranges is not None and self.ranges.knows(name):
+        if self.ranges is not None and name in self.ranges.listed:
             return self.ranges.path_of(name)
         return os.path.join(self.path, STATISTICS, name)
 

@@ -72,7 +72,7 @@ def connect(run: Run, held: bool = False, raw_only: bool = False, **config: Any)
     connection = bare(**config)
     if run.ranges is not None:
         try:
-            run.ranges.begin(part.name for part in run.parts if run.ranges.knows(part.name))
+            run.ranges.begin(part.name for part in run.parts if part.name in run.ranges.listed)
         except FileNotFoundError:  # merged just now
             raise
         except Exception as error:  # whatever a storage's package raises

@@ -29,6 +29,7 @@ class RangeFiles(AbstractFileSystem):  # type: ignore[misc]
         sizes: of each file, by its name.
 
     Attributes:
+        listed: each file's size in bytes, by its name.
         num_requests: asked of the storage; a batch of ranges counts as so many.
         num_bytes: that came.
         damaged: names of files whose bytes were not those that their checksums are of.
@@ -42,7 +43,7 @@ class RangeFiles(AbstractFileSystem):  # type: ignore[misc]
         self._files = files
         self._folder = folder
         self._root = f"{PROTOCOL}://{sha256(folder.encode()).hexdigest()}/"  # a folder's own name may hold what DuckDB takes for a pattern
-        self._sizes = dict(sizes)
+        self.listed = dict(sizes)
         self._tails: dict[str, bytes] = {}
         self._chunks: dict[str, Chunks | None] = {}
         self.damaged: set[str] = set()
@@ -52,19 +53,15 @@ class RangeFiles(AbstractFileSystem):  # type: ignore[misc]
         """A file's path here. Two runs are told apart by their folders."""
         return self._root + name
 
-    def knows(self, name: str) -> bool:
-        """Whether a file is one of these."""
-        return name in self._sizes
-
     def begin(self, wanted: Iterable[str]) -> None:
         """Read files' footers at once, which hundreds of files one after the other would take a minute for. Raises what storages raise."""
         names = [name for name in wanted if name not in self._tails]
-        self._read_ends({name: min(LONG_TAIL, max(TAIL, self._sizes[name] >> 8)) for name in names})
+        self._read_ends({name: min(LONG_TAIL, max(TAIL, self.listed[name] >> 8)) for name in names})
         lengths = {name: int.from_bytes(self._tails[name][-8:-4], "little") + 8 for name in names}
         longer = {name: length for name, length in lengths.items() if length > len(self._tails[name])}
-        self._read_ends({name: length for name, length in longer.items() if length <= min(LONGEST_FOOTER, self._sizes[name])})
+        self._read_ends({name: length for name, length in longer.items() if length <= min(LONGEST_FOOTER, self.listed[name])})
         for name in names:
-            tail, size = self._tails[name], self._sizes[name]
+            tail, size = self._tails[name], self.listed[name]
             chunks = self._chunks[name] = Chunks.of(tail, size)
             if chunks is not None:
                 start = size - len(tail)
@@ -75,8 +72,8 @@ class RangeFiles(AbstractFileSystem):  # type: ignore[misc]
 
     def _read_ends(self, lengths: Mapping[str, int]) -> None:
         """Read so many bytes at each file's end, of those that are not there yet."""
-        ends = [self._sizes[name] - len(self._tails.get(name, b"")) for name in lengths]
-        starts = [max(0, self._sizes[name] - length) for name, length in lengths.items()]
+        ends = [self.listed[name] - len(self._tails.get(name, b"")) for name in lengths]
+        starts = [max(0, self.listed[name] - length) for name, length in lengths.items()]
         found = self._files.cat_ranges([f"{self._folder}/{name}" for name in lengths], starts, ends, on_error="raise")
         self._tails.update((name, data + self._tails.get(name, b"")) for name, data in zip(lengths, found, strict=True))
         self.num_requests += len(lengths)
@@ -90,7 +87,7 @@ class RangeFiles(AbstractFileSystem):  # type: ignore[misc]
     def read(self, name: str, start: int, end: int) -> tuple[int, bytes]:
         """At least these bytes of a file, and where they begin. Raises: OSError where they are not those that were written."""
         tail = self._tails.get(name, b"")
-        first = self._sizes[name] - len(tail)
+        first = self.listed[name] - len(tail)
         if start >= first:
             return start, tail[start - first : end - first]
         chunks = self._chunks.get(name)
@@ -104,10 +101,6 @@ class RangeFiles(AbstractFileSystem):  # type: ignore[misc]
             raise OSError(f"{name} is damaged")
         return start, data
 
-    def size_of(self, name: str) -> int:
-        """A file's size in bytes."""
-        return self._sizes[name]
-
     def open(self, path: str, mode: str = "rb", **options: Any) -> io.RawIOBase:
         if mode != "rb":
             raise PermissionError(f"{path} is only read")
@@ -117,17 +110,17 @@ class RangeFiles(AbstractFileSystem):  # type: ignore[misc]
         return [path]
 
     def info(self, path: str, **options: Any) -> dict[str, Any]:
-        return {"name": path, "size": self.size_of(self._name(path)), "type": "file"}
+        return {"name": path, "size": self.listed[self._name(path)], "type": "file"}
 
     def exists(self, path: str, **options: Any) -> bool:
-        return path.removeprefix(self._root) in self._sizes
+        return path.removeprefix(self._root) in self.listed
 
     def modified(self, path: str) -> datetime:  # DuckDB keys what it keeps by it; parts never change
         return datetime(2000, 1, 1, tzinfo=timezone.utc)
 
     def _name(self, path: str) -> str:
         name = path.removeprefix(self._root)
-        if name not in self._sizes:
+        if name not in self.listed:
             raise FileNotFoundError(path)
         return name
 
@@ -137,7 +130,7 @@ class _Handle(io.RawIOBase):
 
     def __init__(self, files: RangeFiles, name: str) -> None:
         self._files, self._name = files, name
-        self._size = files.size_of(name)
+        self._size = files.listed[name]
         self._own = _Position()
 
     def readable(self) -> bool:

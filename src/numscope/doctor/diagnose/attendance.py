@@ -111,6 +111,7 @@ def _unreached(examined: Examined) -> DoctorFinding:
     endpoint, kind = str(hub["endpoint"]), str(hub["kind"])
     host, _, port = endpoint.rpartition(":")
     attempts = ", ".join(f"port {what}: {count} times" for what, count in dict(hub.get("attempts", {})).items())
+    literal = re.sub(r"[][.*/^$\\]", r"\\\g<0>", host)  # the host in a pattern of sed
     evidence = [f"the endpoint {endpoint} comes from {hub.get('origin', 'the launcher')}", str(hub["sentence"])]
     evidence += [f"attempts in {float(hub.get('seconds', 0)):.1f} s: {attempts}"] if attempts else []
     return finding(
@@ -124,7 +125,7 @@ def _unreached(examined: Examined) -> DoctorFinding:
         port=port,
         endpoint=pasted(endpoint),
         entry=pasted(f"<address of the host> {host}"),
-        line=pasted(rf"/^127\..*{_literal(host)}/d"),
+        line=pasted(rf"/^127\..*{literal}/d"),
     )
 
 
@@ -147,11 +148,6 @@ def _nodes_of(examined: Examined, ranks: set[int]) -> dict[str, Any]:
     lines = ";".join(f"{node + 1}p" for node in nodes)
     names = f"scontrol show hostnames $SLURM_JOB_NODELIST | sed -n '{lines}'  # its name, for srun --exclude="
     return {"nodes": words, "in_slurm": names if {identity.get("launcher") for identity in identities} == {"slurm"} else ""}
-
-
-def _literal(text: str) -> str:
-    """A pattern of sed that means this text."""
-    return re.sub(r"[][.*/^$\\]", r"\\\g<0>", text)
 
 
 def _host(examined: Examined, rank: int) -> str:
