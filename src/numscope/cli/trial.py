@@ -29,7 +29,6 @@ if TYPE_CHECKING:
 
     from numscope.precision.gemm.layer_state import LayerState
     from numscope.precision.search.measuring import LossRecorder, WhatIf
-    from numscope.records.layer import Layer
 
 _SUSPECT_STEPS = 8  # suspects come from the casts of so many steps: a run that diverges soon clips everywhere
 

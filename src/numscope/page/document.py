@@ -30,7 +30,7 @@ def render(payloads: Sequence[Any], title: str, comparison: Any = None) -> str:
     Args:
         payloads: what the panes show of each run (``payload.py``), JSON-ready.
         title: of the page, text.
-        comparison: of two runs (``comparison.py``), JSON-ready; None: there is one.
+        comparison: of two runs (``payload.py``), JSON-ready; None: there is one.
     """
     style = _static("style.css")
     scripts = [_static(name) for name in LIBRARIES]

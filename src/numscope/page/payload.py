@@ -1,4 +1,4 @@
-"""All that a page shows of a run, or of two, as JSON; its long columns are packed (``columns.py``)."""
+"""All that a page shows of a run, or of two, as JSON; its long columns are packed (``packed_arrays.py``)."""
 
 from __future__ import annotations
 
@@ -147,7 +147,7 @@ def _in_words(value: Any) -> str:
 
 
 def _row_of_alert(alert: Alert, model: str, rows: Mapping[tuple[str, str], int]) -> int:
-    """The row of an alert's tensor, likewise."""
+    """The row of an alert's tensor, or of another one of its layer; -1 if there is none."""
     return row_in(rows, alert.layer or (LOSS if alert.tensor == LOSS else model), alert.tensor)
 
 

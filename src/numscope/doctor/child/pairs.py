@@ -1,4 +1,4 @@
-"""Phase 5: every pair of up to 64 ranks (16 with ``quick``) exchanges random patterns, compared bit by bit; of more ranks some (plan.py).
+"""Phase 5: every pair of up to 64 ranks (16 with ``quick``) exchanges random patterns, compared bit by bit; of more ranks some (rounds.py).
 
 The pairs of a round are disjoint. Both sides of a pair generate the pattern from the same seed, so the receiver knows every bit. A size
 that would take too long, as extrapolated from the previous one, is skipped and reported as such.

@@ -314,7 +314,7 @@ class Begin(TypedDict):
     alive: Spans
     budget_s: Number
     roster: dict[Key, Joined]  # the ranks that this one asks, without those that it knows already
-    meetings: list[tuple[Int, Rank]]  # see plan.py
+    meetings: list[tuple[Int, Rank]]  # see phases/rounds.py
 
 
 Judged = TypedDict("Judged", {"kind": Literal["judged"], "for_s": Number})  # the verdict is made, for so long at most: no more heartbeats

@@ -32,6 +32,6 @@ class Context:
     # announces the step that this rank is about to take, so that silence has a name: ``announce("connect to node3:4711")``
     announce: Callable[[str], None]
     alive: tuple[int, ...] = ()  # the ranks that take part in this phase, in torch's phases those of this one's group, ascending
-    meetings: Sequence[tuple[int, int]] = ()  # for phase 3, as ``plan.meetings`` returns them
+    meetings: Sequence[tuple[int, int]] = ()  # for phase 3, as ``rounds.meetings`` returns them
     # objects that outlive a phase (phase 3's listener, the child of phases 4 to 7); everything with ``close()`` is closed at the end
     kept: dict[str, Any] = field(default_factory=dict)

@@ -3,7 +3,7 @@
 Torch, gloo and NCCL can hang where nothing in their process can end them. So they run in a child that announces every step before and
 after it, and sends measurements as they are made, as JSON lines. Whoever kills it knows its current step and keeps the measurements.
 
-This side sends ``{"phase": 4, "arguments": {…}}``; the child's lines are ``doing``, ``done``, ``set``, ``add`` and ``end`` (child/report).
+This side sends ``{"phase": 4, "arguments": {…}}``; the child's lines are ``doing``, ``done``, ``set``, ``add`` and ``end`` (reporting.py).
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Phase 3: links between two nodes, each direction separately, with plain sockets.
 
 On each node one rank, the lowest that is alive, examines the node's outgoing links; the others check that they reach that rank. Up to 32
-nodes (8 with ``quick``) examine all links; more nodes examine some, in log2 N rounds (plan.py). First each rank connects to all its
+nodes (8 with ``quick``) examine all links; more nodes examine some, in log2 N rounds (rounds.py). First each rank connects to all its
 partners at once, so that dead ones cost one timeout together. Then it measures those that it reached, one after the other, in a share of
 the time that is left. Rounds only spread the work: no node waits for another. A lock per node, taken in the order of the nodes, keeps two
 transfers from loading a node at the same time.
