@@ -63,7 +63,7 @@ def cli(*words: str, cwd: Path, command: tuple[str, ...] = ("-m", "numscope"), *
         (["run", "--frames", "2.5", "s.py"], "numscope: --frames: got '2.5', expected a whole number."),
         (
             ["run", "--on-nonfinite", "warm", "s.py"],
-            "numscope: --on-nonfinite: got 'warm', expected one of 'raise', 'warn', 'note', 'skip', 'off'. Did you mean 'warn'?",
+            "numscope: --on-nonfinite: got 'warm', expected one of 'raise', 'warn', 'note', 'skip', 'heal', 'off'. Did you mean 'warn'?",
         ),
         (
             ["run", "--level", "module", "s.py"],

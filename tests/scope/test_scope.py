@@ -395,7 +395,7 @@ def test_weight_that_was_bad_before_the_watch_is_no_news(capfd: Any) -> None:
         ({"level": "xyz"}, "level: got 'xyz', expected one of 'modules', 'sentinel'."),
         (
             {"on_nonfinite": "rise"},
-            "on_nonfinite: got 'rise', expected one of 'raise', 'warn', 'note', 'skip', 'off'. Did you mean 'raise'?",
+            "on_nonfinite: got 'rise', expected one of 'raise', 'warn', 'note', 'skip', 'heal', 'off'. Did you mean 'raise'?",
         ),
         ({"frames": 0}, "frames: got 0, expected a whole number of at least 1."),
         ({"frames": True}, "frames: got True, expected a whole number of at least 1."),

@@ -56,8 +56,8 @@ BATCHES = listed("N,N…", int, "batch numbers from 0 with commas in between, su
     "--on-nonfinite",
     type=one_of(*ON_NONFINITE),
     metavar="|".join(ON_NONFINITE),
-    help="Stop at a nan or inf that escapes (raise, the default), note it (warn or note), leave its step out (skip), or collect statistics "
-    "alone (off).",
+    help="Stop at a nan or inf that escapes (raise, the default), note it (warn or note), leave its step out (skip), and keep "
+    "the precision on that cured it (heal), or collect statistics alone (off).",
 )
 @click.option(
     "--alerts",

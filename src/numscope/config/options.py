@@ -14,7 +14,7 @@ from numscope.records.errors import UsageError
 from numscope.records.words import nearest
 
 Level = Literal["modules", "sentinel"]
-OnNonfinite = Literal["raise", "warn", "note", "skip", "off"]
+OnNonfinite = Literal["raise", "warn", "note", "skip", "heal", "off"]
 
 LEVELS: tuple[Level, ...] = get_args(Level)
 ON_NONFINITE: tuple[OnNonfinite, ...] = get_args(OnNonfinite)
@@ -91,7 +91,12 @@ class WatchOptions:
     @property
     def raises(self) -> bool:
         """Whether a finding ends the run; with ``skip`` it is what leaving steps out can't help."""
-        return self.on_nonfinite in ("raise", "skip")
+        return self.on_nonfinite == "raise" or self.leaves_out
+
+    @property
+    def leaves_out(self) -> bool:
+        """Whether steps are left out whose gradients are not finite."""
+        return self.on_nonfinite in ("skip", "heal")
 
     @property
     def makes_capsules(self) -> bool:

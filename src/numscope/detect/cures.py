@@ -21,6 +21,7 @@ from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
 from numscope.detect.evidence import Evidence
+from numscope.detect.healing import PRECISION, remedy_of
 from numscope.detect.written_remedy import in_own_words
 from numscope.distributed.agree import has_group
 from numscope.precision.high_precision import high_precision
@@ -40,7 +41,6 @@ from numscope.replay.tape import plain_name
 
 MOST_SECONDS = 60.0  # no further trial begins after so long
 _NOT_THE_CALLS = (Reason.BAD_INPUT, Reason.BAD_PARAMETER, Reason.UNINITIALIZED, Reason.OPTIMIZER_UPDATE, Reason.COMPILED)
-_PRECISION = "numscope.high_precision("
 _EPS = (1e-6, 1e-4, 1e-2)
 _SCALES = (8, 256, 65536)  # by which a loss scale is lowered
 _MOST_MODULES = 6
@@ -90,7 +90,7 @@ def with_trials(finding: Finding, evidence: Evidence, replay: Replay) -> Finding
         return finding
     advice = culprit.advice
     fails = any(not one.worked and one.remedy in advice for one in tried)
-    if tried[0].worked and (fails or _PRECISION in advice or ".float()" in advice):
+    if tried[0].worked and (fails or PRECISION in advice or ".float()" in advice):
         # What a rule computes in float32 may be too little, or more than it takes, and its result does not go with the other tensors.
         advice = f"Use {tried[0].remedy}, which was tried.{_next(evidence, tried[0].remedy)}"
 
@@ -103,7 +103,7 @@ def with_trials(finding: Finding, evidence: Evidence, replay: Replay) -> Finding
 
 def _next(evidence: Evidence, remedy: str) -> str:
     """What will soon leave float16's range too: the largest result of this step outside of the module that a remedy covers."""
-    kept = remedy.removeprefix(_PRECISION).rstrip(")").partition(", output")[0]
+    kept = remedy.removeprefix(PRECISION).rstrip(")").partition(", output")[0]
     if kept == remedy or kept == "model":
         return ""
     most, where, depth = 0.0, "", len(re.findall(r"[.[]", kept))
@@ -178,8 +178,7 @@ def _in_float32(names: Mapping[nn.Module, str], call: Call, name: str) -> Iterat
     held = [".".join(parts[:n]) for parts in [name.split(".")] for n in range(len(parts), 0, -1)][: _MOST_MODULES - 1]
     for at, output in [*((at, None) for at in dict.fromkeys((*held, call.name))), (name, torch.float32), (call.name, torch.float32)]:
         if (module := modules.get(at)) is not None and not isinstance(module, nn.ModuleList | nn.ModuleDict):
-            text = f"{_PRECISION}{attribute(at)}{'' if output is None else f', output_dtype={output}'})"
-            yield _Remedy(text, partial(high_precision, module, output_dtype=output), call)
+            yield _Remedy(remedy_of(at, output), partial(high_precision, module, output_dtype=output), call)
 
 
 def _in_bfloat16(names: Mapping[nn.Module, str], call: Call) -> Iterator[_Remedy]:

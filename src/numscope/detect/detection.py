@@ -117,6 +117,7 @@ class Detection(StepReader):
         if not self.closed:
             self.closed = True
             self.judge.close()
+            self.left_out.healing.close()
             self._derived.stop()
             if not living:  # first: what follows may fail
                 self.evidence.outside.take_off()
@@ -369,7 +370,7 @@ class Detection(StepReader):
         if not was_judged:
             self.judge.before_step(optimizer, gradients, others, left_out)
         if left_out or self.judge.leaves_out:
-            self.left_out.withhold(optimizer)
+            self.left_out.withhold(optimizer, None if was_judged else self.judge.unused)
         if was_judged:
             return
         self.judge.between_steps()
@@ -392,7 +393,6 @@ class Detection(StepReader):
         if in_backward():
             return
         self.left_out.give_back()
-        self.judge.leaves_out = False
         places, handles = self._parameters.see_weights(ids_of(optimizer))
         if self.evidence.journal.on_host:  # elsewhere they are read with the next step's rows: no second sync
             states = self._states.see(optimizer, places, self.evidence.journal.ledger, self._gradients) if optimizer.state else []
@@ -405,7 +405,7 @@ class Detection(StepReader):
         self.left_out.happened("GradScaler")
         self._judged = True
         self.judge.skipped(optimizer, self._see_gradients(ids_of(optimizer)))
-        self.left_out.put_back_buffers()
+        self.left_out.is_left_out(self.judge.unused)
         self.evidence.note()
         self.evidence.journal.ledger.look_again()
 

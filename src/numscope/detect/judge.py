@@ -82,6 +82,7 @@ class Judge:
         self._contained_sites, self._left_out_sites = set[Site](), set[Site]()
         self.evaluations = evaluations.Evaluations(evidence)
         self._never_in: Finding | None = None  # the first bad forward of a step that GradScaler left out
+        self.unused: Finding | None = None  # the last one of a step that was not used
         self.leaves_out = False  # the optimizer must not use this step's gradients: the run ends with them as soon as all are together
         living.add(self)
 
@@ -108,7 +109,7 @@ class Judge:
 
         Raises: NonFiniteError, where the options ask for it; so do the other occasions, but for ``died``.
         """
-        bad, reached = self._read()
+        (bad, reached), self.unused, self.leaves_out = self._read(), None, False
         if scaled is not None:
             reached = beyond_scale(self._evidence.journal, reached, set(gradients), set(scaled))
         no_alarm = OURS if left_out else why_no_alarm(self._evidence, reached, gradients, optimizer) if scaled is None else ""
@@ -119,13 +120,13 @@ class Judge:
     def skipped(self, optimizer: Optimizer, gradients: Sequence[int]) -> None:
         """GradScaler left an optimizer's step out. Several in a row that its search for a scale does not explain are a finding; so is a
         buffer that the step has spoiled, which stays so."""
-        bad, reached = self._read()
+        (bad, reached), self.unused = self._read(), None
         journal = self._evidence.journal
         in_result = [leaf for call in self._evidence.calls for leaf in result_of(self._evidence, call, bad)]
         in_forward = any(journal.event(index).phase is Phase.FORWARD for index, _ in reached)
         num, num_counted = self.skips.skipped(optimizer, bool(in_result) or in_forward)
         too_many = num_counted == self.skips.most
-        spoiled = () if self._options.on_nonfinite == "skip" else self._evidence.saved.bad  # else they are put back
+        spoiled = () if self._options.leaves_out else self._evidence.saved.bad  # else they are put back
         stays = [(i, slot) for i, slot in reached if journal.event(i).entry.parameter(slot) in spoiled]
         if self.onlooker is not None:
             self.onlooker.skipped(self._evidence.step, optimizer_probe.scale())
@@ -140,7 +141,8 @@ class Judge:
             unexplained = None if reached else of_gradients(self._evidence, gradients, gone, type(optimizer).__name__)
             self._tell(met, bad, reached, note, unexplained)
         elif in_result and not self.victim:  # at whatever scale
-            self._never_in = self._note_unused(bad, in_result, LEFT_OUT) or self._never_in
+            self.unused = self._note_unused(bad, in_result, LEFT_OUT)
+            self._never_in = self.unused or self._never_in
 
     def end_of_step(self, gradients: Sequence[int], *, trained: bool, alone: bool) -> None:
         """A step has ended without a torch optimizer.
@@ -242,7 +244,8 @@ class Judge:
         else:
             self.victim = bool(reached) and not no_alarm
             if alarm and no_alarm:
-                self.company.cured = self._note_unused(bad, reached, no_alarm) or self.company.cured
+                self.unused = self._note_unused(bad, reached, no_alarm)
+                self.company.cured = self.unused or self.company.cured
             if not self.victim and no_alarm != OURS:
                 self._note_contained(bad)
 

@@ -11,8 +11,10 @@ from torch.optim import Optimizer
 from numscope.config.options import WatchOptions
 from numscope.detect import evaluations
 from numscope.detect.evidence import Evidence
+from numscope.detect.healing import Healing
 from numscope.detect.skips import Skips
 from numscope.distributed.agree import Ranks
+from numscope.records.finding import Finding
 from numscope.report.delivery import Delivery
 
 log = logging.getLogger("numscope")
@@ -30,13 +32,14 @@ class LeftOutSteps:
 
     Attributes:
         asked: for by the options.
-        events: step and text of those that were left out, a scaler's too.
+        events: step and text of those that were left out, a scaler's too, and of remedies that stay on.
+        healing: what keeps them on.
 
     *Cost:* none unless asked for; then one reduction of a number a step where weights are sharded over ranks.
     """
 
     def __init__(self, evidence: Evidence, options: WatchOptions, skips: Skips, ranks: Ranks, delivery: Delivery) -> None:
-        self.asked = options.on_nonfinite == "skip"
+        self.asked, self.healing = options.leaves_out, Healing(evidence, options, ranks)
         self._evidence, self._skips, self._ranks = evidence, skips, ranks
         self._delivery = delivery
         self._is_out = False  # the step at work
@@ -80,13 +83,18 @@ class LeftOutSteps:
             self.events.append((self._evidence.step, f"{who} left the step out: {WHY}"))
             self._delivery.event(*self.events[-1])
 
-    def withhold(self, optimizer: Optimizer) -> None:
-        """Take an optimizer's gradients away until ``give_back``; buffers are as before the step at once."""
+    def withhold(self, optimizer: Optimizer, finding: Finding | None) -> None:
+        """Take an optimizer's gradients away until ``give_back``; buffers are as before the step at once.
+
+        Args:
+            finding: what is known of a step that is left out, and may be healed.
+        """
         held = [(p, p.grad) for group in optimizer.param_groups for p in group["params"] if p.grad is not None]
         for p, _ in held:
             p.grad = None
         self._withheld += held
-        self.put_back_buffers()
+        if self.asked:
+            self.is_left_out(finding)
 
     def give_back(self) -> None:
         """The optimizer has had its step."""
@@ -94,7 +102,12 @@ class LeftOutSteps:
             p.grad = gradient
         self._withheld = []
 
-    def put_back_buffers(self) -> None:
-        """Buffers such as running statistics as they were when the step's first call began, where that is asked for."""
+    def is_left_out(self, finding: Finding | None) -> None:
+        """Where it is asked for: buffers are as when the step's first call began; what has been tried with success stays on."""
         if self.asked and self._evidence.calls:
             self._evidence.buffers.put_back(self._evidence.calls[0].buffers)
+        text = self.healing.heal(finding)
+        if text:
+            self._skips.forget()
+            self.events.append((self._evidence.step, f"{text} stays on from now on"))
+            self._delivery.event(*self.events[-1])

@@ -58,6 +58,10 @@ class Skips:
         row.num += 1
         return row.num
 
+    def forget(self) -> None:
+        """What made steps bad is cured."""
+        self._rows = Beside()
+
     def skipped(self, optimizer: Optimizer, forward_is_bad: bool) -> tuple[int, int]:
         """A step was skipped.
 

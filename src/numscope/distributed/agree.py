@@ -118,6 +118,7 @@ class Ranks:
         self._step = step
         self.stage: Stage | None = None
         self._ddp: Any = None
+        self._shared: Channel | None = None
         self._channels: list[Channel] | None = None  # None: not looked up yet
         self._meetings: Meetings | None = None
         self._first_place = 0.0
@@ -201,6 +202,23 @@ class Ranks:
         self._num_told += 1
         return min(self.gather(purpose, None if key is None else [key, value]), key=lambda one: one[0], default=(None, None))[1]
 
+    def share(self, purpose: str, value: Any) -> list[Any]:
+        """The JSON-ready values of the ranks that have one, where gradients that they have averaged bring all of them: DDP's.
+
+        Returns: this rank's own where there are no others; nothing where they don't answer.
+        """
+        if not spread():
+            return [] if value is None else [value]
+        group = getattr(self._ddp, "process_group", None) if self.together else None
+        if group is None:
+            return []
+        self._shared = self._shared or Channel(f"{self._key}/shared", group, DIAGNOSIS_S)
+        try:
+            return self._shared.gather(purpose, self._step(), value, DIAGNOSIS_S)
+        except Apart as apart:
+            log.warning("numscope: %s: %s is not shared", apart, purpose)
+            return []
+
     @property
     def first(self) -> int:
         """The lowest of the ranks that are here."""
@@ -232,7 +250,7 @@ class Ranks:
             return
         if self._channels is None and spread():
             self._arrive("gone")
-        for channel in self._channels or ():
+        for channel in (*(self._channels or ()), *([] if self._shared is None else [self._shared])):
             channel.close()
         self._channels = []
         if self._meetings is not None:

@@ -36,7 +36,7 @@ class Scope:
 
     @property
     def events(self) -> list[tuple[int, str]]:
-        """(step, text) of the steps that GradScaler skipped, or numscope with ``on_nonfinite="skip"``."""
+        """(step, text) of steps left out, by GradScaler or ``on_nonfinite="skip"``, and of remedies that stay on."""
         return self._watch.events
 
     @property

@@ -59,7 +59,8 @@ def watch(
         level: ``modules``: every module's weights, inputs, outputs and gradients; ``sentinel``: the model's output, gradients and weights
             as a whole.
         on_nonfinite: ``raise`` NonFiniteError before the optimizer touches the weights, ``warn`` (``note``) and go on, or ``skip`` steps
-            whose gradients are not finite, ten in a row at most; ``off`` or None: no detection.
+            whose gradients are not finite, ten in a row at most; ``heal`` also keeps the module in float32 that this cured; ``off`` or
+            None: no detection.
         alerts: what is about to go wrong and what goes wrong in silence: ``note`` it, ``raise`` AlertError, or ``off``; or settings by
             rule, such as ``{"overflow ahead": False, "scale falls": {"finding": 2}, "mode": "raise"}``. None: as ``config`` says, else
             noted. Alerts need detection.
