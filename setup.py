@@ -3,8 +3,12 @@
 import glob
 import os
 import sys
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from typing import Any
 
 from setuptools import Extension, setup
+from setuptools.command.build_ext import build_ext
 
 SOURCES = [
     "module",
@@ -49,7 +53,25 @@ native = Extension(
     optional=os.environ.get("NUMSCOPE_KERNEL") != "required",
 )
 
+
+class Build(build_ext):
+    """Compiles as many files at once as there are cores."""
+
+    def build_extensions(self) -> None:
+        one_by_one = self.compiler.compile
+
+        def compile(sources: list[str], **options: Any) -> list[str]:
+            longest_first = sorted(sources, key=lambda source: ("kernel" not in source, source))
+            with ThreadPoolExecutor(os.cpu_count()) as pool:
+                compiled = pool.map(partial(one_by_one, **options), ([source] for source in longest_first))
+                return sorted(name for names in compiled for name in names)
+
+        self.compiler.compile = compile
+        super().build_extensions()
+
+
 setup(
+    cmdclass={"build_ext": Build},
     ext_modules=[] if sys.platform == "win32" else [native],  # the kernels are written in GCC's and clang's vector types
     options={"bdist_wheel": {"py_limited_api": "cp310"}},
 )
