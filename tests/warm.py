@@ -332,6 +332,14 @@ class _Server:
         return None
 
 
+def _hash_compilers() -> None:
+    """What inductor's keys begin with: 2 s over all of torch and triton, in each process that compiles and has not inherited it."""
+    from torch._inductor.codecache import torch_key, triton_key
+
+    torch_key()
+    triton_key()
+
+
 def _entries(path: str) -> list[str]:
     return [os.path.abspath(entry) for entry in path.split(os.pathsep)] if path else []
 
@@ -361,6 +369,8 @@ class _Modules:
                 self._load_ours()
             else:
                 importlib.import_module(root)
+                if root == "torch._inductor.compile_fx":
+                    _hash_compilers()
         except Exception:
             traceback.print_exc()  # into the log; whoever imports it sees the same
         for name in sorted(set(sys.modules) - visible):

@@ -63,12 +63,12 @@ def test_calm_rules_are_forgotten_without_a_difference(posted: list[tuple[int, s
     assert forgetful.alerts == other.alerts
 
 
-def test_memory_stays_bounded_over_a_million_alerts() -> None:
+def test_memory_stays_bounded_over_very_many_alerts() -> None:
     taken = Taken()
     desk = Desk(taken)
-    desk.post(alert(step, layer=f"layer {step % 100_000}") for step in range(1_000_000))
+    desk.post(alert(step, layer=f"layer {step % 20_000}") for step in range(100_000))
     assert len(desk.alerts) == len(taken.kept) == desks.MOST_KEPT
-    assert desk.num_left_out == 1_000_000 - desks.MOST_KEPT
+    assert desk.num_left_out == 100_000 - desks.MOST_KEPT
     assert taken.overflows == 1
     assert len(desk._own._last) <= 2 * desks._MANY
 
@@ -128,7 +128,7 @@ def spread_desks(monkeypatch: pytest.MonkeyPatch, num: int, mode: str = "note") 
 
 
 def test_ranks_tell_the_same_alert_once_and_a_single_ranks_too(monkeypatch: pytest.MonkeyPatch) -> None:
-    all_desks, taken = spread_desks(monkeypatch, 1000)
+    all_desks, taken = spread_desks(monkeypatch, 200)
     for rank, desk in enumerate(all_desks):
         desk.post([alert(1)])
         if rank == 5:
@@ -138,7 +138,7 @@ def test_ranks_tell_the_same_alert_once_and_a_single_ranks_too(monkeypatch: pyte
     for desk in all_desks:
         desk.hear(told, stops=True)
     assert [(one.layer, ranks, is_own) for one, ranks, is_own in taken[0].told] == [
-        ("head", tuple(range(1000)), True),
+        ("head", tuple(range(200)), True),
         ("only here", (5,), False),
     ]
     assert not any(one.told for one in taken[1:])

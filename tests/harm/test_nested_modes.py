@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 import torch
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
@@ -16,6 +16,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 import numscope
 from numscope.replay import outside
+from tests.effort import examples
 
 MODES: dict[str, Callable[[], Any]] = {
     "inference": torch.inference_mode,
@@ -85,6 +86,7 @@ class Loop:
         return [*self.seen, *self.model.parameters()]
 
 
+@settings(max_examples=examples(50))
 @given(st.lists(ACTIONS, min_size=1, max_size=8))
 def test_any_nesting_runs_as_bare(program: list[Action]) -> None:
     bare, watched = Loop(False).run(program), Loop(True).run(program)

@@ -89,7 +89,7 @@ def test_a_wrong_backward_is_named_with_operand_and_kind(case: str) -> None:
 
 @pytest.mark.parametrize("in_float32", [False, True])
 def test_whether_it_is_named_does_not_depend_on_the_numbers(in_float32: bool) -> None:
-    """A slope may be near 0 in one direction by chance; float32 rounds."""
+    """A slope may be near 0 in one direction by chance: with three of these seeds at least it is. float32 rounds."""
 
     def forward(x: Tensor, w: Tensor) -> Tensor:
         if in_float32 and x.dtype == torch.float64:
@@ -98,7 +98,7 @@ def test_whether_it_is_named_does_not_depend_on_the_numbers(in_float32: bool) ->
 
     halved = function("Halved", forward, lambda g, x, w: (g * w**2, (g * x * w).sum(0)))
     right = function("Right", forward, lambda g, x, w: (g * w**2, (2 * g * x * w).sum(0)))
-    for seed in range(16):
+    for seed in range(6):
         found = alerts(halved.apply, torch.rand(6, generator=torch.Generator().manual_seed(seed)), seed=seed)
         assert [alert.evidence["line"].startswith(__file__) for alert in found] == [True], seed
         assert "gives w a gradient that is 0.5 times what it should be" in found[0].text
