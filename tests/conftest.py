@@ -109,13 +109,16 @@ def in_python() -> Iterator[None]:
 
 # What takes longest begins first, so that nobody works alone at the end; what waits stands between what computes.
 LONGEST = """
-    integrations/test_frameworks doctor/test_faults distributed/test_pipelines alerts/checks/test_lost_updates summary/test_triton
-    doctor/test_links probe/test_compile_orders harm/test_compile doctor/test_control_launch cli/test_script install/test_built
-    faults/test_faults doctor/test_control_faults docs/test_blocks detect/test_skips doctor/test_child_faults harm/test_own_errors
-    probe/test_compiled doctor/test_control_reach harm/test_models alerts/checks/test_rank_bugs view/test_live_page
-    replay/test_long_losses doctor/test_hub_attacked distributed/test_inspector_ranks storage/test_writing integrations/test_spark
-    faults/test_transformers harm/test_generators forms/test_forms inspect/test_shown_in_c alerts/checks/test_healthy
-    runs/test_comparison page/test_page
+    integrations/test_frameworks replay/test_long_losses doctor/test_faults cli/test_script docs/test_blocks alerts/checks/test_lost_updates
+    probe/test_compile_orders install/test_built faults/test_faults doctor/test_links harm/test_models cli/test_run_to
+    alerts/checks/test_rank_bugs faults/test_transformers cli/test_printing summary/test_triton docs/test_site integrations/test_spark
+    detect/test_again harm/test_own_errors probe/test_compiled doctor/test_control_launch cli/test_run page/test_page view/test_live_page
+    runs/test_compaction storage/test_writing alerts/test_engine distributed/test_pipelines harm/test_compile doctor/test_child_faults
+    precision/casting/test_scaling cli/test_gone compat/test_underflow_overflow doctor/test_control_faults alerts/checks/test_healthy
+    cli/test_precision_scripts runs/test_comparison harm/test_generators faults/test_structures sinks/test_shared detect/test_skips
+    replay/test_function_gradients simulated/test_device doctor/test_thousands cli/test_stats storage/test_reading
+    view/test_slow_clients doctor/test_hub_attacked harm/test_operators runs/test_portions doctor/test_control_reach harm/test_replay
+    forms/test_forms distributed/test_inspector_ranks inspect/test_shown_in_c
 """.split()
 
 
