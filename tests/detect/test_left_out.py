@@ -119,6 +119,11 @@ def test_what_skipping_cannot_help_ends_the_run() -> None:
         optimizer.step()
 
 
+def test_without_gradients_it_is_refused() -> None:
+    with pytest.raises(numscope.UsageError, match=r"^on_nonfinite: got 'skip' with gradients off, expected gradients to look at\. "):
+        numscope.watch(nn.Linear(2, 1), on_nonfinite="skip", gradients=False)
+
+
 def test_buffers_are_put_back_where_the_scaler_skips() -> None:
     torch.manual_seed(0)
     model = nn.Sequential(nn.Linear(4, 4), nn.BatchNorm1d(4))

@@ -52,6 +52,10 @@ class WatchOptions:
         if self.on_nonfinite is not None:
             check_one_of("on_nonfinite", self.on_nonfinite, ON_NONFINITE, repr)
             object.__setattr__(self, "on_nonfinite", _SAME.get(self.on_nonfinite, self.on_nonfinite))
+            if self.leaves_out and not self.gradients:
+                raise UsageError(
+                    f"got {self.on_nonfinite!r} with gradients off, expected gradients to look at. Leave one of them out.", "on_nonfinite"
+                )
         if self.frames is not None:
             check_whole("frames", self.frames, 1)
         check_whole("first_step", self.first_step, 0)
