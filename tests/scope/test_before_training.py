@@ -263,7 +263,7 @@ def test_average_that_is_spoiled_in_a_thread_is_named_whatever_the_main_thread_h
     other, model = linear(), linear()
     with numscope.watch(other):
         training(other, torch.ones(6, 4), 200)
-        assert outside.current().num_records > 200
+        assert outside.current().tape.num_records > 200
         scope = numscope.watch(model)
         thread = threading.Thread(target=train, args=(model,))
         thread.start()

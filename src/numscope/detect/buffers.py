@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Callable, Mapping
 from itertools import pairwise
 
@@ -40,7 +41,7 @@ class Buffers:
     def __init__(self, probe: ModuleProbe, journal: Journal, copies: BufferCopies) -> None:
         self._probe, self._journal, self._copies = probe, journal, copies
         self.bad: set[str] = set()
-        self._places: list[tuple[Entry, str, Mapping[str, Tensor | None], nn.Module]] = []
+        self._places: list[tuple[Entry, str, Mapping[str, Tensor | None], weakref.ref[nn.Module]]] = []
         self._num_modules = 0
         self._stamps: dict[int, tuple[int, int]] = {}  # by place: which tensor was read, its version
         self._next = 0  # place of the large buffer whose turn it is
@@ -53,8 +54,14 @@ class Buffers:
     def find(self) -> None:
         """Look for new modules, and at new buffers of known ones."""
         self._num_modules = len(self._probe.names)
-        self._places = [(self._probe.entries[m], slot, m._buffers, m) for m in self._probe.names for slot, _ in m._buffers.items()]
+        self._places = [
+            (self._probe.entries[m], slot, m._buffers, weakref.ref(m)) for m in self._probe.names for slot, _ in m._buffers.items()
+        ]
         self._stamps.clear()
+
+    def forget(self) -> None:
+        """The model is gone."""
+        self._places = []
 
     def see(self, *, thorough: bool = True) -> None:
         """Read buffers; ``thorough``: small ones too whose version has not moved."""
@@ -62,7 +69,7 @@ class Buffers:
             self.find()
         found: dict[int, Tensor] = {}
         turn = -1
-        for place, (_, slot, buffers, module) in enumerate(self._places):
+        for place, (_, slot, buffers, known) in enumerate(self._places):
             tensor = buffers[slot] if slot in buffers else None
             if tensor is None or not tensor.is_floating_point() or is_lazy(tensor) or tensor.device.type == "meta":
                 continue
@@ -70,7 +77,7 @@ class Buffers:
             if self._stamps.get(place, _GONE) != stamp:
                 self._stamps[place] = stamp
                 found[place] = tensor
-            elif thorough and (tensor.numel() * tensor.element_size() <= SMALL_BUFFER_BYTES or (module, slot) in self._copies.changing):
+            elif thorough and (tensor.numel() * tensor.element_size() <= SMALL_BUFFER_BYTES or (known, slot) in self._copies.changing):
                 found[place] = tensor
             elif thorough and turn < 0 and place >= self._next:
                 turn = place
@@ -99,8 +106,9 @@ class Buffers:
             if place in self._known:
                 continue
             self._known.add(place)
-            entry, slot, _, module = self._places[place]
-            name, call = entry.parameter(slot), self._writer(calls, module, slot)
+            entry, slot, _, known = self._places[place]
+            module = known()
+            name, call = entry.parameter(slot), None if module is None else self._writer(calls, module, slot)
             if is_fault(name, call, ledger.numbers(handle)):
                 self.bad.add(name)
                 now = self._journal.call

@@ -103,14 +103,11 @@ class Detection(StepReader):
             error: the exception that is ending the script; None if the script continues.
         """
         self.evidence.outside.pause()
-        if error is None and not self.pending:
-            self.judge.between_steps()
-        if error is not None and not isinstance(error, STOPS):
-            self.judge.died(error)
-        elif error is None and self.pending:
-            self._steps.end(True)
         if error is None:
+            self._steps.end(True) if self.pending else self.judge.between_steps()
             self.judge.has_ended()
+        elif not isinstance(error, STOPS):
+            self.judge.died(error)
 
     def detach(self) -> None:
         """Remove everything without judging. Safe to call twice."""
@@ -125,6 +122,7 @@ class Detection(StepReader):
             self._steps.remove(self)
             self.evidence.outside.release(id(self.evidence))
             self.evidence.forget()
+            self._parameters.places = []
             if not living:
                 self.evidence.outside.reset()
 
@@ -172,6 +170,8 @@ class Detection(StepReader):
             self.evidence.calls.clear()
         if self._steps.keeps and not self._steps.awaits_optimizer and self.evidence.journal.on_host and not self.evidence.journal.any_bad():
             self._steps.rest()
+        for call in () if self._steps.keeps else self.evidence.calls:
+            call.let_go()
 
     # ---- called by the module probe
 
@@ -212,12 +212,11 @@ class Detection(StepReader):
             evidence.outside.call_ends(id(evidence), (), watch=False)
             return
         call = evidence.calls[-1]
-        found = walk.tensors(output, "output")
+        found, call_ref = walk.tensors(output, "output"), weakref.ref(call)
         call.outputs = [(slot, weakref.ref(t)) for slot, t in found]
         if not self._probe.deep:
             evidence.journal.add(entry, Phase.FORWARD, {}, list(found))
         live = [(slot, t) for slot, t in found if t.requires_grad and not t.is_leaf]
-        call_ref = weakref.ref(call)
         if self._probe.is_crowded and len(evidence.calls) > 1:
             call.graph += evidence.calls[-2].graph  # a long row of calls: as long as the one before
         for slot, t in () if self._probe.is_crowded else live:
@@ -434,6 +433,7 @@ class Detection(StepReader):
     def give_up(self) -> None:
         if self.pending and not in_backward():
             self.judge.alone()
+        self._let_go()
 
     @guarded(*STOPS)
     def round(self) -> None:

@@ -65,7 +65,7 @@ class Evidence:
     foreseen: Replay | None = None
     past: tuple[list[State], int] = field(default_factory=lambda: ([], 0))
     history: RunHistory | None = None
-    born: tuple[Outside | None, int] = (None, 0)  # the tape of the thread where the watch began, and its first record since
+    born: tuple[Outside | None, list[int]] = (None, [0])  # the tape of the thread where the watch began, and its first record since
     trials: int = 3  # findings against which remedies may yet be tried
     _rates: Beside[Optimizer, list[Any]] = field(default_factory=Beside)  # of the last update, by group
 
@@ -75,7 +75,7 @@ class Evidence:
         buffers, journal = BufferCopies(probe.names), Journal()
         found = class_name(probe.root), probe, probe.names, journal, buffers, Buffers(probe, journal, buffers)
         tape = outside.current()
-        return cls(*found, options.frames or NUM_FRAMES, options.replay, agree.rank(), steps, tape, born=(tape, tape.num_records))
+        return cls(*found, options.frames or NUM_FRAMES, options.replay, agree.rank(), steps, tape, born=(tape, tape.counted()))
 
     def finding(self, index: int, slot: str, replay: str, culprit: Culprit | None = None, **more: Any) -> Finding:
         """The finding of one tensor in the journal; ``more``: fields of ``Finding`` that it has otherwise."""
@@ -90,8 +90,8 @@ class Evidence:
     @property
     def first_record(self) -> int:
         """Of the tape, since the model is watched; a thread that trains it has a tape of its own."""
-        tape, index = self.born
-        return index if tape is self.outside else 0
+        tape, count = self.born
+        return count[0] if tape is self.outside else 0
 
     @property
     def not_kept(self) -> str:
@@ -104,6 +104,8 @@ class Evidence:
         """``replay_call``, unless the user wants none; ``saved``: names of further buffers that the call may have made bad."""
         if not self.replays:
             return Replay(None, NOT_WANTED)
+        if not call.is_kept:
+            return Replay(None, self.not_kept)
         if isinstance(call.replayed, Replay) and ranks is None:
             return call.replayed
         bad, suspects = self._gave_bad(call), {*self.saved.bad, *saved}

@@ -27,6 +27,7 @@ from numscope.distributed.meeting import DIAGNOSIS_S, Meeting, Meetings, Met
 from numscope.distributed.megatron import layout_of
 from numscope.records.faults import ours, suppress
 from numscope.records.heap import instances_of
+from numscope.records.weak import Weak
 
 log = logging.getLogger("numscope")
 
@@ -111,6 +112,9 @@ class Ranks:
 
     *Cost:* none while nobody has anything to say; where weights are spread over ranks, one collective of a few numbers per group and place.
     """
+
+    _model: Weak[nn.Module] = Weak()
+    _wrapper: Weak[nn.Module] = Weak()
 
     def __init__(self, model: nn.Module, wrapper: nn.Module, step: Callable[[], int]) -> None:
         self._model = model

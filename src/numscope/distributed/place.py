@@ -13,6 +13,7 @@ from numscope.distributed.agree import find_ddp, spread
 from numscope.distributed.channel import members
 from numscope.distributed.groups import Copies, Groups
 from numscope.distributed.megatron import ParallelLayout, layout_of
+from numscope.records.weak import Weak
 
 Kind = Literal["data", "parameter", "gradient"]
 Members = tuple[int, ...]  # global ranks, ascending
@@ -37,6 +38,9 @@ class Places:
         wrapper: the module that the user passed, perhaps a DDP around the model.
         meet: whether all ranks of a group have reached the same point, so that a collective is safe.
     """
+
+    _model: Weak[nn.Module] = Weak()
+    _wrapper: Weak[nn.Module] = Weak()
 
     def __init__(self, model: nn.Module, wrapper: nn.Module, meet: Callable[[Any], bool]) -> None:
         self._model = model

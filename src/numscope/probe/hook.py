@@ -202,9 +202,11 @@ def owned_by(model: nn.Module, item: object) -> Callable[[], None]:
         return lambda: None
     owning = _own(model, place)
     owning.owned = item
+    known = weakref.ref(model)
 
     def end() -> None:
         owning.owned = None
-        _disown(model, place)
+        if (model := known()) is not None:
+            _disown(model, place)
 
     return end

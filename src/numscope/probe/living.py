@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import weakref
-from collections.abc import Iterator, MutableMapping
+from collections.abc import Iterator, Mapping, MutableMapping
 from typing import Generic, TypeVar
 
 from numscope.records.faults import suppress
@@ -19,11 +19,15 @@ class Living(Generic[T]):
         self._refs: list[weakref.ref[T]] = []
 
     def add(self, item: T) -> None:
-        """Put an object at the end."""
+        """Put an object at the end, and take those off that are gone: there may be one a step."""
+        self._take_off(None)
         self._refs.append(weakref.ref(item))
 
     def discard(self, item: T) -> None:
         """Take an object off, if it is there."""
+        self._take_off(item)
+
+    def _take_off(self, item: T | None) -> None:
         for ref in tuple(self._refs):  # in place, an object at a time: another thread may put one on meanwhile
             if ref() is item or ref() is None:
                 with suppress(ValueError):
@@ -73,3 +77,50 @@ class Beside(MutableMapping[T, V], Generic[T, V]):
 
     def __len__(self) -> int:
         return len(self._items)
+
+
+class Parts(MutableMapping[T, V], Generic[T, V]):
+    """A value for a whole and for each of its parts, the whole first. The parts are kept alive, the whole is not.
+
+    Args:
+        whole: the object that is not kept, such as a watched model: what hangs on its parts would otherwise keep it in a cycle.
+        items: the values.
+
+    Attributes:
+        parts: the values without the whole's.
+    """
+
+    def __init__(self, whole: T, items: Mapping[T, V]) -> None:
+        self._whole = weakref.ref(whole)
+        self._own: list[V] = []
+        self.parts: dict[T, V] = {}
+        self.update(items)
+
+    def __setitem__(self, item: T, value: V) -> None:
+        if item is self._whole():
+            self._own = [value]
+        else:
+            self.parts[item] = value
+
+    def __getitem__(self, item: T) -> V:
+        return self._own[0] if self._own and item is self._whole() else self.parts[item]
+
+    def __delitem__(self, item: T) -> None:
+        if item is self._whole():
+            self._own = []
+        else:
+            del self.parts[item]
+
+    def __contains__(self, item: object) -> bool:
+        return item in self.parts or (bool(self._own) and item is self._whole())
+
+    def __iter__(self) -> Iterator[T]:
+        whole = self._whole() if self._own else None
+        return iter(self.parts if whole is None else [whole, *self.parts])
+
+    def __len__(self) -> int:
+        return len(self.parts) + bool(self._own)
+
+    def clear(self) -> None:
+        self._own = []
+        self.parts.clear()

@@ -25,6 +25,7 @@ from numscope.probe.dgrad import InputEdge, input_edge, watch_dgrad
 from numscope.probe.entry import Entry, LayerSites, Leaves, Wanted
 from numscope.probe.hook import GONE, Hook, can_be_hooked, hook_calls, hook_gradient, new_id, unhook_calls
 from numscope.probe.keras import own_weights
+from numscope.probe.living import Parts
 from numscope.probe.naming import class_name, qualified_names
 from numscope.probe.nodes import MOST_HOOKED
 from numscope.probe.own_gradients import OwnGradients
@@ -32,6 +33,7 @@ from numscope.probe.regions import Regions
 from numscope.probe.witness import LEAVES, NO_ROWS, SITES, Ears, ReaderRows, Witness
 from numscope.records.faults import had_no_room, is_ours
 from numscope.records.site import Phase
+from numscope.records.weak import Weak
 from numscope.summary.ledger import version_of
 
 Args: TypeAlias = tuple[Any, ...]  # of a module's call
@@ -57,19 +59,21 @@ class ModuleProbe:
     A listener is told of calls from ``attach`` to ``detach``; a reader is shown tensors from ``arm`` to ``disarm``.
 
     Args:
-        root: the watched model.
+        root: the watched model. It is not kept: its modules' hooks lead here, and the collector alone could free it.
         errors: exceptions that go through to the training script.
 
     *Cost:* 2 hook calls a module call, about 5 µs together; one tensor hook an output.
     """
+
+    root: Weak[nn.Module] = Weak()
 
     def __init__(self, root: nn.Module, errors: tuple[type[Exception], ...] = ()) -> None:
         self.root = root
         self.errors = errors
         self.in_function = False  # the root's calls are part of some compiled function's graph, and nothing tells of them
         self.deep = False  # the listener is told of each module's calls, else of outermost ones
-        self.names = qualified_names(root)
-        self.entries = {m: Entry(name, class_name(m), m is root, own_weights(m)) for m, name in self.names.items()}
+        self.names = Parts(root, qualified_names(root))
+        self.entries = Parts(root, {m: Entry(name, class_name(m), m is root, own_weights(m)) for m, name in self.names.items()})
         self._by_name = {entry.name: entry for entry in self.entries.values()}
         self._listener: ModuleListener | None = None
         self._calls: Calls | None = None
@@ -81,7 +85,7 @@ class ModuleProbe:
         self._sites: Mapping[nn.Module, LayerSites] = {}
         self._in_graphs: Mapping[nn.Module, LayerSites] = {}
         self._key = new_id()
-        self._hooked: dict[nn.Module, Wanted] = {}
+        self._hooked: Parts[nn.Module, Wanted] = Parts(root, {})
         self._on_leaves: list[Callable[[], None]] = []  # what removes the hooks on them
         self._edges: dict[tuple[nn.Module, int], list[InputEdge | None]] = {}  # of the calls at work, by thread: where their inputs stood
         self._inputs: dict[tuple[nn.Module, int], list[int]] = {}  # likewise: their versions
@@ -195,10 +199,11 @@ class ModuleProbe:
             wanted = Wanted.of(heard, leaves, sites.get(module))
             if wanted == self._hooked.get(module, Wanted()) or not can_be_hooked(module):
                 continue
-            self._hooked[module] = wanted
             if wanted == Wanted():
+                self._hooked.pop(module, None)
                 unhook_calls(module, self._key)
                 continue
+            self._hooked[module] = wanted
             # For the reader before all other hooks: tensor parallelism's own turn a distributed output into its local part. But the
             # outputs of the outermost call are told as the script gets them.
             first = wanted.sites is not None and not (wanted.calls and entry.is_root)
@@ -227,10 +232,10 @@ class ModuleProbe:
 
         Returns: the new ones; ``names`` holds them at its end.
         """
-        known = self.names
-        if not [child for module in known for child in module._modules.values() if child not in known and child is not None]:
+        known, root = self.names.parts, self.root
+        if not [c for m in (root, *known) for c in m._modules.values() if c not in known and c is not None and c is not root]:
             return []
-        names = qualified_names(self.root)
+        names = qualified_names(root)
         new = [module for module in names if module not in self.names]
         self.names.update(names)
         for module, name in names.items():
@@ -324,9 +329,8 @@ class ModuleProbe:
     def _see(
         self, entry: Entry, leaves: bool, sites: LayerSites | None, module: nn.Module, args: Args, kwargs: Kwargs, output: Any
     ) -> None:
-        plain, given = isinstance(output, Tensor), None
+        plain, given = isinstance(output, Tensor), None if sites is None else walk.first_inexact(output)
         if sites is not None:
-            given = walk.first_inexact(output)
             self._guard(self._fail_reader, self._show_call, sites, module, args, kwargs, output, given)
         listener = self._listener if leaves else None
         tap = None if listener is None else listener.tap if _task() == -1 else self.again  # in_backward()
@@ -369,7 +373,7 @@ class ModuleProbe:
 
     def _show_call(self, sites: LayerSites, module: nn.Module, args: Args, kwargs: Kwargs, output: Any, given: Tensor | None) -> None:
         """Show the reader its tensors of a call, but for the output's gradient."""
-        edges = self._edges.get((module, get_ident())) if sites.dgrad is not None else None
+        edges = None if sites.dgrad is None else self._edges.get((module, get_ident()))
         edge = edges.pop() if edges else None
         if not in_backward() and (_grad_enabled() or module.training or sites.evaluation):  # in backward: recomputed for checkpointing
             taken = None if sites.activation is None else walk.first_input(args, kwargs)
@@ -389,8 +393,7 @@ class ModuleProbe:
         if torch.compiler.is_compiling():  # by compiled autograd
             told = self.entries[self.root] if entry is None else entry
             own = gradient if shape is None else gradient.reshape(shape)
-            self._graphs.take(told, Phase.BACKWARD, entry is not None, slot, "" if site is None else str(site), own)
-            return
+            return self._graphs.take(told, Phase.BACKWARD, entry is not None, slot, "" if site is None else str(site), own)
         if entry is not None:
             self.tell_gradient(entry, slot, gradient, shape)
         if site is not None:
@@ -436,15 +439,12 @@ class ModuleProbe:
     def _fail(self, error: Exception) -> None:
         if had_no_room(error):
             return
-        listener = self._listener
-        if listener is None:
-            self._fail_reader(error)
-        else:
-            self.detach()
-            listener.failed(error)
+        if (listener := self._listener) is None:
+            return self._fail_reader(error)
+        self.detach()
+        listener.failed(error)
 
     def _fail_reader(self, error: Exception) -> None:
-        reader = None if had_no_room(error) else self._reader
-        if reader is not None:
+        if (reader := None if had_no_room(error) else self._reader) is not None:
             self.disarm()
             reader.failed(error)

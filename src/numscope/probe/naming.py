@@ -43,25 +43,26 @@ def has_identity(module: nn.Module) -> bool:
 def qualified_names(root: nn.Module) -> dict[nn.Module, str]:
     """Each module below ``root`` that has an identity once, with its first name; segments that only wrappers own are left out."""
     names: dict[nn.Module, str] = {}
-
-    def descend(module: nn.Module, name: str) -> None:
-        if not has_identity(module) or module in names:
-            return
-        names[module] = name
-        owner = _class_names(module)
-        first = _first_number(module)
-        for segment, layer in keras.children(module):
-            descend(layer, f"{name}.{segment}" if name else segment)
-        for segment, child in module._modules.items():
-            if child is None:
-                continue
-            if first:
-                segment = str(first + int(segment))
-            transparent = not owner.isdisjoint(WRAPPER_SEGMENTS.get(segment, frozenset()))
-            descend(child, name if transparent else f"{name}.{segment}" if name else segment)
-
-    descend(root, "")
+    _descend(root, "", names)
     return names
+
+
+def _descend(module: nn.Module, name: str, names: dict[nn.Module, str]) -> None:
+    """No function inside the other: it would hold itself, and with it the modules, until the collector comes."""
+    if not has_identity(module) or module in names:
+        return
+    names[module] = name
+    owner = _class_names(module)
+    first = _first_number(module)
+    for segment, layer in keras.children(module):
+        _descend(layer, f"{name}.{segment}" if name else segment, names)
+    for segment, child in module._modules.items():
+        if child is None:
+            continue
+        if first:
+            segment = str(first + int(segment))
+        transparent = not owner.isdisjoint(WRAPPER_SEGMENTS.get(segment, frozenset()))
+        _descend(child, name if transparent else f"{name}.{segment}" if name else segment, names)
 
 
 def _first_number(module: nn.Module) -> int:

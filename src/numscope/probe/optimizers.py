@@ -35,6 +35,11 @@ class Optimizers:
         self._searched = known is not None
 
     @property
+    def model(self) -> nn.Module | None:
+        """The model; None once it is gone."""
+        return self._model()
+
+    @property
     def any(self) -> bool:
         """Whether one is known, alive or not."""
         return bool(self._found)

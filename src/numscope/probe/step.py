@@ -41,9 +41,12 @@ class StepReader(optimizer_probe.StepListener):
 
 MOST_AT_WORK = 16  # steps that keep their models; of these it matters to models alone that a script drops before they are judged
 
+MOST_TRAINED = 16  # models with optimizers that their watches keep until the collector finds both: more may be copies, made for some steps
+
 MOST_IDLE = 8  # steps of other models' optimizers, after which a model that nobody calls is told of optimizers' steps alone
 
 _steps: Living[Step] = Living()  # that are read
+_trained: Living[Step] = Living()  # that keep their models
 _at_work: dict[Step, None] = {}  # kept alive, though the script may have dropped the model; the earliest first
 
 
@@ -65,6 +68,8 @@ class Step(optimizer_probe.StepListener):
         num_steps: how many have ended.
         had_backward: a backward of this model has run in this step; ``ever_had_backward``: in one that is over.
         thread: number of the one that called the model or updated it last.
+        kept: the model, while the watch keeps it, in a cycle that the collector can free: the end of a training may come after a script
+            has dropped it. A copy that no optimizer trains goes with its last use.
     """
 
     def __init__(
@@ -81,6 +86,7 @@ class Step(optimizer_probe.StepListener):
         self.num_steps = 0
         self.explicit = explicit
         self.optimizers = Optimizers(model, optimizer)
+        self.kept: nn.Module | None = None
         self.had_backward = False
         self.ever_had_backward = False
         self._heard_forward = False
@@ -152,6 +158,15 @@ class Step(optimizer_probe.StepListener):
         """Whether gradients are there, and an optimizer that may use them."""
         return self.had_backward and bool(self.optimizers.living)
 
+    def _keep_trained(self) -> None:
+        if self.kept is None and self.optimizers.any:
+            self.kept = self.optimizers.model
+            _trained.add(self)
+            if len(_trained) > MOST_TRAINED:
+                least = min(_trained, key=lambda step: step.num_steps)
+                least.kept = None
+                _trained.discard(least)
+
     def rest(self) -> None:
         """No call so far has to be replayed: the model may be dropped."""
         if not self.awaits_optimizer:
@@ -215,6 +230,7 @@ class Step(optimizer_probe.StepListener):
         if thread != self.thread and any(step.thread == thread for step in _steps):
             return  # another thread trains another model
         self.optimizers.search()
+        self._keep_trained()
         if self._stepped and not self._is_stepping() and not in_backward():
             self._over()
         elif self.had_backward and not (self._heard_forward or self.explicit or self.optimizers.any or in_backward()):
@@ -248,6 +264,7 @@ class Step(optimizer_probe.StepListener):
         self._ended_by_optimizer = False
         self.optimizers.search()
         self.optimizers.meet(optimizer)
+        self._keep_trained()
 
     @guarded(*STOPS, UsageError)
     def after_closure(self, optimizer: Optimizer) -> None:

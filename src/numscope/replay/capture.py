@@ -11,6 +11,7 @@ import contextlib
 import ctypes
 import random
 import sys
+import weakref
 from collections import Counter, OrderedDict, defaultdict, deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -43,29 +44,29 @@ class BufferCopies:
     def __init__(self, names: Mapping[nn.Module, str]) -> None:
         self.names = names
         self._num_modules = 0  # already inspected
-        self._places: list[tuple[nn.Module, str]] = []
+        self._places: list[tuple[weakref.ref[nn.Module], str]] = []  # a watched model is not kept
         self._stamps: dict[int, tuple[int, int]] = {}  # by place: which tensor, its version
         self._volatile: set[int] = set()
-        self.changing: set[tuple[nn.Module, str]] = set()  # the same by module and name
+        self.changing: set[tuple[weakref.ref[nn.Module], str]] = set()  # the same by module and name
         self._num_looks = 0
         self._last: dict[int, Tensor] = {}  # larger ones at the last look; what is written by ``.data`` changes no version
 
     def capture(self) -> dict[int, Tensor]:
         """Copies by place. *Cost:* a copy of each small or changing buffer; at the first two calls of larger ones too, within 32 MiB."""
         if self._num_modules != len(self.names):  # new modules come last
-            self._places += [(m, slot) for m in list(self.names)[self._num_modules :] for slot, _ in m._buffers.items()]
+            self._places += [(weakref.ref(m), slot) for m in list(self.names)[self._num_modules :] for slot, _ in m._buffers.items()]
             self._num_modules = len(self.names)
         copies: dict[int, Tensor] = {}
         room = LOOKED_AT_BYTES if self._num_looks < NUM_LOOKS else 0
-        for place, (module, slot) in enumerate(self._places):
-            buffer = module._buffers[slot] if slot in module._buffers else None
+        for place, (known, slot) in enumerate(self._places):
+            buffer = _buffer_of(known(), slot)
             if buffer is None or is_lazy(buffer) or buffer.device.type == "meta":
                 continue
             stamp = _stamp(buffer)
             before = self._last.pop(place, None)
             if self._stamps.setdefault(place, stamp) != stamp or (before is not None and not torch.equal(before, buffer.detach())):
                 self._volatile.add(place)
-                self.changing.add((module, slot))
+                self.changing.add((known, slot))
                 self._stamps[place] = stamp
             size = buffer.numel() * buffer.element_size()
             if place in self._volatile or size <= SMALL_BUFFER_BYTES:
@@ -80,7 +81,7 @@ class BufferCopies:
 
     def copy_of(self, copies: Mapping[int, Tensor], module: nn.Module, slot: str) -> Tensor | None:
         """Among what ``capture`` returned, the copy of one buffer."""
-        place = next((place for place, known in enumerate(self._places) if known == (module, slot)), -1)
+        place = next((place for place, known in enumerate(self._places) if known == (weakref.ref(module), slot)), -1)
         return copies.get(place)
 
     def put_back(self, copies: Mapping[int, Tensor]) -> None:
@@ -98,9 +99,10 @@ class BufferCopies:
         originals = [(m, dict(m._buffers.items())) for m in self.names]
         stand_ins: dict[int, Tensor] = {}  # by the buffer's id, because a shared buffer needs only one
         try:
-            for place, (module, slot) in enumerate(self._places):
-                buffer = module._buffers[slot] if slot in module._buffers else None
-                if buffer is None or is_lazy(buffer) or buffer.device.type == "meta":
+            for place, (known, slot) in enumerate(self._places):
+                module = known()
+                buffer = _buffer_of(module, slot)
+                if module is None or buffer is None or is_lazy(buffer) or buffer.device.type == "meta":
                     continue
                 if id(buffer) not in stand_ins:
                     stand_ins |= _copied(id(buffer), copies.get(place, buffer))
@@ -109,6 +111,10 @@ class BufferCopies:
         finally:
             for module, buffers in originals:
                 put_back(module._buffers, buffers)
+
+
+def _buffer_of(module: nn.Module | None, slot: str) -> Tensor | None:
+    return module._buffers[slot] if module is not None and slot in module._buffers else None
 
 
 def _copies_of_foreign(tensors: Iterable[Tensor]) -> dict[int, Tensor]:
@@ -308,6 +314,7 @@ class Call:
     """One outermost forward call, with everything needed to replay it.
 
     Args:
+        module: kept alive until ``let_go``.
         name: the module's qualified name in the watched model; "" is the model itself.
     """
 
@@ -375,6 +382,21 @@ class Call:
             weights=weights,
             forwards={m: m.__dict__["forward"] for m in modules if "forward" in m.__dict__},
         )
+
+    def __getattr__(self, name: str) -> Any:
+        if name != "module" or "_module" not in self.__dict__:
+            raise AttributeError(name)
+        return self.__dict__["_module"]()
+
+    @property
+    def is_kept(self) -> bool:
+        """Whether the module is there, for the call to be done again."""
+        return "module" in self.__dict__ or self.__dict__["_module"]() is not None
+
+    def let_go(self) -> None:
+        """Keep the module no longer: it can be done again as long as somebody else keeps it."""
+        if "module" in self.__dict__:
+            self.__dict__["_module"] = weakref.ref(self.__dict__.pop("module"))
 
     @property
     def known(self) -> list[tuple[str, Tensor]]:

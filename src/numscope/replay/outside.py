@@ -21,7 +21,7 @@ from torch.overrides import _push_mode as push_function_mode
 from torch.utils._python_dispatch import TorchDispatchMode, _get_current_dispatch_mode_stack, _push_mode
 
 from numscope.probe import optimizer as optimizer_probe
-from numscope.probe.calls import guard, in_backward
+from numscope.probe.calls import in_backward
 from numscope.probe.dynamo import in_compiled
 from numscope.probe.nodes import node_of
 from numscope.probe.optimizer import guarded
@@ -105,11 +105,12 @@ class Outside:
         self._write_up()
         return self._tape
 
-    @property
-    def num_records(self) -> int:
-        """Of all that were ever on the tape."""
-        guard(self.failed, (), self._write_up)
-        return self._tape.num_records
+    def counted(self) -> list[int]:
+        """One number, known once what is logged is recorded, if ever: of all records that were on the tape up to here."""
+        count = [self._tape.num_records]
+        if len(self._log):  # where the notes before this one are forgotten, it is too, and the number is right
+            self._log.append((lambda: count.__setitem__(0, self._tape.num_records),))
+        return count
 
     @property
     def ledger(self) -> Ledger:

@@ -147,7 +147,7 @@ class AutoWatch(optimizer_probe.StepListener):
         if self._known.get(optimizer) == state:
             self.look(any(times < STRANGE_STEPS for times in self._strange.values()))
             return
-        watched = {id(p) for scope in self.scopes for p in scope.model.parameters()}
+        watched = {id(p) for scope in self.scopes if scope.model is not None for p in scope.model.parameters()}
         if ids_of(optimizer) <= watched or self._strange.get(optimizer, 0) >= STRANGE_STEPS:
             self._known[optimizer] = state
             self._strange.pop(optimizer, None)
@@ -291,7 +291,7 @@ class AutoWatch(optimizer_probe.StepListener):
             self._seen.add(module)
             return
         names, own = qualified_names(inner), {id(p) for p in inner.parameters()} if torch.is_grad_enabled() else set()
-        for scope in [s for s in self.scopes if s.model in names or stands_for(s.model, own)]:
+        for scope in [s for s in self.scopes if s.model in names or (s.model is not None and stands_for(s.model, own))]:
             self.scopes.discard(scope)  # a part was called alone before the whole, or an optimizer took a step to have states to load
             scope.close()
         for scope in self.scopes:

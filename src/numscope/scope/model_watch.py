@@ -6,6 +6,7 @@ import logging
 import sys
 import threading
 import traceback
+import weakref
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
@@ -55,7 +56,8 @@ _ASKED_FOR = (*STOPS, AbortAfter)
 
 
 class ModelWatch:
-    """The watch on one model, until ``close``; users hold it as a ``Scope``. The model keeps it alive, and it ends with the model.
+    """The watch on one model, until ``close``; users hold it as a ``Scope``. The model keeps it alive, and it ends with the model,
+    which it does not keep, unless an optimizer trains it (see ``Step.kept``) or statistics are collected of it.
 
     Attributes:
         numbering: knows the model's name.
@@ -87,10 +89,13 @@ class ModelWatch:
         self.heirs: list[Callable[[ModelWatch], None]] = []
         self.inspector: Inspector | None = None
         self.fault = ""
-        self._model = peel(model)
-        self.numbering: Numbering = Numbering(class_name(self._model), [scope.numbering for scope in live()], self._renamed)
+        root = peel(model)
+        self._model = weakref.ref(root)
+        self._end_with_model = weakref.finalize(root, _model_is_gone, weakref.ref(self))
+        self._end_with_model.atexit = False
+        self.numbering: Numbering = Numbering(class_name(root), [scope.numbering for scope in live()], self._renamed)
         first = options.first_step if recorder is None else recorder.first_step
-        self._steps = Step(self._model, first, self._steps_failed, optimizer=optimizer, explicit=explicit)
+        self._steps = Step(root, first, self._steps_failed, optimizer=optimizer, explicit=explicit)
         detecting = options.detecting
         calls_matter = detecting or bool(options.trace) or options.abort_after is not None
         if calls_matter or recorder is not None or options.config is not None:
@@ -104,8 +109,8 @@ class ModelWatch:
             sarif=options.sarif, meanings={name: rule.meaning for name, rule in RULES.items()}, detecting=calls_matter,
             shown_as=None if address is None else without_passwords(address), prints_frames=options.frames is not None,
         )  # fmt: skip
-        self._disown = owned_by(self._model, self)
-        self._probe = ModuleProbe(self._model, _ASKED_FOR)
+        self._disown = owned_by(root, self)
+        self._probe = ModuleProbe(root, _ASKED_FOR)
         self._trace = Journal() if options.trace else None
         self._detection: Detection | None = None
         self._checker: Checker | None = None
@@ -117,10 +122,11 @@ class ModelWatch:
                 self._steps.add(self._experiments)
             self._steps.add(self._detection)
             if options.log_dir is not None and recorder is None and options.config is None:
-                self._detection.evidence.history = RunHistory(options.log_dir, rank(), class_name(self._model), num_ranks())
+                self._detection.evidence.history = RunHistory(options.log_dir, rank(), class_name(root), num_ranks())
         if calls_matter:
             self._probe.attach(self, deep=detecting and options.level == "modules", gradients=detecting and options.gradients)
         if recorder is not None or options.config is not None:
+            self._statistics_of = root  # theirs is the model's last step too, when it may be merged with other ranks'
             from numscope.inspect.inspector import Inspector  # loads what reads configurations, which a watch without one does not need
 
             try:
@@ -139,7 +145,7 @@ class ModelWatch:
         if self.inspector is not None:
             self.inspector.post = self.alerting.post
         if self._detection is not None and self.alerting.plan.mode != "off":
-            subject = Subject(self._model, model, self._probe, self._steps, self._detection.evidence.journal)
+            subject = Subject(model, self._probe, self._steps, self._detection.evidence.journal)
             self._checker = Checker(subject, self.alerting.desk.post, CHECKS, self.alerting.plan.rules)
             if self._experiments is not None:
                 self._experiments.post = self.alerting.desk.post
@@ -233,7 +239,7 @@ class ModelWatch:
             self._steps.step()
             converted = sys.modules.get("numscope.precision.gemm.layer_state")  # not loaded where nobody has converted a layer
             if converted is not None:
-                converted.end_step(self._model)
+                converted.end_step(self.model)
 
     def begin_at(self, step: int) -> None:
         """Number the step at work: a run goes on from a checkpoint."""
@@ -290,8 +296,9 @@ class ModelWatch:
         return self._probe.active or optimizer_probe.is_paused()
 
     @property
-    def model(self) -> nn.Module:
-        return self._model
+    def model(self) -> nn.Module | None:
+        """The watched model; None once it is gone."""
+        return self._model()
 
     def owns(self, module: nn.Module) -> bool:
         """Whether a module is part of the watched model."""
@@ -399,6 +406,7 @@ class ModelWatch:
     def _detach(self) -> None:
         self.closed = True
         closed(self)
+        self._end_with_model.detach()
         parts = [part for part in (self._checker, self._experiments, self._detection) if part is not None]
         for undo in (self._disown, self._probe.detach, *(part.detach for part in parts)):
             try:
@@ -421,3 +429,21 @@ class ModelWatch:
     def _write_history(self) -> None:
         if self._detection is not None and self._detection.evidence.history is not None:
             self._detection.evidence.history.write()
+
+    def _root_is_gone(self) -> None:
+        probe = self._probe
+        self._end()
+        for entry in (probe.entry_of(""), *probe.entries.values()):
+            entry.weights = {}
+        probe.names.clear()
+        probe.entries.clear()
+        if self._detection is not None:
+            self._detection.evidence.saved.forget()
+
+
+def _model_is_gone(ref: weakref.ref[ModelWatch]) -> None:
+    """A script has dropped a model: its modules and weights go with it, though the watch may be in cycles of its own."""
+    watch = ref()
+    if watch is not None and not watch.closed:
+        with suppress(Exception):
+            watch._root_is_gone()

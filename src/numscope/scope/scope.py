@@ -14,10 +14,11 @@ MOST_SHOWN = 3  # findings and alerts in a notebook
 
 
 class Scope:
-    """The watch on one model, until ``close``; also a context manager. It ends with the model, whoever holds the scope."""
+    """The watch on one model, until ``close``; also a context manager. Who holds the scope keeps the model too."""
 
     def __init__(self, watch: ModelWatch) -> None:
         self._watch = watch
+        self._model = watch.model  # kept as long as somebody holds the scope: the watch itself keeps it only while it is trained
 
     @property
     def findings(self) -> list[Finding]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from itertools import takewhile
 from typing import Any, ClassVar, NamedTuple, cast
 
@@ -20,6 +19,7 @@ from numscope.probe.naming import named_state
 from numscope.probe.optimizers import Optimizers
 from numscope.probe.step import Step, StepReader
 from numscope.records.alert import Alert
+from numscope.records.weak import Weak
 from numscope.records.words import few
 from numscope.replay.stack import capture
 
@@ -79,20 +79,32 @@ def _common(modules: Sequence[str]) -> str:
     return ".".join(same[0] for same in takewhile(lambda same: len(set(same)) == 1, zip(*parts, strict=False)))
 
 
-@dataclass(slots=True, eq=False)
 class Subject:
-    """The watched model and its step at work, as checks know them."""
+    """The watched model and its step at work, as checks know them.
 
-    model: nn.Module  # without the wrapper around it
-    wrapper: nn.Module  # what the user gave: the model, or a DDP around it
-    probe: ModuleProbe  # names the model's modules
-    steps: Step
-    journal: Journal  # what detection has seen of the step at work. Its rows are read when an optimizer's step begins
-    num: int = 0  # of the step, counted from 0 at the watch's start, whatever number the run gives it
-    thorough: bool = True  # this step is one of those at which each parameter is looked at
-    rank: int = field(default_factory=rank)
-    inputs: Inputs = field(default_factory=Inputs)  # the data of the model's steps, once a check tells of them
-    is_over: bool = False  # the watch is about to end
+    Args:
+        wrapper: what the user gave: the model, or a DDP around it.
+        probe: names the model's modules.
+        journal: what detection has seen of the step at work. Its rows are read when an optimizer's step begins.
+
+    Attributes:
+        model: without the wrapper around it.
+        num: of the step, counted from 0 at the watch's start, whatever number the run gives it.
+        thorough: this step is one of those at which each parameter is looked at.
+        inputs: the data of the model's steps, once a check tells of them.
+        is_over: the watch is about to end.
+    """
+
+    wrapper: Weak[nn.Module] = Weak()
+
+    def __init__(self, wrapper: nn.Module, probe: ModuleProbe, steps: Step, journal: Journal) -> None:
+        self.wrapper, self.probe, self.steps, self.journal = wrapper, probe, steps, journal
+        self.num, self.thorough, self.is_over = 0, True, False
+        self.rank, self.inputs = rank(), Inputs()
+
+    @property
+    def model(self) -> nn.Module:
+        return self.probe.root
 
     @property
     def step(self) -> int:

@@ -13,6 +13,7 @@ from numscope.distributed.channel import members
 from numscope.distributed.groups import Copies
 from numscope.distributed.place import Places, fully_sharded_groups
 from numscope.probe.naming import named_state
+from numscope.records.weak import Weak
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +41,8 @@ class Shared:
 
 class CopiesOf:
     """Finds a model's copies when asked, since wrappers and shards come and go."""
+
+    _model: Weak[nn.Module] = Weak()
 
     def __init__(self, model: nn.Module, wrapper: nn.Module, names: Mapping[nn.Module, str]) -> None:
         self._model = model
