@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import pickle
 from collections.abc import Sequence
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
@@ -182,3 +183,21 @@ def test_what_no_other_rank_was_asked_about_is_told_at_the_end(monkeypatch: pyte
     for desk in all_desks[1:] * 2:
         desk.flush()
     assert [[(one.layer, ranks) for one, ranks, _ in outlet.told] for outlet in taken] == [[], [("head", (1,))], [("only here", (2,))]]
+
+
+def test_place_in_the_script_is_said_once_whichever_model_finds_it() -> None:
+    taken, line = Taken(), {"line": "train.py:12", "code": "loss.backward()"}
+    first, second = Desk(taken), Desk(taken)
+    for desk in (first, second, first):
+        desk.post([replace(alert(4), layer="", evidence=line), replace(alert(4, "loss runs away"), layer="", tensor="loss", value=8.0)])
+    assert [len(desk.alerts) for desk in (first, second)] == [2, 0]
+    second.post(
+        [replace(alert(80), layer="", evidence={"line": "train.py:13"}), replace(alert(4), evidence={**line, "parameters": ["a.weight"]})]
+    )
+    assert len(second.alerts) == 2, "another line, and this model's own parameters"
+    first.close()
+    second.close()
+    third = Desk(taken)
+    third.post([replace(alert(4), layer="", evidence=line)])
+    assert len(third.alerts) == 1, "another run in the same process"
+    third.close()

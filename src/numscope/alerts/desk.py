@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+import itertools
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Protocol
 
 from numscope.config.alert_plan import AlertPlan
 from numscope.distributed.agree import is_first, spread
+from numscope.probe.living import Living
 from numscope.records.alert import Alert, parse_alert
 from numscope.records.errors import AlertError
 from numscope.records.finding import plain
@@ -54,6 +56,29 @@ class Calm:
         return last is None or not 0 <= alert.step - last <= CALM_STEPS
 
 
+_said: dict[Hashable, int] = {}  # places that alerts name, each with the number of the desk that spoke of it
+_numbers = itertools.count()  # of desks, never twice
+_open: Living[object] = Living()  # that remember them
+
+
+def remember(user: object) -> None:
+    """Until ``forget`` the process says an alert once for one place, whichever of its models finds it."""
+    if not len(_open):
+        _said.clear()
+    _open.add(user)
+
+
+def forget(user: object) -> None:
+    _open.discard(user)
+
+
+def _place(alert: Alert) -> Hashable | None:
+    """The line of the script's, or the loss, that an alert is about; None where it is about one model's own parameters or layers."""
+    if "line" in alert.evidence and "parameters" not in alert.evidence:
+        return alert.rule, alert.layer, alert.evidence["line"]
+    return (alert.rule, alert.step, alert.value) if (alert.layer, alert.tensor) == ("", "loss") else None
+
+
 class Desk:
     """Takes what rules and checks find in a step, and passes on what is news.
 
@@ -71,12 +96,23 @@ class Desk:
         self._all = Calm()  # of all ranks; known to the first one
         self._waiting: list[Alert] = []  # to be told with the other ranks'
         self._stop: Alert | None = None
+        self._number = next(_numbers)
+        remember(self)
+
+    def close(self) -> None:
+        """No more comes; what was said at other desks stays said."""
+        forget(self)
 
     def post(self, found: Iterable[Alert]) -> None:
         """Rules post at each step at which their condition holds. Raises nothing."""
         for alert in found:
-            if self._plan.is_on(alert.rule) and self._own.is_news(alert):
+            if self._plan.is_on(alert.rule) and self._own.is_news(alert) and not self._is_anothers(alert):
                 self._pass_on(alert if alert.rank == self._rank else replace(alert, rank=self._rank))
+
+    def _is_anothers(self, alert: Alert) -> bool:
+        """Whether another model's desk has said it: a loss may be made of several models, and a line may call several."""
+        place = _place(alert)
+        return place is not None and _said.setdefault(place, self._number) != self._number and (alert.asks or self._plan.mode != "raise")
 
     def _pass_on(self, alert: Alert) -> None:
         if self._stop is None and self._plan.mode == "raise" and not alert.asks:

@@ -82,6 +82,7 @@ class Alerting:
 
     def release(self) -> None:
         """The watch has ended: let go of the sinks. Safe to call twice."""
+        self.desk.close()
         taken, self._taken = self._taken, None
         if taken is not None:
             taken.close()

@@ -16,6 +16,7 @@ from torch import nn
 from torch.nn.modules import module as torch_module
 from torch.optim import Optimizer
 
+from numscope.alerts import desk
 from numscope.alerts.checks.loading import Loads
 from numscope.config.options import WatchOptions
 from numscope.distributed import agree
@@ -96,6 +97,7 @@ class AutoWatch(optimizer_probe.StepListener):
 
     def __enter__(self) -> AutoWatch:
         _open.add(self)
+        desk.remember(self)
         self._registering = put(torch_module._global_module_registration_hooks, self._registered)
         self._checks_selection = self._recorder is not None or self.options.config is not None
         self._searches = self.options.on_nonfinite is None and not self.options.trace and self.options.abort_after is None
@@ -181,6 +183,7 @@ class AutoWatch(optimizer_probe.StepListener):
 
     def _stop(self) -> None:
         _open.discard(self)
+        desk.forget(self)
         self.look(False)
         if self._registering is not None:
             self._registering()

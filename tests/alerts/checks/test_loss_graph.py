@@ -12,7 +12,9 @@ from torch.nn import functional as F
 from torch.optim import SGD
 
 import numscope
+from numscope.config.options import WatchOptions
 from numscope.records.alert import Alert
+from numscope.scope.autowatch import AutoWatch
 from tests.alerts.checks.silent import alerts_of, one
 
 Loss = Callable[[Tensor, Tensor], Tensor]
@@ -408,3 +410,14 @@ def test_loss_that_counts_twice_is_asked_about(first: Loss, second: Loss, rules:
 
     assert [a.rule for a in alerts_of(model, training) if a.rule == "loss twice"] == rules
     assert not [a for a in alerts_of(model, lambda: training(clear=True)) if a.rule == "loss twice"]
+
+
+def test_loss_of_two_models_is_said_once() -> None:
+    with AutoWatch(WatchOptions()) as auto:
+        body, head = nn.Linear(6, 8), nn.Linear(8, 4)
+        optimizer = torch.optim.SGD([*body.parameters(), *head.parameters()], lr=0.1)
+        for _ in range(4):
+            optimizer.zero_grad()
+            F.cross_entropy(head(body(torch.randn(5, 6)).relu()).softmax(-1), torch.randint(4, (5,))).backward()
+            optimizer.step()
+        assert [alert.rule for scope in auto.scopes for alert in scope.alerts] == ["wrong input of a loss"]

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from numscope.alerts.checks.check import Check, ScriptLine, Subject, current_line
-from numscope.alerts.checks.loss_graph import behind_shapes, is_new, kind_of
+from numscope.alerts.checks.loss_graph import behind_shapes, kind_of
 from numscope.probe.nodes import node_of, saved
 from numscope.records.faults import suppress
 from numscope.summary.host_copy import HostCopy
@@ -49,7 +49,7 @@ class Labels(Check):
     def before_backward(self, roots: Sequence[Tensor]) -> None:
         mask, self._mask = self._mask, None
         with unseen():
-            found = _counted(node_of(roots[0])) if roots and is_new(roots[0], self.name) else None
+            found = _counted(node_of(roots[0])) if roots else None
             if found is not None:
                 count, num, weight = found
                 has_mask = mask is not None and mask.numel() in (num, num + len(mask))  # labels may be those of the next tokens

@@ -57,17 +57,6 @@ class _Found(NamedTuple):
 
 
 _models: weakref.WeakSet[nn.Module] = weakref.WeakSet()  # those that are watched
-_said: tuple[weakref.ref[Tensor] | None, set[str]] = None, set()  # the last loss of which something was said, and the rules
-
-
-def is_new(root: Tensor, rule: str) -> bool:
-    """Whether a rule has not spoken of a loss: several models may be in its graph."""
-    global _said
-    if _said[0] is None or _said[0]() is not root:
-        _said = weakref.ref(root), set()
-    is_new = rule not in _said[1]
-    _said[1].add(rule)
-    return is_new
 
 
 class LossGraph(Check):
@@ -112,10 +101,8 @@ class LossGraph(Check):
                 found.append(_Found(TWICE, text, "Call backward once, on the sum, or on what was not in the sum before."))
             self._roots.update((_number(node), current_line()) for root in roots if (node := node_of(root)) is not None)
         for rule, text, advice, asks in found:
-            if is_new(roots[0], rule):
-                line = current_line()
-                self.say(text.format(line.at(": backward at ")), advice, rule=rule, line=line, asks=asks)
-            self.spoken.add(rule)
+            line = current_line()
+            self.say(text.format(line.at(": backward at ")), advice, rule=rule, line=line, asks=asks)
         if leaves.keys() - inside and not self.spoken.issuperset((OUTSIDE, UNOWNED)):
             owned = {number for optimizer in living_optimizers() for number in ids_of(optimizer)}
             wanted = leaves.keys() - inside - owned
@@ -124,10 +111,10 @@ class LossGraph(Check):
             trained = any(isinstance(leaves[number], nn.Parameter) for number in owned & leaves.keys())
             others = {id(p) for each in _models for p in each.parameters()}
             free = [leaves[number] for number in wanted - others if isinstance(leaves[number], nn.Parameter)]
-            if free and trained and self.subject.num >= FIRST - 2 and is_new(roots[0], OUTSIDE):
+            if free and trained and self.subject.num >= FIRST - 2:
                 text = f"Gradients arrive at {count(len(free), 'parameter')}, one of shape {tuple(free[0].shape)}, that neither a watched"
                 advice = "Make layers and parameters once, in __init__; give what is in no module to the optimizer by itself."
-                self.say(f"{text} model nor an optimizer has.", advice, rule=OUTSIDE, asks=True)
+                self.say(f"{text} model nor an optimizer has.", advice, rule=OUTSIDE, line=current_line(), asks=True)
             if inside.isdisjoint(owned) and trained and self.subject.num >= FIRST - 1:
                 self._left_out([leaves[number] for number in inside & leaves.keys()])
 
