@@ -88,8 +88,8 @@ class BufferCopies:
         """Write the captured values into the buffers that have others now."""
         with torch.no_grad():
             for place, copy in copies.items():
-                module, slot = self._places[place]
-                buffer = module._buffers.get(slot)
+                known, slot = self._places[place]
+                buffer = _buffer_of(known(), slot)
                 if buffer is not None and not torch.equal(buffer, copy):
                     buffer.copy_(copy)
 
