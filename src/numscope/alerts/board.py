@@ -66,6 +66,7 @@ class Board:
         self.first_loss = math.nan  # the median magnitude of the first eight that are not zero
         self.is_scaled = False  # losses are divided by a GradScaler's scale, which doubles now and then
         self.quiet_until = 0  # a step: before it losses may be of other targets, which a module that was loaded gives
+        self.rates: deque[float] = deque(maxlen=PAST)  # the highest learning rate at each tick; nan where none is known
         # Of losses above their band: the last step, the height above the median.
         self.rises: deque[tuple[int, float]] = deque(maxlen=LOSSES)
         self._first_losses: list[float] = []

@@ -236,6 +236,9 @@ class Engine:
             self.board.is_scaled = self.board.is_scaled or optimizer_probe.in_scaler()
             self._rows.add(number, journal)
             self._scales.has_stepped = True
+            if self.board.ticks:
+                rates = [group.get("lr") for optimizer in self._optimizers.living for group in optimizer.param_groups]
+                self.board.rates.append(max((float(rate) for rate in rates if isinstance(rate, float | int)), default=math.nan))
             rules = self._each_step + (self._each_tick if self.board.ticks else [])
             return [alert for rule, settings in rules for alert in rule(self.board, settings)]
 

@@ -110,6 +110,38 @@ def test_weights_that_grow_ever_faster_are_told_of_with_the_layer_that_leads() -
     assert found[0].value is not None and found[0].limit is not None and found[0].value >= found[0].limit
 
 
+def faster(step: int, site: int) -> float:
+    return 0.5 * math.log2(step + 1) if step < 250 else 4 + (step - 250) / 60
+
+
+@pytest.mark.parametrize(("falls", "told"), [(0.0, True), (0.002, True), (0.02, False)])
+def test_weights_whose_growth_lowers_the_loss_are_healthy(falls: float, told: bool) -> None:
+    """By how much the loss falls in a step, as a share of itself: to less than half in 64 steps, or not."""
+    found = alerts(divergence_ahead, "divergence ahead", 330, MODEL, faster, lambda step: math.exp(-falls * step))
+    assert bool(found) == told
+
+
+@pytest.mark.parametrize(
+    ("rate", "grows", "text", "advice"),
+    [
+        (lambda step: 0.001 * 1.01**step, 0.0, "The learning rate rose from", "Let the learning rate rise no further than"),
+        (lambda step: 0.001, 0.0, "The learning rate is 0.001.", "Lower the learning rate from 0.001"),
+        (lambda step: 0.001, 0.02, "The largest element of input[0] went from", "Look at the data of these steps"),
+    ],
+    ids=["rate rises", "rate stays", "inputs grow"],
+)
+def test_growth_is_told_with_what_was_measured_beside_it(rate: Callable[[int], float], grows: float, text: str, advice: str) -> None:
+    board, found = Board(), list[Alert]()
+    at = board.indexes([*MODEL, SitePlace("", "Net", "input[0]", "float32", SiteKind.DATA)])
+    for number in range(360):
+        board.add(number, at, np.array([2.0 ** (faster(number, site) if site < 32 else grows * number) for site in range(33)]))
+        if board.ticks:
+            board.rates.append(rate(number))
+            found += divergence_ahead(board, dict(RULES["divergence ahead"].settings))
+    assert text in found[0].text and found[0].advice.startswith(advice)
+    assert found[0].evidence["learning_rate"] == pytest.approx([rate(found[0].step - 128), rate(found[0].step)])
+
+
 def test_layers_that_are_unfrozen_begin_anew() -> None:
     start = [random.Random(site).uniform(-6, -4) for site in range(32)]
 

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from numscope.alerts.board import Board, Floats, SiteKind, magnitude, median
+from numscope.alerts.board import TICK, Board, Floats, SiteKind, magnitude, median
 from numscope.alerts.desk import CALM_STEPS
 from numscope.probe import loop_calls
 from numscope.records.alert import Alert
@@ -28,6 +28,8 @@ MANY_LIMIT, FEW_LIMIT, EARLY_LIMIT, LEAST_BITS = 1.9, 2.9, 2.4, 0.3
 # The ninth decile alone, where outputs grow with it: of the matrices, its bits, of the outputs.
 NINTH_LIMIT, NINTH_BITS, NINTH_OUTPUTS = 1.6, 0.35, 2.0
 BEHIND = 1.0  # bits, by which another layer must have grown more to be named in a layer's place
+LEARNS = 0.5  # of the loss a window ago: weights that grow while it falls below this are what lowers it, however fast they grow
+ROSE = 1.1  # times: a learning rate that has risen
 LEAST_OUTPUTS = 1.0  # of the outputs' ninth decile: where no output grows, weights may
 
 
@@ -45,7 +47,7 @@ def divergence_ahead(board: Board, settings: dict[str, Any]) -> Iterator[Alert]:
         return
     middle, ninth = median(exponent[matrices]), _ninth(exponent[matrices])
     is_few, is_early = len(matrices) < FEW, median(board.ages[matrices].astype(float)) < EARLY
-    if middle + ninth / 2 < settings["limit"] * MANY_LIMIT and ninth < settings["limit"] * NINTH_LIMIT:
+    if (middle + ninth / 2 < settings["limit"] * MANY_LIMIT and ninth < settings["limit"] * NINTH_LIMIT) or _learns(board):
         return
     ahead = _ninth(board.growth(steps, record=False)[1][outputs]) if len(outputs) else NINTH_OUTPUTS
     value = float(middle + ninth / 2)
@@ -63,20 +65,51 @@ def divergence_ahead(board: Board, settings: dict[str, Any]) -> Iterator[Alert]:
     named = {
         " ".join(filter(None, (board.places[shown[i]].layer, board.places[shown[i]].tensor))): round(float(grown[i]), 2) for i in order[:5]
     }
+    measured, advice, seen = _beside(board, long)
     yield board.alert(
         NAME,
         lead,
         round(value, 2),
         round(limit, 2),
         f"weights grow ever faster, like steps^{float(middle):.1f} and the fastest tenth like steps^{float(ninth):.1f} (equal steps give "
-        f"at most steps^1); the largest element here went from {before:.3g} to {after:.3g} in {long} steps.",
-        "Lower the learning rate or lengthen its warm-up" + ("." if loop_calls.clips() else "; clip gradients."),
+        f"at most steps^1); the largest element here went from {before:.3g} to {after:.3g} in {long} steps.{measured}",
+        advice,
         bits=named,
         steps=long,
         matrices=len(matrices),
         median_exponent=round(float(middle), 2),
         ninth_decile=round(float(ninth), 2),
+        **seen,
     )
+
+
+def _learns(board: Board) -> bool:
+    """Whether the loss has come down over the window, from the median of its first quarter to that of its last."""
+    losses = np.array(board.losses)[-WINDOW:]
+    losses = losses[np.isfinite(losses)]
+    part = len(losses) // 4
+    return len(losses) >= WINDOW // 2 and 0 < float(median(losses[-part:])) < LEARNS * float(median(losses[:part]))
+
+
+def _beside(board: Board, steps: int) -> tuple[str, str, dict[str, Any]]:
+    """What else was measured in these steps: a sentence, the advice that follows from it, and evidence."""
+    before, after = (board.rates[at] if len(board.rates) >= -at else np.nan for at in (-1 - steps // TICK, -1))
+    rate = {"learning_rate": [float(before), float(after)]} if after == after and before == before else {}
+    inputs = board.of(SiteKind.DATA)
+    grown = np.nan_to_num((board.smooth() - board.smooth(steps))[inputs], nan=-np.inf)
+    also = "" if loop_calls.clips() else " Nothing clips gradients."
+    if len(inputs) and grown.max() > 1:
+        at = int(inputs[int(grown.argmax())])
+        sizes = [magnitude(float(level[at])) for level in (board.smooth(steps), board.smooth())]
+        text = f" The largest element of {board.places[at].tensor} went from {sizes[0]:.3g} to {sizes[1]:.3g}.{also}"
+        return text, "Look at the data of these steps: the model is called with ever larger numbers.", {"inputs": sizes, **rate}
+    clip = "" if loop_calls.clips() else "; clip gradients"
+    if not rate:
+        return also, f"Lower the learning rate or lengthen its warm-up{clip}.", {}
+    if after > ROSE * before:
+        text = f" The learning rate rose from {before:.3g} to {after:.3g}.{also}"
+        return text, f"Let the learning rate rise no further than {before:.3g}, or lengthen its warm-up{clip}.", rate
+    return f" The learning rate is {after:.3g}.{also}", f"Lower the learning rate from {after:.3g}{clip}.", rate
 
 
 def _ninth(values: Floats) -> float:
