@@ -61,10 +61,26 @@ def assert_same(one: Any, other: Any) -> None:
     torch.testing.assert_close(one, other, rtol=0, atol=0, equal_nan=False)
 
 
+class Plain(torch.optim.Optimizer):
+    """One of a script's own, which expects a gradient of each parameter."""
+
+    def __init__(self, parameters: Any) -> None:
+        super().__init__(parameters, {})
+
+    def step(self, closure: Any = None) -> None:
+        for group in self.param_groups:
+            for p in group["params"]:
+                state = self.state[p]
+                state["count"] = state.get("count", 0) + 1
+                state["mean"] = state.get("mean", torch.zeros_like(p)).lerp(p.grad, 0.1)
+                p.data.add_(state["mean"] + 0.01 * p.data, alpha=-1e-2)
+
+
 OPTIMIZERS: dict[str, Callable[[nn.Module], list[torch.optim.Optimizer]]] = {
     "adamw": lambda model: [torch.optim.AdamW(model.parameters(), 1e-2)],
     "adamw, for each": lambda model: [torch.optim.AdamW(model.parameters(), 1e-2, foreach=False)],
     "momentum": lambda model: [torch.optim.SGD(model.parameters(), 1e-2, momentum=0.9, weight_decay=0.1)],
+    "own": lambda model: [Plain(model.parameters())],
     "two": lambda model: [torch.optim.Adam(model[0].parameters()), torch.optim.RMSprop([*model[1].parameters(), *model[3].parameters()])],
 }
 

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import copy
+import inspect
 import logging
-from collections.abc import Sequence
+import re
+from collections.abc import Callable, Sequence
 
+import torch
 from torch import Tensor
 from torch.optim import Optimizer
 
@@ -14,13 +18,44 @@ from numscope.detect.evidence import Evidence
 from numscope.detect.healing import Healing
 from numscope.detect.skips import Skips
 from numscope.distributed.agree import Ranks
+from numscope.records.faults import ours
 from numscope.records.finding import Finding
 from numscope.report.delivery import Delivery
 
 log = logging.getLogger("numscope")
 
 MOST_IN_A_ROW = 10  # left out; the next one is a finding, as without the option
+_LOOKS = re.compile(r"grad\w* is (?:not )?None")
 WHY = "a gradient was not finite"
+
+
+def _takes_none(optimizer: Optimizer) -> bool:
+    """Whether an optimizer leaves parameters alone that have no gradient: torch's do, and those whose step looks for that."""
+    step = type(optimizer).step
+    if step.__module__.startswith("torch."):
+        return True
+    try:
+        return bool(_LOOKS.search(inspect.getsource(inspect.unwrap(step))))
+    except ours(OSError, TypeError):  # no source
+        return True
+
+
+@torch.no_grad()
+def _as_it_is(optimizer: Optimizer) -> Callable[[], None]:
+    """What puts weights and states back as they are now. *Cost:* a copy of them."""
+    parameters = [p for group in optimizer.param_groups for p in group["params"]]
+    weights = [p.clone() for p in parameters]
+    states = copy.deepcopy([dict(optimizer.state[p]) if p in optimizer.state else None for p in parameters])
+
+    @torch.no_grad()
+    def put_back() -> None:
+        for p, weight, state in zip(parameters, weights, states, strict=True):
+            p.copy_(weight)
+            optimizer.state.pop(p, None)
+            if state is not None:
+                optimizer.state[p] = state
+
+    return put_back
 
 
 class LeftOutSteps:
@@ -44,6 +79,7 @@ class LeftOutSteps:
         self._delivery = delivery
         self._is_out = False  # the step at work
         self._withheld: list[tuple[Tensor, Tensor]] = []
+        self._moved: list[Callable[[], None]] = []  # puts back what a step with zero gradients moves
         self.events: list[tuple[int, str]] = []
 
     def decide(self, optimizer: Optimizer, gradients: Sequence[int], *, goes_on: bool) -> bool:
@@ -90,8 +126,11 @@ class LeftOutSteps:
             finding: what is known of a step that is left out, and may be healed.
         """
         held = [(p, p.grad) for group in optimizer.param_groups for p in group["params"] if p.grad is not None]
-        for p, _ in held:
-            p.grad = None
+        needs = not _takes_none(optimizer)
+        if needs:
+            self._moved.append(_as_it_is(optimizer))
+        for p, gradient in held:
+            p.grad = torch.zeros_like(gradient) if needs else None
         self._withheld += held
         if self.asked:
             self.is_left_out(finding)
@@ -100,7 +139,9 @@ class LeftOutSteps:
         """The optimizer has had its step."""
         for p, gradient in self._withheld:
             p.grad = gradient
-        self._withheld = []
+        for put_back in self._moved:
+            put_back()
+        self._withheld, self._moved = [], []
 
     def is_left_out(self, finding: Finding | None) -> None:
         """Where it is asked for: buffers are as when the step's first call began; what has been tried with success stays on."""
