@@ -54,7 +54,8 @@ class Trains:
 
     @property
     def state(self) -> list[Any]:
-        return [self.model.state_dict(), *(optimizer.state_dict() for optimizer in self.optimizers)]
+        counted = [getattr(optimizer, "t", 0) for optimizer in self.optimizers]
+        return [self.model.state_dict(), *(optimizer.state_dict() for optimizer in self.optimizers), counted]
 
 
 def assert_same(one: Any, other: Any) -> None:
@@ -66,9 +67,12 @@ class Plain(torch.optim.Optimizer):
 
     def __init__(self, parameters: Any) -> None:
         super().__init__(parameters, {})
+        self.t = 0
 
     def step(self, closure: Any = None) -> None:
+        self.t += 1
         for group in self.param_groups:
+            group["k"] = group.get("k", 0) + 1
             for p in group["params"]:
                 state = self.state[p]
                 state["count"] = state.get("count", 0) + 1

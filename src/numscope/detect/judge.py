@@ -153,9 +153,9 @@ class Judge:
             alone: the other ranks may be elsewhere.
         """
         bad, reached = self._read()
-        if trained:
-            self._show(reached)
         steps = self._evidence.steps  # at the end of all, gradients that no optimizer asks for are used no more
+        if trained and not (alone and steps.optimizers.any):
+            self._show(reached)
         dropped = trained and alone and steps.optimizers.any and none_is_used(self._evidence, reached, () if steps.num_steps else gradients)
         self._decide(bad, reached, "" if alone else "the end of a step without an optimizer", NOT_USED if dropped else "")
         self._look_for_dead(gradients, by_hand=trained)

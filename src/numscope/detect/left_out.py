@@ -7,6 +7,7 @@ import inspect
 import logging
 import re
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -58,6 +59,18 @@ def _as_it_is(optimizer: Optimizer) -> Callable[[], None]:
     return put_back
 
 
+def _counters(optimizer: Optimizer) -> Callable[[], None]:
+    """What puts plain numbers back that an optimizer keeps itself, or in its groups, such as how often it has stepped."""
+    places: list[dict[str, Any]] = [vars(optimizer), *optimizer.param_groups]
+    numbers = [{k: v for k, v in place.items() if isinstance(v, int | float) and not k.startswith("_")} for place in places]
+
+    def put_back() -> None:
+        for place, known in zip(places, numbers, strict=True):
+            place.update(known)
+
+    return put_back
+
+
 class LeftOutSteps:
     """Decides which steps are left out, and takes the gradients away from an optimizer meanwhile.
 
@@ -79,7 +92,7 @@ class LeftOutSteps:
         self._delivery = delivery
         self._is_out = False  # the step at work
         self._withheld: list[tuple[Tensor, Tensor]] = []
-        self._moved: list[Callable[[], None]] = []  # puts back what a step with zero gradients moves
+        self._moved: list[Callable[[], None]] = []  # what puts back what the step moves all the same
         self.events: list[tuple[int, str]] = []
 
     def decide(self, optimizer: Optimizer, gradients: Sequence[int], *, goes_on: bool) -> bool:
@@ -127,6 +140,7 @@ class LeftOutSteps:
         """
         held = [(p, p.grad) for group in optimizer.param_groups for p in group["params"] if p.grad is not None]
         needs = not _takes_none(optimizer)
+        self._moved.append(_counters(optimizer))
         if needs:
             self._moved.append(_as_it_is(optimizer))
         for p, gradient in held:

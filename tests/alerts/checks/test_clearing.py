@@ -330,6 +330,41 @@ def test_gradients_that_another_model_s_loss_leaves_are_asked_about(clears: str)
         assert alerts == []
 
 
+def test_a_third_loss_that_adds_nothing_to_gradients_that_are_cleared_then_is_left_alone() -> None:
+    actor, critic, temperature = nn.Linear(4, 2), nn.Linear(6, 1), nn.Parameter(torch.zeros(()))
+    acts, judges, warms = Adam(actor.parameters()), Adam(critic.parameters()), Adam([temperature])
+
+    def play() -> None:
+        for x, _ in batches(8):
+            judges.zero_grad()
+            critic(torch.cat([x, actor(x).detach()], 1)).square().mean().backward()
+            judges.step()
+            acts.zero_grad()
+            critic(torch.cat([x, actor(x)], 1)).mean().backward()  # leaves gradients in the critic
+            acts.step()
+            warms.zero_grad()
+            temperature.square().add(temperature).backward()
+            warms.step()
+
+    assert alerts_of(critic, play) == []
+
+
+def test_a_loss_that_reaches_a_model_after_its_last_step_is_no_step_of_it() -> None:
+    generator, judge = nn.Linear(4, 4), nn.Sequential(nn.Linear(4, 8), nn.Tanh(), nn.Linear(8, 1))
+    makes, judges = Adam(generator.parameters(), 1e-4), Adam(judge.parameters(), 1e-4)
+
+    def adversaries() -> None:
+        for x, _ in batches(60):
+            judges.zero_grad()
+            judge(x).square().mean().backward()
+            judges.step()
+            makes.zero_grad()
+            (judge(generator(x)).square().mean() + 40).backward()
+            makes.step()
+
+    assert alerts_of(judge, adversaries) == []
+
+
 def test_losses_that_add_up_between_an_optimizer_s_steps_are_left_alone() -> None:
     trunk, head = nn.Linear(4, 4), nn.Linear(4, 3)
     optimizer, heads = SGD(trunk.parameters(), lr=0.1), SGD(head.parameters(), lr=0.1)

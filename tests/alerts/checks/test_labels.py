@@ -100,3 +100,18 @@ def test_labels_of_a_loss_in_a_checkpoint_are_not_read_as_that_would_do_its_forw
 
     assert trained(in_checkpoint, (3, 6)) == []
     assert num == 2 * 8  # a forward and a backward for each
+
+
+def test_soft_labels_are_no_error_of_ours(caplog: pytest.LogCaptureFixture) -> None:
+    model = nn.Linear(4, 3)
+    optimizer = SGD(model.parameters(), lr=1e-3)
+
+    def training() -> None:
+        for _ in range(3):
+            optimizer.zero_grad()
+            for length in (2, 5):
+                F.cross_entropy(model(torch.randn(length, 4)), torch.rand(length, 3)).div(2).backward()
+            optimizer.step()
+
+    assert alerts_of(model, training) == []
+    assert "after an error of its own" not in caplog.text

@@ -161,6 +161,7 @@ class Reaching(Check):
         self._others = _Others()
         # A backward before another optimizer's step, and the later one that adds to its gradients.
         self._left: tuple[ScriptLine, ScriptLine] | None = None
+        self._adds: tuple[ScriptLine, ScriptLine] | None = None  # the same, of the backward at work
         self._left_in_row = 0  # thorough steps with one
         self._has_stepped = False  # any optimizer of the model's
         self._calls = 0  # with gradients, in this step
@@ -181,8 +182,7 @@ class Reaching(Check):
                 if len(self._lost) == MOST_UNUSED and not self._has_stepped:
                     self._never_steps(self._gave)
             self._gave = current_line()
-            if gave is not None and left:
-                self._left = gave, self._gave
+            self._adds = (gave, self._gave) if gave is not None and left else None
         if self._reaches or not self._calls:
             return
         self._reaches = trains(roots, self.subject.model)
@@ -196,6 +196,8 @@ class Reaching(Check):
         self._made = self._first_gradient()
         if self._made in (None, self._was):  # of what is no part of the model
             self._gave = None
+        elif self._adds is not None:
+            self._left, self._adds = self._adds, None
 
     def _never_steps(self, line: ScriptLine) -> None:
         wanted = {id(p) for p in self.subject.model.parameters()}

@@ -112,5 +112,5 @@ def _counted(node: Any) -> tuple[Tensor, int, Tensor | float] | None:
 
 def _constant(node: Any) -> Tensor | None:
     """The factor, or divisor, without gradient of a product or quotient."""
-    one, other = (each is None for each, _ in node.next_functions[:2])
+    one, other = [each is None for each, _ in (*node.next_functions, (node, 0))[:2]]  # a factor that is a number stands nowhere
     return None if one == other or (one and kind_of(node) == "Div") else saved(node, "self" if one else "other")
