@@ -302,17 +302,20 @@ class Ranks:
         """Look the model's groups up. Where weights are spread over ranks these are asked on channels."""
         self._channels = []
         groups: list[Any] = []
-        for parameter in self._model.parameters():
+        model: nn.Module | None = self._model
+        if model is None:  # it is gone before its first place
+            return
+        for parameter in model.parameters():
             mesh = getattr(parameter, "device_mesh", None)
             if mesh is not None:
                 groups += [g for g in mesh.get_all_groups() if g not in groups]
-        layout = layout_of(self._model)
+        layout = layout_of(model)
         is_spread = bool(groups) or layout is not None
-        self._ddp = find_ddp(self._model, self._wrapper)
+        self._ddp = find_ddp(model, self._wrapper)
         for group in (getattr(self._ddp, "process_group", None), *([] if layout is None else layout.groups)):
             groups += [group] if group is not None and group not in groups else []
         groups = [g for g in groups if dist.get_world_size(g) > 1]
-        stage = self.stage = stage_of(self._model)
+        stage = self.stage = stage_of(model)
         stages = stage is not None and dist.get_world_size(stage.group) > 1
         row = f"stages {stage.row} of {name_of(stage.group)}" if stage is not None and stages else ""
         if is_spread:

@@ -176,17 +176,21 @@ class Places:
         if not spread():
             return []
         found: list[Any] = sorted((g for g in map(self._canonical, self._given.values()) if g is not None), key=members)
+        model: nn.Module | None = self._model
+        if model is None:  # it is gone, and nothing comes of it any more
+            self._known = found
+            return found
         if self._ddp is None:
-            self._ddp = find_ddp(self._model, self._wrapper)
+            self._ddp = find_ddp(model, self._wrapper)
         ddp = self._canonical(getattr(self._ddp, "process_group", None))
         self._ddp_groups = () if ddp is None else (Copies(ddp, dist.get_rank() == members(ddp)[0]),)
-        self._layout = layout_of(self._model, self._canonical)
-        data = [ddp] if ddp is not None else [g for g in map(self._canonical, fully_sharded_groups(self._model)) if g is not None]
+        self._layout = layout_of(model, self._canonical)
+        data = [ddp] if ddp is not None else [g for g in map(self._canonical, fully_sharded_groups(model)) if g is not None]
         self._data = tuple(data)
         found += data
         if self._layout is not None:
             found += self._layout.groups
-        meshes = [p.device_mesh for p in self._model.parameters() if hasattr(p, "device_mesh")]
+        meshes = [p.device_mesh for p in model.parameters() if hasattr(p, "device_mesh")]
         for mesh in meshes:
             if mesh.get_coordinate() is not None:
                 found += [g for g in self._axes(mesh) if g is not None]
