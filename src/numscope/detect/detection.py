@@ -362,9 +362,9 @@ class Detection(StepReader):
         if was_judged and not self.left_out.asked:  # a second optimizer of the same step finds nothing new
             self.left_out.stepped(optimizer)
             return
-        is_scaled, mine = optimizer_probe.in_scaler(), ids_of(optimizer)
-        others = self._see_gradients(self._parameters.ids - mine) if is_scaled else None
-        gradients = self._see_gradients(mine if is_scaled or was_judged else None)
+        is_scaled = optimizer_probe.in_scaler()
+        others = self._see_gradients(self._parameters.ids - ids_of(optimizer)) if is_scaled else None
+        gradients = self._see_gradients(ids_of(optimizer) if is_scaled or was_judged else None)
         left_out = self.left_out.decide(optimizer, gradients, goes_on=was_judged)
         if not was_judged:
             self.judge.before_step(optimizer, gradients, others, left_out)
