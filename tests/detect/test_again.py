@@ -14,12 +14,12 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 import numscope
 from numscope.detect import experiments
-from numscope.detect.experiments import HARDWARE, NOT_THE_SAME, ROUNDING, WRONG_GRADIENT
+from numscope.detect.experiments import HARDWARE, LOST, NOT_THE_SAME, ROUNDING, WRONG_GRADIENT, WRONG_RESULT
 from numscope.records.errors import UsageError
 from tests.harm.test_models import TRAININGS, bare_notes, run_of
 from tests.harm.training import assert_equal, noted
 
-OURS = (HARDWARE, NOT_THE_SAME, WRONG_GRADIENT)
+OURS = (HARDWARE, NOT_THE_SAME, WRONG_GRADIENT, WRONG_RESULT, LOST)
 
 
 @pytest.mark.parametrize("training", TRAININGS)
@@ -28,7 +28,7 @@ def test_a_healthy_step_comes_out_the_same_and_training_is_bitwise_what_it_is_wi
 
     @contextlib.contextmanager
     def watch(model: nn.Module) -> Iterator[Any]:
-        with numscope.watch(model, check="again,gradients:every=1") as scope:
+        with numscope.watch(model, check="again,gradients,float64:every=1") as scope:
             scopes.append(scope)
             yield scope
 

@@ -11,10 +11,11 @@ CAPSULE = "capsule"  # of a finding, at no step of its own
 KINDS = {
     "again": "does the same step give the same bits?",
     "gradients": "is the gradient of each autograd.Function what its forward says?",
+    "float64": "is each result, and each gradient, what float64 makes of it?",
     CAPSULE: "what is the operation at fault, alone?",
 }
 EVERY = 1000
-_FORM = "again,gradients,capsule, with :every=N or :at=N,N behind it"
+_FORM = "again,gradients,float64,capsule, with :every=N or :at=N,N behind it"
 
 
 @dataclass(frozen=True, slots=True)

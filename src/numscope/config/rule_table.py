@@ -33,6 +33,8 @@ _SPECS = (
     # steps that are done again (--check)
     RuleSpec("step is not reproducible", "a call gives other bits when it is done again"),
     RuleSpec("suspected hardware", "a call once gave other bits, which nothing explains"),
+    RuleSpec("wrong result", "an operation does not give what its operands give in float64, by more than rounding"),
+    RuleSpec("precision is lost", "what a call returns, or its gradient, is rounding to a large part"),
     RuleSpec("wrong gradient", "an autograd.Function's backward is not the derivative of its forward"),
     # the loop and the model's structure
     RuleSpec("parameter without optimizer", "a trainable parameter is in no optimizer"),

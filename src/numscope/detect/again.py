@@ -17,9 +17,8 @@ from numscope.detect.journal import Journal
 from numscope.distributed.agree import has_group
 from numscope.probe.calls import heard
 from numscope.probe.module import ModuleProbe
-from numscope.records.places import is_installed
 from numscope.records.site import Phase
-from numscope.replay.call import do_again
+from numscope.replay.call import do_again, script_line
 from numscope.replay.capture import BufferCopies, Call
 from numscope.replay.op import UNINITIALIZED
 from numscope.replay.stages import FINITE, FORWARD_FINITE, Stages
@@ -188,13 +187,13 @@ def _explained(
         differs = _first_operation(one, other)
         if differs is not None:
             record, cause = differs
-            return Difference(record.phase, record.module, "output", cause, record.op, *_line(record, one.call))
+            return Difference(record.phase, record.module, "output", cause, record.op, *script_line(record, one.call))
     flip = ("", -1) if was is None or now is None else _flipped(was, now)
     found = next(((record, stages) for stages in runs[0] for record in _writers(stages, now)), None)
     if found is None:
         return Difference(at.phase, at.module, at.slot, Cause.UNKNOWN, flip=flip[0], bit=flip[1])
     record, stages = found
-    where = record.op, *_line(record, stages.call)
+    where = record.op, *script_line(record, stages.call)
     return Difference(at.phase, at.module, at.slot, Cause.UNKNOWN, *where, *flip, tuple(_between(record, stages, same)))
 
 
@@ -267,13 +266,6 @@ def _writers(stages: _Taped, seen: _Seen | None) -> Iterator[OpRecord]:
         if (record.phase is Phase.FORWARD) == (seen.phase is Phase.FORWARD):
             if any(o.state is not None and o.state.row != UNOBSERVED and _bits(stages.rows, o.state.row) == bits for o in record.outputs):
                 yield record
-
-
-def _line(record: OpRecord, call: Call) -> tuple[str, int, str]:
-    """The script's line that ran it: the innermost one that is not in an installed package."""
-    lines = [*call.caller.resolve(), *(record.forward or record).stack.resolve()]
-    file, line, _, code = next((found for found in reversed(lines) if not is_installed(found[0])), lines[-1] if lines else ("", 0, "", ""))
-    return file, line, code
 
 
 def _bits(ledger: Ledger, handle: int) -> Bits:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import math
 import os
 import socket
 from collections.abc import Callable, Iterable, Mapping
@@ -16,6 +17,8 @@ from numscope.config.check_plan import CheckPlan
 from numscope.config.options import how_to_set
 from numscope.detect.again import Bits, Cause, Checked, Difference, bits_of, compare
 from numscope.detect.evidence import Evidence
+from numscope.detect.float64 import Compared, Lost, Wrong
+from numscope.detect.float64 import compare as beside_float64
 from numscope.detect.parameters import parameters_of
 from numscope.distributed import agree
 from numscope.probe import optimizer as optimizer_probe
@@ -29,6 +32,7 @@ from numscope.records.site import tensor_of
 from numscope.replay.capture import Call, attributes_now
 from numscope.replay.fork import in_child
 from numscope.replay.function_gradients import WrongGradient, examine
+from numscope.replay.reasons.case import attribute
 from numscope.summary.state import Groups
 
 log = logging.getLogger("numscope")
@@ -38,6 +42,8 @@ T = TypeVar("T")
 NOT_THE_SAME = "step is not reproducible"
 HARDWARE = "suspected hardware"
 WRONG_GRADIENT = "wrong gradient"
+WRONG_RESULT = "wrong result"
+LOST = "precision is lost"
 LOOKS = 2  # steps that are checked after one that was not the same: what is broken shows elsewhere then, or not at all
 ROUNDING = 3  # a flip of one of so many lowest bits may be one: some libraries' results depend on where in memory their operands lie
 
@@ -74,6 +80,7 @@ class Experiments(StepReader):
         self._averages = wrapper is not probe.root and agree.num_ranks() > 1  # gradients, over ranks
         self.post: Callable[[Iterable[Alert]], None] = lambda found: None
         self.closed = False
+        self._process = os.getpid()
         self._step = -1  # that is checked
         self._begins_bare = False  # no parameter had a gradient when it began
         self._done: set[int] = set()  # numbers of its calls
@@ -133,6 +140,10 @@ class Experiments(StepReader):
             self._tell(undone)
             self.post(alerts)
 
+        if "float64" in self._plan.kinds and self._plan.is_due(self._step):
+            for one in self._apart(lambda: self._beside(calls), lambda why: [Compared(undone=why)]):
+                self._take_exact(one)
+
     @optimizer_probe.guarded()
     def close(self) -> None:
         """The watch ends."""
@@ -158,6 +169,45 @@ class Experiments(StepReader):
                 found.setdefault(wrong.module, []).append(wrong)
         return [self._of_gradients(name, {(one.function, one.operand): one for one in all_}) for name, all_ in found.items()], undone
 
+    def _beside(self, calls: list[Call]) -> list[Compared]:
+        return [beside_float64(call, self._probe.names, self._evidence.buffers, os.getpid() != self._process) for call in calls]
+
+    def _of_result(self, found: Wrong) -> Alert:
+        file, line, code = found.line
+        at = f" at {place(file, line)}" if file else ""
+        text = (
+            f"{found.op} ({found.phase.value}){at}: its result is off by {found.error:.2g} of its largest element from what its operands "
+            f"give in float64; rounding ({found.dtype}) explains {found.rounding:.1g}."
+        )
+        advice = "Run it on the same operands in another dtype, on a CPU, or in plain operations; the kernel, or the machine, is at fault."
+        evidence = {
+            "op": found.op,
+            "line": f"{file}:{line}" if file else "",
+            "code": code,
+            "error": found.error,
+            "rounding": found.rounding,
+        }
+        return Alert(self._step, WRONG_RESULT, found.module, tensor_of(found.phase, "output"), found.error, None, text, advice, evidence)
+
+    def _of_precision(self, found: Lost) -> Alert:
+        file, line, code = found.line
+        dtypes = " and ".join(found.dtypes) or "its dtype"
+        whole = f"{found.what} is" if math.isnan(found.cosine) else "the gradient of all parameters is"
+        off = f"{found.error:.0%}" if found.error < 2 else f"{found.error:.3g} times its own size"
+        text = f"{whole} {off} off from float64 by the rounding of {dtypes}"
+        text += "" if math.isnan(found.cosine) else f" (cosine {found.cosine:.2f}; most of it in {found.what})"
+        if found.op:
+            at = f" at {place(file, line)}" if file else ""
+            text += f"; most is lost in {found.op} ({found.phase.value}){at}: operands {found.before:.1g} off, result {found.after:.1g}."
+        else:
+            text += ", which many operations lose together."
+        advice = (
+            f"numscope.high_precision({attribute(found.module)}), or a form that does not take differences of nearly equal numbers. "
+            f"If it is meant so: {how_to_set(LOST, False)}."
+        )
+        evidence = {"op": found.op, "line": f"{file}:{line}" if file else "", "code": code, "error": found.error, "cosine": found.cosine}
+        return Alert(self._step, LOST, found.module, "", found.error, None, text, advice, evidence, asks=True)
+
     def _of_gradients(self, module: str, several: Mapping[tuple[str, str], WrongGradient]) -> Alert:
         said = []
         for wrong in several.values():
@@ -182,6 +232,16 @@ class Experiments(StepReader):
         elif found is not None:
             self.post([self._alert(self._step, found, [])])
             self._differed = True
+
+    def _take_exact(self, one: Compared) -> None:
+        self._tell(one.undone and f"not done in float64: {one.undone}")
+        names = ", ".join(one.unasked)
+        self._tell(names and f"without {names}, which {'do' if one.unasked[1:] else 'does'} not run in float64")
+        self.post([*map(self._of_result, one.wrong), *([] if one.lost is None else [self._of_precision(one.lost)])])
+        if not one.undone and "float64" not in self._said:
+            self._said.add("float64")
+            gradient = "" if math.isnan(one.gradient) else f", the gradient of all parameters {one.gradient:.1e}"
+            log.warning("numscope: step %d beside float64: what the model returned is %.1e off%s.", self._step, one.output, gradient)
 
     def _tell(self, undone: str) -> None:
         """Once of each."""

@@ -33,6 +33,7 @@ from numscope.replay.stages import (
     some,
     untrained,
 )  # fmt: skip
+from numscope.replay.tape import OpRecord
 
 NOT_WANTED = "not replayed: the watch has replay=False"
 NO_FORK = (
@@ -186,6 +187,13 @@ def _placed(replay: Replay, call: Call) -> Replay:
         file, line, _, code = stack[-1]
         culprit = replace(culprit, file=file, line=line, code=code)
     return replace(replay, culprit=replace(culprit, stack=stack))
+
+
+def script_line(record: OpRecord, call: Call) -> tuple[str, int, str]:
+    """The script's line that ran it: the innermost one that is not in an installed package."""
+    lines = [*call.caller.resolve(), *(record.forward or record).stack.resolve()]
+    file, line, _, code = next((found for found in reversed(lines) if not is_installed(found[0])), lines[-1] if lines else ("", 0, "", ""))
+    return file, line, code
 
 
 @contextlib.contextmanager
