@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 import numscope
 from numscope.detect import experiments, float64
-from numscope.detect.experiments import LOST, WRONG_RESULT
+from numscope.detect.float64 import LOST, WRONG_RESULT
 from numscope.replay.op import OpProbe
 from numscope.replay.shadows import Shadows
 from numscope.replay.tape import OpTape
@@ -144,7 +144,7 @@ def test_an_operation_that_does_not_run_in_float64_is_said(caplog: pytest.LogCap
 
 def test_an_operation_that_ends_the_process_in_float64_is_said_and_training_goes_on(caplog: pytest.LogCaptureFixture) -> None:
     assert train(Net(lambda a, b: DIES(a, b))) == []
-    assert "not done in float64: its process ended without a result" in caplog.text
+    assert "float64: its process ended without a result" in caplog.text
 
 
 def test_without_a_process_of_its_own_foreign_operations_are_not_asked(

@@ -12,10 +12,11 @@ KINDS = {
     "again": "does the same step give the same bits?",
     "gradients": "is the gradient of each autograd.Function what its forward says?",
     "float64": "is each result, and each gradient, what float64 makes of it?",
+    "eager": "does compiled code give what eager code gives, forward and backward?",
     CAPSULE: "what is the operation at fault, alone?",
 }
 EVERY = 1000
-_FORM = "again,gradients,float64,capsule, with :every=N or :at=N,N behind it"
+_FORM = "again,gradients,float64,eager,capsule, with :every=N or :at=N,N behind it"
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import logging
-import math
 import os
 import socket
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
+from functools import partial
 from threading import get_ident
 from typing import Any, TypeVar
 
@@ -14,11 +14,10 @@ import torch
 from torch import nn
 
 from numscope.config.check_plan import CheckPlan
-from numscope.config.options import how_to_set
+from numscope.detect import eager, float64, gradients
 from numscope.detect.again import Bits, Cause, Checked, Difference, bits_of, compare
+from numscope.detect.asked import Answer, Subject
 from numscope.detect.evidence import Evidence
-from numscope.detect.float64 import Compared, Lost, Wrong
-from numscope.detect.float64 import compare as beside_float64
 from numscope.detect.parameters import parameters_of
 from numscope.distributed import agree
 from numscope.probe import optimizer as optimizer_probe
@@ -31,8 +30,6 @@ from numscope.records.places import place
 from numscope.records.site import tensor_of
 from numscope.replay.capture import Call, attributes_now
 from numscope.replay.fork import in_child
-from numscope.replay.function_gradients import WrongGradient, examine
-from numscope.replay.reasons.case import attribute
 from numscope.summary.state import Groups
 
 log = logging.getLogger("numscope")
@@ -41,9 +38,6 @@ T = TypeVar("T")
 
 NOT_THE_SAME = "step is not reproducible"
 HARDWARE = "suspected hardware"
-WRONG_GRADIENT = "wrong gradient"
-WRONG_RESULT = "wrong result"
-LOST = "precision is lost"
 LOOKS = 2  # steps that are checked after one that was not the same: what is broken shows elsewhere then, or not at all
 ROUNDING = 3  # a flip of one of so many lowest bits may be one: some libraries' results depend on where in memory their operands lie
 
@@ -60,6 +54,13 @@ _ADVICE = {
     Cause.NONDETERMINISTIC: "torch.use_deterministic_algorithms(True) makes such operations deterministic, or names those that can't be.",
     Cause.STATE: "If that is meant, nothing is wrong; but a run that goes on from a checkpoint goes on without it.",
 }
+
+
+_ASKED: dict[str, Callable[[Subject], Answer]] = {"gradients": gradients.ask, "float64": float64.ask, "eager": eager.ask}
+
+
+def _unanswered(kind: str, why: str) -> Answer:
+    return Answer(undone=(f"{kind}: {why}",))
 
 
 class Experiments(StepReader):
@@ -80,7 +81,6 @@ class Experiments(StepReader):
         self._averages = wrapper is not probe.root and agree.num_ranks() > 1  # gradients, over ranks
         self.post: Callable[[Iterable[Alert]], None] = lambda found: None
         self.closed = False
-        self._process = os.getpid()
         self._step = -1  # that is checked
         self._begins_bare = False  # no parameter had a gradient when it began
         self._done: set[int] = set()  # numbers of its calls
@@ -133,16 +133,10 @@ class Experiments(StepReader):
             gradients = bits_of({name: g for name, g in found if g is not None})
         if "again" in self._plan.kinds:
             self._take(self._apart(lambda: self._compared(calls, gradients), lambda why: Checked(None, f"not done again: {why}")))
-        if "gradients" in self._plan.kinds and self._plan.is_due(self._step):
-            alerts, undone = self._apart(
-                lambda: self._examined(calls), lambda why: ([], f"gradients of Functions were not asked for: {why}")
-            )
-            self._tell(undone)
-            self.post(alerts)
-
-        if "float64" in self._plan.kinds and self._plan.is_due(self._step):
-            for one in self._apart(lambda: self._beside(calls), lambda why: [Compared(undone=why)]):
-                self._take_exact(one)
+        subject = Subject(self._step, calls, self._probe.names, evidence.buffers, os.getpid())
+        for kind, ask in _ASKED.items() if self._plan.is_due(self._step) else ():
+            if kind in self._plan.kinds:
+                self._answered(kind, self._apart(partial(ask, subject), partial(_unanswered, kind)), subject)
 
     @optimizer_probe.guarded()
     def close(self) -> None:
@@ -150,75 +144,25 @@ class Experiments(StepReader):
         if self._suspect is not None:
             self._conclude()
 
-    def _apart(self, work: Callable[[], T], failed: Callable[[str], T]) -> T:
+    def _answered(self, kind: str, answer: Answer, subject: Subject) -> None:
+        if answer.alerts and kind == "eager":
+            closer = self._apart(partial(eager.look_closer, subject), partial(_unanswered, kind), confined=False)
+            answer = closer if closer.alerts else answer
+        for undone in answer.undone:
+            self._tell(undone)
+        if answer.numbers and kind not in self._said:
+            self._said.add(kind)
+            log.warning("numscope: step %d: %s.", self._step, answer.numbers)
+        self.post(answer.alerts)
+
+    def _apart(self, work: Callable[[], T], failed: Callable[[str], T], *, confined: bool = True) -> T:
         """The result of work in a process of its own, as many threads as here; where there can be none, of work that puts all back."""
         with optimizer_probe.paused():
-            done = in_child(work, failed, num_threads=torch.get_num_threads())
+            done = in_child(work, failed, num_threads=torch.get_num_threads(), confined=confined)
             return work() if done is None else done
 
     def _compared(self, calls: list[Call], gradients: dict[str, Bits]) -> Checked:
         return compare(self._probe, self._evidence.buffers, self._evidence.journal, calls, gradients)
-
-    def _examined(self, calls: list[Call]) -> tuple[list[Alert], str]:
-        """One for each module that runs such a Function, and why some was not asked."""
-        found, undone = dict[str, list[WrongGradient]](), ""
-        for call in calls:
-            several, why = examine(call, self._probe.names, self._evidence.buffers)
-            undone = undone or why
-            for wrong in several:
-                found.setdefault(wrong.module, []).append(wrong)
-        return [self._of_gradients(name, {(one.function, one.operand): one for one in all_}) for name, all_ in found.items()], undone
-
-    def _beside(self, calls: list[Call]) -> list[Compared]:
-        return [beside_float64(call, self._probe.names, self._evidence.buffers, os.getpid() != self._process) for call in calls]
-
-    def _of_result(self, found: Wrong) -> Alert:
-        file, line, code = found.line
-        at = f" at {place(file, line)}" if file else ""
-        text = (
-            f"{found.op} ({found.phase.value}){at}: its result is off by {found.error:.2g} of its largest element from what its operands "
-            f"give in float64; rounding ({found.dtype}) explains {found.rounding:.1g}."
-        )
-        advice = "Run it on the same operands in another dtype, on a CPU, or in plain operations; the kernel, or the machine, is at fault."
-        evidence = {
-            "op": found.op,
-            "line": f"{file}:{line}" if file else "",
-            "code": code,
-            "error": found.error,
-            "rounding": found.rounding,
-        }
-        return Alert(self._step, WRONG_RESULT, found.module, tensor_of(found.phase, "output"), found.error, None, text, advice, evidence)
-
-    def _of_precision(self, found: Lost) -> Alert:
-        file, line, code = found.line
-        dtypes = " and ".join(found.dtypes) or "its dtype"
-        whole = f"{found.what} is" if math.isnan(found.cosine) else "the gradient of all parameters is"
-        off = f"{found.error:.0%}" if found.error < 2 else f"{found.error:.3g} times its own size"
-        text = f"{whole} {off} off from float64 by the rounding of {dtypes}"
-        text += "" if math.isnan(found.cosine) else f" (cosine {found.cosine:.2f}; most of it in {found.what})"
-        if found.op:
-            at = f" at {place(file, line)}" if file else ""
-            text += f"; most is lost in {found.op} ({found.phase.value}){at}: operands {found.before:.1g} off, result {found.after:.1g}."
-        else:
-            text += ", which many operations lose together."
-        advice = (
-            f"numscope.high_precision({attribute(found.module)}), or a form that does not take differences of nearly equal numbers. "
-            f"If it is meant so: {how_to_set(LOST, False)}."
-        )
-        evidence = {"op": found.op, "line": f"{file}:{line}" if file else "", "code": code, "error": found.error, "cosine": found.cosine}
-        return Alert(self._step, LOST, found.module, "", found.error, None, text, advice, evidence, asks=True)
-
-    def _of_gradients(self, module: str, several: Mapping[tuple[str, str], WrongGradient]) -> Alert:
-        said = []
-        for wrong in several.values():
-            at = f" ({place(*wrong.backward)})" if wrong.backward[0] else ""
-            said.append(f"{wrong.function}'s backward{at} gives {wrong.operand} a gradient that is {wrong.kind}.")
-        first = next(iter(several.values()))
-        where = f", applied at {place(first.file, first.line)}" if first.file else ""
-        text = f"By differences of its forward in {first.dtype}{where}: {' '.join(said)}"
-        advice = f"Compare it by torch.autograd.gradcheck. If it is meant so (a surrogate gradient): {how_to_set(WRONG_GRADIENT, False)}."
-        evidence = {"line": f"{first.file}:{first.line}" if first.file else "", "code": first.code}
-        return Alert(self._step, WRONG_GRADIENT, module, "", None, None, text, advice, evidence, asks=True)
 
     def _take(self, checked: Checked) -> None:
         self._tell(checked.undone)
@@ -232,16 +176,6 @@ class Experiments(StepReader):
         elif found is not None:
             self.post([self._alert(self._step, found, [])])
             self._differed = True
-
-    def _take_exact(self, one: Compared) -> None:
-        self._tell(one.undone and f"not done in float64: {one.undone}")
-        names = ", ".join(one.unasked)
-        self._tell(names and f"without {names}, which {'do' if one.unasked[1:] else 'does'} not run in float64")
-        self.post([*map(self._of_result, one.wrong), *([] if one.lost is None else [self._of_precision(one.lost)])])
-        if not one.undone and "float64" not in self._said:
-            self._said.add("float64")
-            gradient = "" if math.isnan(one.gradient) else f", the gradient of all parameters {one.gradient:.1e}"
-            log.warning("numscope: step %d beside float64: what the model returned is %.1e off%s.", self._step, one.output, gradient)
 
     def _tell(self, undone: str) -> None:
         """Once of each."""

@@ -5,97 +5,51 @@ from __future__ import annotations
 import contextlib
 import math
 import os
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from operator import itemgetter
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
+from numscope.config.options import how_to_set
+from numscope.detect.asked import Answer, Subject, at, facts
 from numscope.distributed.agree import has_group
 from numscope.probe.calls import heard
-from numscope.records.site import Phase
+from numscope.records.alert import Alert
+from numscope.records.site import Phase, tensor_of
 from numscope.replay.call import do_again, script_line
-from numscope.replay.capture import BufferCopies, Call
+from numscope.replay.capture import Call
 from numscope.replay.op import OpProbe
+from numscope.replay.reasons.case import attribute
 from numscope.replay.shadows import Off, Shadows, distance
 from numscope.replay.stages import FINITE, FORWARD_FINITE, ModuleStack, Stages, run_stages
 from numscope.replay.tape import OpRecord, State
 
+WRONG_RESULT = "wrong result"
+LOST = "precision is lost"
 MOSTLY_ROUNDING = 0.5  # of a gradient as a whole
 ROUGH_OUTPUT = 0.25  # of what a call returns
 _LEAP = 8.0  # by which one operation multiplies an error where it is said to lose the precision
 _MOST_NAMED = 8
 
 
-@dataclass(frozen=True, slots=True)
-class Wrong:
-    """An operation that does not give what its operands give in float64; ``error`` and ``rounding`` as of ``Off``."""
-
-    op: str
-    phase: Phase
-    module: str
-    line: tuple[str, int, str]
-    error: float
-    rounding: float
-    dtype: str
-
-
-@dataclass(frozen=True, slots=True)
-class Lost:
-    """A call's output, or the gradient of all parameters, that is rounding to a large part.
-
-    Args:
-        what: ``output[0]``, or the name of the parameter whose gradient's error weighs most.
-        module: of the operation, else the call's or the parameter's.
-        error: the distance from float64, of the norm there; ``cosine``: of the gradient with that in float64, nan of outputs.
-        op: the operation that multiplies the error most on the way, "" if none does by much; with its line.
-        before: the error of its operands; ``after``: of its result.
-        dtypes: of the operands and results on the way there, other than float32 if there are such.
-    """
-
-    what: str
-    phase: Phase
-    module: str
-    error: float
-    cosine: float
-    op: str
-    line: tuple[str, int, str]
-    before: float
-    after: float
-    dtypes: tuple[str, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Compared:
-    """What came of one call.
-
-    Args:
-        output, gradient: the errors of what it returned and of the parameters' gradients; nan: there are none.
-        unasked: names of operators that do not run in float64.
-        undone: why it was not done, or not in whole; "" if all was.
-    """
-
-    wrong: tuple[Wrong, ...] = ()
-    lost: Lost | None = None
-    output: float = math.nan
-    gradient: float = math.nan
-    unasked: tuple[str, ...] = ()
-    undone: str = ""
-
-
-def compare(call: Call, names: Mapping[nn.Module, str], buffers: BufferCopies, foreign: bool) -> Compared:
-    """Do a call again, with its backward, and each of its operations in float64 too.
-
-    Args:
-        foreign: operators that are not torch's own may be asked, which may end the process.
+def ask(subject: Subject) -> Answer:
+    """Do each call again, with its backward, and each of its operations in float64 too.
 
     *Cost:* some ten times the call; in float64 all that it reads and makes lies in memory at once, at most half of what is free.
     """
-    stages = _Beside(call, names, foreign)
-    done = do_again(stages, buffers, any(call.gradients))
-    if done.status not in (FINITE, FORWARD_FINITE):
-        return Compared(undone=done.status)
-    return stages.compared()
+    alerts, undone, numbers = list[Alert](), list[str](), ""
+    for call in subject.calls:
+        beside = Beside(call, subject)
+        status = do_again(beside, subject.buffers, any(call.gradients)).status
+        if status not in (FINITE, FORWARD_FINITE):
+            undone.append(f"not done in float64: {status}")
+            continue
+        found, numbers = beside.judged()
+        alerts += found
+        if names := sorted(beside.shadows.unasked):
+            undone.append(f"without {', '.join(names)}, which {'do' if names[1:] else 'does'} not run in float64")
+    return Answer(alerts, undone, numbers)
 
 
 def _room(device: torch.device) -> int:
@@ -105,15 +59,16 @@ def _room(device: torch.device) -> int:
     return os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // 2
 
 
-class _Beside(Stages):
+class Beside(Stages):
     """A call's forward and backward with float64 beside it."""
 
     seeks = False
 
-    def __init__(self, call: Call, names: Mapping[nn.Module, str], foreign: bool) -> None:
-        super().__init__(call, names, has_group(), None)
-        device = next((t.device for module in names for t in module._parameters.values() if t is not None), torch.device("cpu"))
-        self.shadows = Shadows(self.tape, _room(device), foreign)
+    def __init__(self, call: Call, subject: Subject) -> None:
+        super().__init__(call, subject.names, has_group(), None)
+        device = next((t.device for module in self.names for t in module._parameters.values() if t is not None), torch.device("cpu"))
+        self.shadows = Shadows(self.tape, _room(device), subject.is_apart)
+        self.step = subject.step
         self.found: list[tuple[str, Tensor, State | None]] = []  # parameters' gradients
 
     @contextlib.contextmanager
@@ -129,33 +84,46 @@ class _Beside(Stages):
             if g is not None:
                 self.found.append((name, g, self.tape.state_of(g)))
 
-    def compared(self) -> Compared:
-        records = self.tape.records
-        wrong = [self._wrong(off, records[off.index]) for off in self.shadows.off[:_MOST_NAMED]]
-        outputs = [(slot, t, distance(t, self.shadows.of(t))) for (_, slot), t in self.outputs if t.is_floating_point() and t.numel()]
-        worst = max(outputs, key=lambda one: one[2], default=None)
-        output = worst[2] if worst is not None else math.nan
-        both = [(g.detach().double(), self.shadows.of(g)) for _, g, _ in self.found]
-        apart, size, told = (
-            math.fsum(float(v) for v in values)
-            for values in zip(*(((a - b).square().sum(), b.square().sum(), a.square().sum()) for a, b in both), strict=True)
-        ) if both else (0.0, 0.0, 0.0)  # fmt: skip
+    def judged(self) -> tuple[list[Alert], str]:
+        """What is wrong; and how far the call's results are from float64."""
+        records, of = self.tape.records, self.shadows.of
+        outputs = [(distance(t, of(t)), slot, t) for (_, slot), t in self.outputs if t.is_floating_point() and t.numel()]
+        output, slot, tensor = max(outputs, key=itemgetter(0), default=(math.nan, "", None))
+        both = [(g.detach().double(), of(g)) for _, g, _ in self.found]
+        apart, size, own = (
+            math.fsum(float(t.square().sum()) for t in all_)
+            for all_ in ([a - b for a, b in both], [b for _, b in both], [a for a, _ in both])
+        )
         gradient = math.sqrt(apart / size) if size else math.nan
-        lost = None
-        if gradient >= MOSTLY_ROUNDING and not wrong:
+        numbers = f"beside float64 what the model returned is {output:.1e} off" if outputs else ""
+        numbers += f"{', ' if outputs else 'beside float64 '}the gradient of all parameters {gradient:.1e}" if size else ""
+        if self.shadows.off:
+            return [self._wrong(off, records[off.index]) for off in self.shadows.off[:_MOST_NAMED]], numbers
+        if tensor is not None and output >= ROUGH_OUTPUT:
+            return [self._lost(slot, output, "", self.tape.state_of(tensor), self.call.name)], numbers
+        if gradient >= MOSTLY_ROUNDING:
             name, _, state = max(zip(self.found, both, strict=True), key=lambda one: float((one[1][0] - one[1][1]).norm()))[0]
-            cosine = (told + size - apart) / 2 / math.sqrt(told * size) if told else 0.0
-            lost = self._lost(name, Phase.BACKWARD, gradient, cosine, state)
-        if worst is not None and output >= ROUGH_OUTPUT and not wrong:
-            lost = self._lost(worst[0], Phase.FORWARD, output, math.nan, self.tape.state_of(worst[1]))
-        return Compared(tuple(wrong), lost, output, gradient, tuple(sorted(self.shadows.unasked)))
+            cosine = (own + size - apart) / 2 / math.sqrt(own * size) if own else 0.0
+            more = f" (cosine {cosine:.2f}; most of it in {name})"
+            return [self._lost("the gradient of all parameters", gradient, more, state, name.rpartition(".")[0])], numbers
+        return [], numbers
 
-    def _wrong(self, off: Off, record: OpRecord) -> Wrong:
+    def _wrong(self, off: Off, record: OpRecord) -> Alert:
         line = script_line(record, self.call)
-        return Wrong(record.op, record.phase, record.module, line, off.error, off.rounding, _name(off.dtype))
+        text = (
+            f"{record.op} ({record.phase.value}){at(line)}: its result is off by {off.error:.2g} of its largest element from what its "
+            f"operands give in float64; rounding ({_name(off.dtype)}) explains {off.rounding:.1g}."
+        )
+        advice = "Run it on the same operands in another dtype, on a CPU, or in plain operations; the kernel, or the machine, is at fault."
+        evidence = facts(record.op, line, error=off.error, rounding=off.rounding)
+        return Alert(self.step, WRONG_RESULT, record.module, tensor_of(record.phase, "output"), off.error, None, text, advice, evidence)
 
-    def _lost(self, what: str, phase: Phase, error: float, cosine: float, state: State | None) -> Lost:
-        """Follow the largest error back, to the operation that multiplies it most."""
+    def _lost(self, what: str, error: float, more: str, state: State | None, module: str) -> Alert:
+        """Follow the largest error back, to the operation that multiplies it most.
+
+        Args:
+            module: which is named where none does by much.
+        """
         path, writers = list[tuple[float, float, OpRecord]](), state.writers if state is not None else ()
         while of := [w for w in writers if w in self.tape and (not path or w < path[-1][2].index)]:
             record = self.tape[max(of, key=self._error)]
@@ -163,13 +131,21 @@ class _Beside(Stages):
             before = max((self._error(w) for w in writers), default=0.0)
             path.append((self._error(record.index), before, record))
         of_all = {o.dtype for _, _, r in path for o in (*r.inputs, *r.outputs) if o.dtype is not None and o.dtype.is_floating_point}
-        dtypes = tuple(sorted(_name(d) for d in of_all))
         unit = max((torch.finfo(d).eps / 2 for d in of_all), default=0.0)
         after, before, worst = max(path, key=lambda one: one[0] / max(one[1], unit)) if path else (0.0, 0.0, None)
-        if worst is None or after < _LEAP * max(before, unit):
-            module = what.rpartition(".")[0] if phase is Phase.BACKWARD else self.call.name
-            return Lost(what, phase, module, error, cosine, "", ("", 0, ""), 0.0, 0.0, dtypes)
-        return Lost(what, worst.phase, worst.module, error, cosine, worst.op, script_line(worst, self.call), before, after, dtypes)
+        off = f"{error:.0%}" if error < 2 else f"{error:.3g} times its own size"
+        text = f"{what} is {off} off from float64 by the rounding of {' and '.join(sorted(map(_name, of_all))) or 'its dtype'}{more}"
+        if worst is not None and after >= _LEAP * max(before, unit):
+            module, line = worst.module, script_line(worst, self.call)
+            text += f"; most is lost in {worst.op} ({worst.phase.value}){at(line)}: operands {before:.1g} off, result {after:.1g}."
+            evidence = facts(worst.op, line, error=error)
+        else:
+            text, evidence = f"{text}, which many operations lose together.", facts("", ("", 0, ""), error=error)
+        advice = (
+            f"numscope.high_precision({attribute(module)}), or a form that does not take differences of nearly equal numbers. "
+            f"If it is meant so: {how_to_set(LOST, False)}."
+        )
+        return Alert(self.step, LOST, module, "", error, None, text, advice, evidence, asks=True)
 
     def _error(self, index: int) -> float:
         return self.shadows.errors.get(index, 0.0)

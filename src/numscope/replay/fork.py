@@ -73,14 +73,17 @@ def _used_accelerator() -> bool:
     return accelerator is not None and accelerator.type != "cuda"
 
 
-def in_child(work: Callable[[], T], failed: Callable[[str], T], *, goes_on: bool = False, num_threads: int = 1) -> T | None:
-    """Call ``work`` in a forked process, and return what it returns. It reaches nothing outside of itself (``confine``).
+def in_child(
+    work: Callable[[], T], failed: Callable[[str], T], *, goes_on: bool = False, num_threads: int = 1, confined: bool = True
+) -> T | None:
+    """Call ``work`` in a forked process, and return what it returns.
 
     Args:
         work: its result is pickled.
         failed: makes the result if the process fails or gets stuck, from the reason: to do the work here then would risk the same.
         goes_on: the run does, whatever is found, and must not be kept waiting.
         num_threads: of torch's operations there; the bits of some depend on it.
+        confined: it reaches nothing outside of itself (``confine``); else, where it compiles, the user's files and terminal are there, too.
 
     Returns: None if there can be no such process.
 
@@ -105,7 +108,7 @@ def in_child(work: Callable[[], T], failed: Callable[[str], T], *, goes_on: bool
     finally:
         is_forking = False
     if not child:
-        _work(work, writing, parent, num_threads)
+        _work(work, writing, parent, num_threads, confined)
     os.close(writing)
     try:
         told = _hear(reading, child, LIMIT_SECONDS if goes_on else MOST_SECONDS)
@@ -121,7 +124,7 @@ def in_child(work: Callable[[], T], failed: Callable[[str], T], *, goes_on: bool
     return failed(why) if why else result
 
 
-def _work(work: Callable[[], object], writing: int, parent: int, num_threads: int) -> None:
+def _work(work: Callable[[], object], writing: int, parent: int, num_threads: int, confined: bool) -> None:
     """In the child: do it, send the result, and exit without the run's own exit handlers."""
     try:
         gc.freeze()  # garbage of the run is the parent's to collect: a process group's end would wait for threads that a fork does not have
@@ -129,7 +132,8 @@ def _work(work: Callable[[], object], writing: int, parent: int, num_threads: in
         try:
             from numscope.replay.confine import confine  # POSIX's alone
 
-            confine(writing)
+            if confined:
+                confine(writing)
             gc.freeze()  # what that has left
             told = pickle.dumps((_with_threads(work, num_threads), ""))
         except BaseException as error:  # also SystemExit of the user's code

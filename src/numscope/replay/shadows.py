@@ -54,7 +54,7 @@ class Off:
 
 def distance(tensor: Tensor, exact: Tensor) -> float:
     """Norm of the difference, of the exact one's; 0 where both are 0."""
-    apart, size = float((_wide(tensor) - exact).norm()), float(exact.norm())
+    apart, size = float((widened(tensor) - exact).norm()), float(exact.norm())
     return apart / size if size else (math.inf if apart else 0.0)
 
 
@@ -68,6 +68,7 @@ class Shadows(TorchDispatchMode):  # type: ignore[no-untyped-call]
     Attributes:
         errors: by index of a record, the distance of its results from those in float64, with all errors of the operations before.
         off: operations that are wrong by themselves, in order.
+        drew: random numbers, some operation.
         unasked: names of operators that do not run in float64; behind them the step in float64 begins anew with the run's numbers.
 
     Raises: TooLarge, from within the operation. *Cost:* two to four times each operation, in float64.
@@ -81,6 +82,7 @@ class Shadows(TorchDispatchMode):  # type: ignore[no-untyped-call]
         self._held: dict[tuple[int, torch.dtype], tuple[Any, Tensor]] = {}  # the memory, its numbers
         self.errors: dict[int, float] = {}
         self.off: list[Off] = []
+        self.drew = False
         self.unasked: set[str] = set()
 
     def of(self, tensor: Tensor) -> Tensor:
@@ -96,7 +98,7 @@ class Shadows(TorchDispatchMode):  # type: ignore[no-untyped-call]
             self._room -= flat.numel() * _width(tensor.dtype).itemsize
             if self._room < 0:
                 raise TooLarge
-            held = self._held[key] = storage, _wide(flat).clone()
+            held = self._held[key] = storage, widened(flat).clone()
         return held[1].as_strided(tensor.size(), tensor.stride(), tensor.storage_offset())
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
@@ -108,35 +110,35 @@ class Shadows(TorchDispatchMode):  # type: ignore[no-untyped-call]
         index = self._tape.num_records
         named = named_arguments(op, args, kwargs)
         written = {id(t): t for name, value in named if name in op.written for t in tree_leaves(value) if isinstance(t, Tensor)}
-        draws = torch.Tag.nondeterministic_seeded in getattr(func, "tags", ()) and bool(
-            dict(named).get("dropout_p", "dropout_p" not in op.arguments)
-        )
-        is_drawn = draws or op.uninitialized or op.collective
-        can_run = not is_drawn and all(map(_is_float, written.values())) and op.name not in self.unasked
+        is_seeded = torch.Tag.nondeterministic_seeded in getattr(func, "tags", ())
+        is_random = is_seeded and bool(dict(named).get("dropout_p", "dropout_p" not in op.arguments))
+        self.drew |= is_random
+        is_taken = is_random or op.uninitialized or op.collective or not hasattr(func, "_schema")  # as the run has it
+        can_run = not is_taken and all(map(_is_float, written.values())) and op.name not in self.unasked
         if can_run and not (self._foreign or op.name.startswith(("aten.", "prims."))):
             can_run = False
             if given:
                 self.unasked.add(op.name)
         for tensor in given:
             self.of(tensor)  # as it is before anything writes it
-        before = {id(t): _wide(t).clone() for t in given} if can_run else {}
+        before = {id(t): widened(t).clone() for t in given} if can_run else {}
         result = func(*args, **kwargs)
         results = _floats(result)
         if not results and not written:
             return result
-        exact = _run(op, func, args, kwargs, self.of) if can_run else None
+        exact = in_float64(op, func, args, kwargs, self.of) if can_run else None
         if exact is None:
             if can_run:
                 self.unasked.add(op.name)
             for tensor in [*results, *_floats(list(written.values()))]:
-                self.of(tensor).copy_(_wide(tensor))
+                self.of(tensor).copy_(widened(tensor))
             return result
         for tensor, right in zip(results, _floats(exact), strict=False):
             if id(tensor) not in written and tensor.shape == right.shape:
                 self.of(tensor).copy_(right)
         if results:
             self.errors[index] = max(distance(t, self.of(t)) for t in results)
-        self._judge(index, results, lambda wide: _run(op, func, args, kwargs, lambda t: wide(before[id(t)], t)), _unit(op, results))
+        self._judge(index, results, lambda wide: in_float64(op, func, args, kwargs, lambda t: wide(before[id(t)], t)), _unit(op, results))
         return result
 
     def _judge(self, index: int, results: Sequence[Tensor], run: Callable[[Callable[[Tensor, Tensor], Tensor]], Any], unit: float) -> None:
@@ -145,13 +147,13 @@ class Shadows(TorchDispatchMode):  # type: ignore[no-untyped-call]
         Args:
             run: the operation, with each operand made from itself in float64, as it was before, and as it is.
         """
-        if all(_wide(t).dtype is t.dtype for t in results):
+        if all(widened(t).dtype is t.dtype for t in results):
             return
         rights = _floats(run(lambda wide, _: wide.clone()))
         for number, (tensor, right) in enumerate(zip(results, rights, strict=False)):
             if tensor.shape != right.shape or not right.numel():
                 continue
-            size, error = float(right.abs().max()), float((_wide(tensor) - right).abs().max())
+            size, error = float(right.abs().max()), float((widened(tensor) - right).abs().max())
             if not error > math.sqrt(unit) * size:  # also where one of them is not finite
                 continue
             rounding = unit * size
@@ -175,7 +177,8 @@ def _width(dtype: torch.dtype) -> torch.dtype:
     return _WIDE.get(dtype, torch.float64)
 
 
-def _wide(tensor: Tensor) -> Tensor:
+def widened(tensor: Tensor) -> Tensor:
+    """Its numbers in float64, or complex128; the same memory where it has them already."""
     return tensor.detach().to(_width(tensor.dtype))
 
 
@@ -194,17 +197,22 @@ def _disturbed(unit: float, draw: int, wide: Tensor, _: Tensor) -> Tensor:
     return wide * (1 + unit * (spread.view(wide.shape) - 0.5).sign_())
 
 
-def _run(op: Any, func: Any, args: Any, kwargs: Any, wide: Callable[[Tensor], Tensor]) -> Any:
-    """What an operator gives in float64; None: it does not run so."""
+def in_float64(op: Any, func: Any, args: Any, kwargs: Any, wide: Callable[[Tensor], Tensor]) -> Any:
+    """What an operator gives in float64; None: it does not run so.
 
-    def widened(value: Any) -> Any:
+    Args:
+        op: ``op_of(func)``.
+        wide: an operand's numbers in float64.
+    """
+
+    def as_float64(value: Any) -> Any:
         if _is_float(value):
             return wide(value)
         return _width(value) if isinstance(value, torch.dtype) and (value.is_floating_point or value.is_complex) else value
 
-    given = [False if name == "half_to_float" else tree_map(widened, value) for name, value in named_arguments(op, args, {})]
+    given = [False if name == "half_to_float" else tree_map(as_float64, value) for name, value in named_arguments(op, args, {})]
     try:
-        return func(*given, **{name: tree_map(widened, value) for name, value in kwargs.items()})
+        return func(*given, **{name: tree_map(as_float64, value) for name, value in kwargs.items()})
     except TooLarge:
         raise
     except ours():
