@@ -7,6 +7,7 @@ import inspect
 from numscope.alerts.checks.checker import CHECKS
 from numscope.alerts.engine import EACH_STEP, EACH_TICK, SCALE_FALLS
 from numscope.config.rule_table import RULES
+from numscope.detect.across_ranks import RANKS_DIFFER
 from numscope.detect.eager import MISCOMPILED
 from numscope.detect.experiments import HARDWARE, NOT_THE_SAME
 from numscope.detect.float64 import LOST, WRONG_RESULT
@@ -16,7 +17,7 @@ from numscope.inspect.rules import FP8
 
 def test_every_rule_and_no_other_is_in_the_table() -> None:
     checks = [name for check in CHECKS for name in (check.name, *check.also)]
-    others = FP8, SCALE_FALLS, "dead gradients", NOT_THE_SAME, HARDWARE, WRONG_GRADIENT, WRONG_RESULT, LOST, MISCOMPILED
+    others = FP8, SCALE_FALLS, "dead gradients", NOT_THE_SAME, HARDWARE, WRONG_GRADIENT, WRONG_RESULT, LOST, MISCOMPILED, RANKS_DIFFER
     assert sorted([*EACH_STEP, *EACH_TICK, *others, *checks]) == sorted(RULES)
 
 

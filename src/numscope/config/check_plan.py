@@ -10,13 +10,14 @@ from numscope.records.words import nearest
 CAPSULE = "capsule"  # of a finding, at no step of its own
 KINDS = {
     "again": "does the same step give the same bits?",
+    "rank": "do other ranks get the same bits from the same call?",
     "gradients": "is the gradient of each autograd.Function what its forward says?",
     "float64": "is each result, and each gradient, what float64 makes of it?",
     "eager": "does compiled code give what eager code gives, forward and backward?",
     CAPSULE: "what is the operation at fault, alone?",
 }
 EVERY = 1000
-_FORM = "again,gradients,float64,eager,capsule, with :every=N or :at=N,N behind it"
+_FORM = "again,rank,gradients,float64,eager,capsule, with :every=N or :at=N,N behind it"
 
 
 @dataclass(frozen=True, slots=True)

@@ -33,6 +33,7 @@ _SPECS = (
     # steps that are done again (--check)
     RuleSpec("step is not reproducible", "a call gives other bits when it is done again"),
     RuleSpec("suspected hardware", "a call once gave other bits, which nothing explains"),
+    RuleSpec("ranks compute differently", "ranks of equal weights get other bits from the same call"),
     RuleSpec("compiled code differs", "compiled code gives an output or a gradient that eager code does not give"),
     RuleSpec("wrong result", "an operation does not give what its operands give in float64, by more than rounding"),
     RuleSpec("precision is lost", "what a call returns, or its gradient, is rounding to a large part"),

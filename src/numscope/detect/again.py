@@ -81,7 +81,7 @@ class Checked:
     num_compared: int = 0
 
 
-class _Seen(NamedTuple):
+class Seen(NamedTuple):
     """A tensor that was seen."""
 
     phase: Phase
@@ -114,7 +114,7 @@ def compare(probe: ModuleProbe, buffers: BufferCopies, journal: Journal, calls: 
     undone = ""
     for call in calls:
         again.call = call.index
-        once = _Once(call, probe, again, found)
+        once = Once(call, probe, again, found)
         done = do_again(once, buffers, any(call.gradients))
         if done.status not in (FINITE, FORWARD_FINITE):
             return Checked(None, done.status)
@@ -123,12 +123,12 @@ def compare(probe: ModuleProbe, buffers: BufferCopies, journal: Journal, calls: 
     again.read()
     now = Ledger(Groups.ALL)
     given = {
-        name: _Seen(Phase.BACKWARD, name.rpartition(".")[0], f"grad {name.rpartition('.')[2]}", now, now.observe(g))
+        name: Seen(Phase.BACKWARD, name.rpartition(".")[0], f"grad {name.rpartition('.')[2]}", now, now.observe(g))
         for name, g in found.items()
         if name in gradients
     }
     now.read()
-    same, first = _first(_seen(journal, calls), _seen(again, calls), not undone)
+    same, first = _first(seen_in(journal, calls), seen_in(again, calls), not undone)
     if first is None:
         wrong = [seen for name, seen in given.items() if seen.handle != UNOBSERVED and seen.bits != gradients[name]]
         if not wrong:
@@ -137,11 +137,11 @@ def compare(probe: ModuleProbe, buffers: BufferCopies, journal: Journal, calls: 
     return Checked(_explained(probe, buffers, calls, *first, {seen.bits for seen in same}), undone)
 
 
-def _seen(journal: Journal, calls: Sequence[Call]) -> list[_Seen]:
+def seen_in(journal: Journal, calls: Sequence[Call]) -> list[Seen]:
     """The tensors of calls, and all gradients, in order."""
     indices = {call.index for call in calls}
     return [
-        _Seen(event.phase, event.entry.name, slot, ledger, int(handle))
+        Seen(event.phase, event.entry.name, slot, ledger, int(handle))
         for event in journal.events
         if event.phase is Phase.BACKWARD or (event.phase is Phase.FORWARD and event.call in indices)
         for slot, ledger, handle in event.items
@@ -149,7 +149,7 @@ def _seen(journal: Journal, calls: Sequence[Call]) -> list[_Seen]:
     ]
 
 
-def _first(was: list[_Seen], now: list[_Seen], with_backward: bool) -> tuple[list[_Seen], tuple[_Seen | None, _Seen | None] | None]:
+def _first(was: list[Seen], now: list[Seen], with_backward: bool) -> tuple[list[Seen], tuple[Seen | None, Seen | None] | None]:
     """The tensors that are the same, and the first that differs, as it was and as it is now."""
     of_forward = [[seen for seen in side if seen.phase is Phase.FORWARD] for side in (was, now)]
     for number, (one, other) in enumerate(zip(*of_forward, strict=False)):
@@ -159,7 +159,7 @@ def _first(was: list[_Seen], now: list[_Seen], with_backward: bool) -> tuple[lis
     equal = of_forward[1][:num]
     if len(of_forward[0]) != len(of_forward[1]):
         return equal, tuple(side[num] if len(side) > num else None for side in of_forward)  # type: ignore[return-value]
-    later = defaultdict[tuple[Phase, str, str], list[_Seen]](list)
+    later = defaultdict[tuple[Phase, str, str], list[Seen]](list)
     for seen in now:
         later[seen.key].append(seen)
     for one in was if with_backward else ():
@@ -173,7 +173,7 @@ def _first(was: list[_Seen], now: list[_Seen], with_backward: bool) -> tuple[lis
 
 
 def _explained(
-    probe: ModuleProbe, buffers: BufferCopies, calls: Sequence[Call], was: _Seen | None, now: _Seen | None, same: Collection[Bits]
+    probe: ModuleProbe, buffers: BufferCopies, calls: Sequence[Call], was: Seen | None, now: Seen | None, same: Collection[Bits]
 ) -> Difference:
     """Why, and where: the calls are done twice more, operation by operation. ``same``: what was the same."""
     at = was or now
@@ -213,7 +213,7 @@ def _between(last: OpRecord, stages: _Taped, same: Collection[Bits]) -> Iterator
                 yield source.op
 
 
-def _flipped(was: _Seen, now: _Seen) -> tuple[str, int]:
+def _flipped(was: Seen, now: Seen) -> tuple[str, int]:
     """The element and the bit, if one alone is another one: then the sums of powers say what it was and is."""
     (a, b), dtype = (seen.ledger.summary(seen.handle) for seen in (was, now)), was.ledger.place(was.handle)[2]
     of_bits = _AS_BITS.get(dtype)
@@ -257,7 +257,7 @@ def _cause(record: OpRecord) -> Cause:
     return Cause.STATE if is_made else Cause.NONDETERMINISTIC  # else it is made of numbers that Python had
 
 
-def _writers(stages: _Taped, seen: _Seen | None) -> Iterator[OpRecord]:
+def _writers(stages: _Taped, seen: Seen | None) -> Iterator[OpRecord]:
     """The operations that gave a tensor of these bits."""
     if seen is None or seen.handle == UNOBSERVED:
         return
@@ -280,7 +280,7 @@ def bits_of(tensors: dict[str, Tensor]) -> dict[str, Bits]:
     return {name: _bits(ledger, handle) for name, handle in handles.items() if handle != UNOBSERVED}
 
 
-class _Once(Stages):
+class Once(Stages):
     """A call's forward and backward once more, as they were; modules tell a journal of it."""
 
     seeks = False

@@ -15,6 +15,7 @@ from torch import nn
 
 from numscope.config.check_plan import CheckPlan
 from numscope.detect import eager, float64, gradients
+from numscope.detect.across_ranks import AcrossRanks, Sums
 from numscope.detect.again import Bits, Cause, Checked, Difference, bits_of, compare
 from numscope.detect.asked import Answer, Subject
 from numscope.detect.evidence import Evidence
@@ -88,6 +89,7 @@ class Experiments(StepReader):
         self._looks: list[Difference | None] = []  # at the steps after it
         self._said: set[str] = set()
         self._differed = False  # a step before did, for a reason that is known or not
+        self._across = AcrossRanks(probe, wrapper) if "rank" in plan.kinds else None
 
     def failed(self, error: Exception) -> None:
         """An error of ours ends the experiments, and nothing else."""
@@ -105,7 +107,7 @@ class Experiments(StepReader):
     def began(self) -> None:
         """A call has begun, and nothing of it has been seen yet."""
         step = self._evidence.step
-        due = self._plan.is_due(step) or self._suspect is not None
+        due = self._plan.is_due(step) or self._suspect is not None or (self._across is not None and self._across.is_due(step))
         if due or self._step >= 0:
             self._evidence.journal.ledger.want(Groups.ALL if due else Groups.HEALTH)
         if due and self._step != step:
@@ -114,6 +116,8 @@ class Experiments(StepReader):
         self._step = step if due else -1
         if due and self._evidence.calls:
             self._evidence.calls[-1].attributes = attributes_now(self._probe.names)
+        if self._across is not None:
+            self.post(self._across.look(step))
 
     @optimizer_probe.guarded()
     def after_backward(self) -> None:
@@ -134,6 +138,8 @@ class Experiments(StepReader):
         if "again" in self._plan.kinds:
             self._take(self._apart(lambda: self._compared(calls, gradients), lambda why: Checked(None, f"not done again: {why}")))
         subject = Subject(self._step, calls, self._probe.names, evidence.buffers, os.getpid())
+        if self._across is not None:
+            self._ask_across(self._across, subject)
         for kind, ask in _ASKED.items() if self._plan.is_due(self._step) else ():
             if kind in self._plan.kinds:
                 self._answered(kind, self._apart(partial(ask, subject), partial(_unanswered, kind)), subject)
@@ -143,6 +149,17 @@ class Experiments(StepReader):
         """The watch ends."""
         if self._suspect is not None:
             self._conclude()
+        if self._across is not None:
+            self.post(self._across.look(-1))
+
+    def _ask_across(self, across: AcrossRanks, subject: Subject) -> None:
+        why = across.begin(subject.step, subject.calls[0])
+        if not why and across.can_ask(subject.step):
+            sums = self._apart(partial(across.ask, subject), lambda why: Sums(undone=why))
+            why = sums.undone
+            if not why:
+                across.leave(subject.step, sums)
+        self._tell(why and f"not compared with other ranks: {why}")
 
     def _answered(self, kind: str, answer: Answer, subject: Subject) -> None:
         if answer.alerts and kind == "eager":

@@ -75,6 +75,15 @@ class Bulletin:
         """The details of each rank's note, as ``notes``."""
         return self._read(step, "details")
 
+    def only(self, step: int, rank: int) -> bytes:
+        """The details of the note of one rank, which no other has noted a step of that number; empty: it is not there yet."""
+        found = b""
+        with self._gone_with_its_host():
+            if store().add(self._counter(step, "notes"), 0):
+                at, _, body = bytes(store().get(self._key(step, rank, "details"))).partition(b" ")
+                found = body if at == str(step).encode() else b""
+        return found
+
     def _read(self, step: int, part: str) -> dict[int, bytes]:
         parts: list[bytes] = []
         with self._gone_with_its_host():

@@ -1,0 +1,236 @@
+"""Has all ranks that hold the same weights do one and the same call, and compares their bits.
+
+The first of them leaves the arguments of one of its calls at the job's store. Some steps later, and at each step that is checked from then
+on, every rank does that call, with the weights that it has then and generators that begin alike, and leaves sums of what its modules gave.
+Nobody waits: the first rank reads the others' sums at later steps.
+"""
+
+from __future__ import annotations
+
+import array
+import hashlib
+import io
+import json
+import random
+import socket
+import sys
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+from zlib import crc32
+
+import torch
+import torch.distributed as dist
+from torch import Tensor, nn
+from torch.utils._pytree import tree_map
+
+from numscope.config.options import how_to_set
+from numscope.detect.again import Once, seen_in
+from numscope.detect.asked import Subject
+from numscope.detect.journal import Journal
+from numscope.distributed.agree import find_ddp, spread, watch_name
+from numscope.distributed.bulletin import Bulletin
+from numscope.probe.module import ModuleProbe
+from numscope.probe.naming import named_state
+from numscope.records.alert import Alert
+from numscope.records.faults import ours
+from numscope.records.finding import Culprit
+from numscope.records.site import Phase, tensor_of
+from numscope.records.words import few
+from numscope.replay.call import do_again
+from numscope.replay.capture import FORWARD, Call, RandomState
+from numscope.replay.stages import FINITE, FORWARD_FINITE
+from numscope.summary.checksum import checksum, merged
+from numscope.summary.state import Groups
+from numscope.summary.unwrap import Unsummarizable
+
+RANKS_DIFFER = "ranks compute differently"
+LATER = 8  # steps after which all have the arguments
+MOST_BYTES = 8 << 20  # of the arguments; they go over the job's store
+_MOST_NAMED = 8
+
+Given = tuple[tuple[Any, ...], dict[str, Any]]
+
+
+@dataclass(frozen=True, slots=True)
+class Sums:
+    """What one rank's modules gave.
+
+    Args:
+        weights: a sum of weights and buffers: ranks are compared where it is the same.
+        sites: phase, module and slot of each tensor; ``sums``: 32 bits of each.
+    """
+
+    weights: int = 0
+    sites: Sequence[tuple[str, str, str]] = ()
+    sums: Sequence[int] = ()
+    undone: str = ""
+
+
+class AcrossRanks:
+    """That experiment, of one model.
+
+    *Cost:* the arguments once to each rank, and at a step that is checked a call, a note of 4 bytes a tensor, and some looks.
+    """
+
+    def __init__(self, probe: ModuleProbe, wrapper: nn.Module) -> None:
+        self._probe, self._wrapper = probe, wrapper
+        self._bulletin: Bulletin | None = None
+        self._first = -1  # the step whose arguments all use
+        self._given: Given | None = None
+        self._sites: Sequence[tuple[str, str, str]] = ()
+        self._looked = -1
+
+    def is_due(self, step: int) -> bool:
+        """Whether it has something to do at a step that is not checked otherwise."""
+        return self._first >= 0 and step == self._first + LATER
+
+    def begin(self, step: int, call: Call) -> str:
+        """Leave a call's arguments, or get the first rank's. Returns: why there is no experiment, "" if there is or can be one."""
+        if self._bulletin is None:
+            if not spread():
+                return "there is one rank"
+            ddp = find_ddp(self._probe.root, self._wrapper)
+            ranks = dist.get_process_group_ranks(dist.group.WORLD if ddp is None else ddp.process_group)
+            self._bulletin, self._first = Bulletin(watch_name(self._probe.root, "across "), sorted(ranks)), step
+            if dist.get_rank() == self._bulletin.ranks[0]:
+                packed = _packed(call)
+                self._bulletin.put(step, "arguments", packed)
+                if not packed:
+                    return f"the arguments are more than tensors and plain values, or more than {MOST_BYTES >> 20} MiB"
+        if self._given is None:
+            left = self._bulletin.only(self._first, self._bulletin.ranks[0])
+            self._given = _unpacked(left) if left else None
+        return ""
+
+    def can_ask(self, step: int) -> bool:
+        """Whether all ranks have the arguments by then, as far as can be known."""
+        return self._given is not None and step >= self._first + LATER
+
+    def ask(self, subject: Subject) -> Sums:
+        """Do the call. Of what the subject's first call ran with, arguments and generators are others."""
+        assert self._given is not None
+        own = subject.calls[0]
+        call = replace(
+            own, module=own.module, args=self._given[0], kwargs=self._given[1], given=[], copies={}, versions=[], random=_seeded(),
+            outputs=[], graph=[], gradients=[], rewritten=None, replayed=None,
+        )  # fmt: skip
+        journal = Journal()
+        journal.ledger.want(Groups.ALL)
+        journal.call = call.index
+        once = _Alike(call, self._probe, journal)
+        status = do_again(once, subject.buffers, True).status
+        if status not in (FINITE, FORWARD_FINITE):
+            return Sums(undone=status)
+        journal.read()
+        seen = seen_in(journal, [call])
+        return Sums(once.weights, [(s.phase.value, s.module, s.slot) for s in seen], [crc32(s.bits[0]) for s in seen])
+
+    def leave(self, step: int, sums: Sums) -> None:
+        """Leave a rank's own sums for the first rank."""
+        assert self._bulletin is not None
+        self._sites = sums.sites
+        device = next((str(p.device) for p in self._probe.root.parameters()), "cpu")
+        name = torch.cuda.get_device_name(device) if device.startswith("cuda") else device
+        about = json.dumps({"host": socket.gethostname(), "device": device, "name": name, "sites": _digest(str(sums.sites))}).encode()
+        packed = array.array("I", sums.sums).tobytes()
+        self._bulletin.put(step, f"{sums.weights:016x}{_digest(packed.hex())}", about + b"\n" + packed)
+
+    def look(self, step: int) -> list[Alert]:
+        """What the ranks have left by a step, which is asked once."""
+        found: list[Alert] = []
+        if step == self._looked:
+            return found
+        self._looked = step
+        for at, num_kinds in () if self._bulletin is None else self._bulletin.look():
+            if self._bulletin is not None and num_kinds > 1:
+                found += self._compared(at, self._bulletin.notes(at), self._bulletin.details(at))
+        return found
+
+    def _compared(self, step: int, notes: dict[int, str], details: dict[int, bytes]) -> list[Alert]:
+        by_weights: dict[str, list[int]] = {}
+        for rank in sorted(notes.keys() & details.keys()):
+            by_weights.setdefault(notes[rank][:16], []).append(rank)
+        alike = max(by_weights.values(), key=len, default=[])
+        about = {rank: json.loads(details[rank].partition(b"\n")[0]) for rank in alike}
+        if len(alike) < 2 or len({one["sites"] for one in about.values()}) > 1:
+            return []  # other weights, which is another alert's matter, or modules that only some have run
+        sums = {rank: array.array("I", details[rank].partition(b"\n")[2]) for rank in alike}
+        kinds = Counter(notes[rank] for rank in alike)
+        most, num = kinds.most_common(1)[0]
+        by_device = {(notes[rank], about[rank]["name"]) for rank in alike}
+        if len(kinds) < 2 or (len({name for _, name in by_device}) == len(by_device) > 1):
+            return []  # each kind of device has bits of its own
+        others = [rank for rank in alike if notes[rank] != most]
+        right = next(rank for rank in alike if notes[rank] == most)
+        at = next(i for i, (a, b) in enumerate(zip(sums[right], sums[others[0]], strict=True)) if a != b)
+        phase, module, slot = self._sites[at]
+        where = [f"{about[rank]['device']} of {about[rank]['host']} (rank {rank})" for rank in (others if num > len(others) else alike)]
+        odd = f"rank {others[0]} has" if len(others) == 1 else f"ranks {few([*map(str, others)], _MOST_NAMED)} have"
+        text = f"of {len(alike)} ranks that did the same call with the same weights, {odd} other bits from here on ({phase})."
+        advice = (
+            f"Test {few(where, _MOST_NAMED)} (a GPU: dcgmi diag -r 3; memory: memtest). If the ranks' libraries or kernels differ on purpose: "
+            f"{how_to_set(RANKS_DIFFER, False)}."
+        )
+        evidence = {
+            "ranks": others,
+            "hosts": [about[rank]["host"] for rank in others],
+            "devices": [about[rank]["device"] for rank in others],
+        }
+        return [Alert(step, RANKS_DIFFER, module, tensor_of(Phase(phase), slot), None, None, text, advice, evidence, asks=True)]
+
+
+class _Alike(Once):
+    """A call whose outputs all receive gradients that depend on their shapes alone."""
+
+    def __init__(self, call: Call, probe: ModuleProbe, journal: Journal) -> None:
+        super().__init__(call, probe, journal, {})
+        self.weights = 0
+
+    def forward(self) -> Culprit | None:
+        with_sums = []
+        for _, _, tensor in named_state(self.names):
+            try:
+                with_sums.append(checksum(tensor))
+            except Unsummarizable:
+                continue
+        self.weights = merged([(2 * at + 1) * one for at, one in enumerate(with_sums)])
+        culprit = super().forward()
+        received = {}
+        for (_, slot), t in self.outputs:
+            if t.requires_grad and t.is_floating_point():
+                received[FORWARD, slot] = torch.linspace(-1, 1, t.numel(), dtype=torch.float32, device=t.device).to(t.dtype).view(t.shape)
+        self.call.gradients = [received] if received else []
+        return culprit
+
+
+def _packed(call: Call) -> bytes:
+    """A call's arguments, for ``_unpacked``; empty if they can't be had so."""
+    if sum(t.numel() * t.element_size() for _, t in call.known) > MOST_BYTES:
+        return b""
+    plain = tree_map(lambda v: v.detach().cpu() if isinstance(v, Tensor) else v, (tuple(call.args), dict(call.kwargs)))
+    buffer = io.BytesIO()
+    torch.save(plain, buffer)
+    try:
+        _unpacked(buffer.getvalue())
+    except ours():
+        return b""
+    return buffer.getvalue()
+
+
+def _unpacked(data: bytes) -> Given:
+    found: Given = torch.load(io.BytesIO(data), weights_only=True)
+    return found
+
+
+def _seeded() -> RandomState:
+    """Generators as all ranks have them."""
+    now = RandomState.capture()
+    numpy = None if now.numpy is None else sys.modules["numpy"].random.RandomState(0).get_state(legacy=False)
+    devices = {at: torch.Generator(f"cuda:{at}").manual_seed(0).get_state() for at in now.devices}
+    return RandomState(torch.Generator().manual_seed(0).get_state(), random.Random(0).getstate(), numpy, devices)
+
+
+def _digest(text: str) -> str:
+    return hashlib.sha1(text.encode(), usedforsecurity=False).hexdigest()[:16]
