@@ -17,7 +17,7 @@ KINDS = {
     CAPSULE: "what is the operation at fault, alone?",
 }
 EVERY = 1000
-_FORM = "again,rank,gradients,float64,eager,capsule, with :every=N or :at=N,N behind it"
+_FORM = f"{','.join(KINDS)}, with :every=N or :at=N,N behind it"
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +49,7 @@ class CheckPlan:
         kinds = tuple(name.strip() for name in names.split(","))
         for kind in kinds:
             if kind not in KINDS:
-                raise UsageError(f"got {kind!r}, expected {' or '.join(KINDS)}.{nearest(kind, list(KINDS))}", "check")
+                raise UsageError(f"got {kind!r}, expected one of {', '.join(KINDS)}.{nearest(kind, list(KINDS))}", "check")
         word, _, numbers = when.partition("=")
         whole = [part.strip() for part in numbers.split(",")]
         if not colon:

@@ -21,7 +21,6 @@ from typing import Any
 from zlib import crc32
 
 import torch
-import torch.distributed as dist
 from torch import Tensor, nn
 from torch.utils._pytree import tree_map
 
@@ -29,8 +28,9 @@ from numscope.config.options import how_to_set
 from numscope.detect.again import Once, seen_in
 from numscope.detect.asked import Subject
 from numscope.detect.journal import Journal
-from numscope.distributed.agree import find_ddp, spread, watch_name
+from numscope.distributed.agree import among, find_ddp, rank, spread, watch_name
 from numscope.distributed.bulletin import Bulletin
+from numscope.distributed.channel import members
 from numscope.probe.module import ModuleProbe
 from numscope.probe.naming import named_state
 from numscope.records.alert import Alert
@@ -92,9 +92,9 @@ class AcrossRanks:
             if not spread():
                 return "there is one rank"
             ddp = find_ddp(self._probe.root, self._wrapper)
-            ranks = dist.get_process_group_ranks(dist.group.WORLD if ddp is None else ddp.process_group)
-            self._bulletin, self._first = Bulletin(watch_name(self._probe.root, "across "), sorted(ranks)), step
-            if dist.get_rank() == self._bulletin.ranks[0]:
+            ranks = members(among() if ddp is None else ddp.process_group)
+            self._bulletin, self._first = Bulletin(watch_name(self._probe.root, "across "), ranks), step
+            if rank() == self._bulletin.ranks[0]:
                 packed = _packed(call)
                 self._bulletin.put(step, "arguments", packed)
                 if not packed:
