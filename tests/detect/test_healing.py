@@ -87,6 +87,14 @@ def test_a_file_that_holds_something_else_is_not_followed(text: str, tmp_path: P
         assert not any("forward" in vars(module) for module in model.modules())
 
 
+def test_where_the_file_can_t_be_written_the_remedy_stays_on_and_it_is_said(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    (tmp_path / FILE).mkdir()
+    model = model_of()
+    with numscope.watch(model, on_nonfinite="heal", log_dir=str(tmp_path)):
+        assert is_finite(train(model)) == [True, True, False, True, True, True]
+    assert f"{FILE} can't be written" in caplog.text and "begins unhealed" in caplog.text
+
+
 def test_what_no_remedy_cures_is_left_out_and_a_finding_after_ten() -> None:
     model = nn.Linear(4, 1)
     optimizer = torch.optim.SGD(model.parameters(), 0.1)

@@ -170,7 +170,7 @@ class AcrossRanks:
         odd = f"rank {others[0]} has" if len(others) == 1 else f"ranks {few([*map(str, others)], _MOST_NAMED)} have"
         text = f"of {len(alike)} ranks that did the same call with the same weights, {odd} other bits from here on ({phase})."
         advice = (
-            f"Test {few(where, _MOST_NAMED)} (a GPU: dcgmi diag -r 3; memory: memtest). If the ranks' libraries or kernels differ on purpose: "
+            f"Test {few(where, _MOST_NAMED)} (a GPU: dcgmi diag -r 3; memory: memtest). If their libraries or kernels differ on purpose: "
             f"{how_to_set(RANKS_DIFFER, False)}."
         )
         evidence = {
