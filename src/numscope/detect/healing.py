@@ -73,7 +73,7 @@ class Healing:
             try:
                 self._file.parent.mkdir(parents=True, exist_ok=True)
                 self._file.write_text(json.dumps(self.texts), encoding="utf-8")
-            except OSError as error:
+            except ours(OSError) as error:
                 log.warning("numscope: %s can't be written (%s): a run that goes on from here begins unhealed.", self._file, error)
         log.warning("numscope: step %d: %s stays on from now on.", self._evidence.step, escape(text))
         return text
