@@ -150,23 +150,23 @@ class AcrossRanks:
 
     def _compared(self, step: int, notes: dict[int, str], details: dict[int, bytes]) -> list[Alert]:
         by_weights: dict[str, list[int]] = {}
-        for rank in sorted(notes.keys() & details.keys()):
-            by_weights.setdefault(notes[rank][:16], []).append(rank)
+        for one in sorted(notes.keys() & details.keys()):
+            by_weights.setdefault(notes[one][:16], []).append(one)
         alike = max(by_weights.values(), key=len, default=[])
-        about = {rank: json.loads(details[rank].partition(b"\n")[0]) for rank in alike}
+        about = {one: json.loads(details[one].partition(b"\n")[0]) for one in alike}
         if len(alike) < 2 or len({one["sites"] for one in about.values()}) > 1:
             return []  # other weights, which is another alert's matter, or modules that only some have run
-        sums = {rank: array.array("I", details[rank].partition(b"\n")[2]) for rank in alike}
-        kinds = Counter(notes[rank] for rank in alike)
+        sums = {one: array.array("I", details[one].partition(b"\n")[2]) for one in alike}
+        kinds = Counter(notes[one] for one in alike)
         most, num = kinds.most_common(1)[0]
-        by_device = {(notes[rank], about[rank]["name"]) for rank in alike}
+        by_device = {(notes[one], about[one]["name"]) for one in alike}
         if len(kinds) < 2 or (len({name for _, name in by_device}) == len(by_device) > 1):
             return []  # each kind of device has bits of its own
-        others = [rank for rank in alike if notes[rank] != most]
-        right = next(rank for rank in alike if notes[rank] == most)
+        others = [one for one in alike if notes[one] != most]
+        right = next(one for one in alike if notes[one] == most)
         at = next(i for i, (a, b) in enumerate(zip(sums[right], sums[others[0]], strict=True)) if a != b)
         phase, module, slot = self._sites[at]
-        where = [f"{about[rank]['device']} of {about[rank]['host']} (rank {rank})" for rank in (others if num > len(others) else alike)]
+        where = [f"{about[one]['device']} of {about[one]['host']} (rank {one})" for one in (others if num > len(others) else alike)]
         odd = f"rank {others[0]} has" if len(others) == 1 else f"ranks {few([*map(str, others)], _MOST_NAMED)} have"
         text = f"of {len(alike)} ranks that did the same call with the same weights, {odd} other bits from here on ({phase})."
         advice = (
@@ -175,8 +175,8 @@ class AcrossRanks:
         )
         evidence = {
             "ranks": others,
-            "hosts": [about[rank]["host"] for rank in others],
-            "devices": [about[rank]["device"] for rank in others],
+            "hosts": [about[one]["host"] for one in others],
+            "devices": [about[one]["device"] for one in others],
         }
         return [Alert(step, RANKS_DIFFER, module, tensor_of(Phase(phase), slot), None, None, text, advice, evidence, asks=True)]
 
