@@ -68,6 +68,7 @@ _SPECS = (
     RuleSpec("loss over all pairs", "tensors (N, 1) and (N,), such as predictions and targets, become (N, N)"),
     RuleSpec("unequal micro-batches", "means over different numbers of labels count the same in one step"),
     RuleSpec("no label counts", "a mask or ignore_index leaves no label of a batch"),
+    RuleSpec("labels are the inputs", "the labels of a loss are the model's input ids, place by place"),
     RuleSpec("padding in the loss", "more labels count than the mask that the model is given leaves"),
     RuleSpec("softmax over the batch", "a softmax runs over the first dimension"),
     RuleSpec("normalized over one number", "a softmax, a norm, or a division by the sum, over a dimension of size 1"),

@@ -28,7 +28,7 @@ class Words(nn.Module):
         return self.last(self.words(ids)).flatten(0, 1)
 
 
-def trained(loss_of: Loss, lengths: tuple[int, ...], mask: bool = False, ignored: int = -100) -> list[Alert]:
+def trained(loss_of: Loss, lengths: tuple[int, ...], mask: bool = False, ignored: int = -100, shift: int = 1) -> list[Alert]:
     """Steps of one micro-batch for each of some lengths."""
     model = Words()
     optimizer = SGD(model.parameters(), lr=1e-3)
@@ -40,7 +40,7 @@ def trained(loss_of: Loss, lengths: tuple[int, ...], mask: bool = False, ignored
             for length in lengths:
                 ids = torch.randint(10, (4, 6), generator=generator)
                 there = (torch.arange(6) < length).expand(4, 6)
-                loss_of(model(ids, there.long() if mask else None), ids.where(there, ignored).flatten()).backward()
+                loss_of(model(ids, there.long() if mask else None), ((ids + shift) % 10).where(there, ignored).flatten()).backward()
             optimizer.step()
 
     return alerts_of(model, training)
@@ -49,6 +49,12 @@ def trained(loss_of: Loss, lengths: tuple[int, ...], mask: bool = False, ignored
 def by_hand(out: Tensor, y: Tensor) -> Tensor:
     there = (y >= 0).float()
     return (F.cross_entropy(out, y.clamp(min=0), reduction="none") * there).sum() / there.sum().clamp(min=1)
+
+
+def test_labels_that_are_the_inputs_are_asked_about() -> None:
+    alert = one(trained(F.cross_entropy, (6,), shift=0), "labels are the inputs")
+    assert "backward at test_labels.py" in alert.text and alert.asks
+    assert not [alert for alert in trained(F.cross_entropy, (6,), shift=1) if alert.rule == "labels are the inputs"]
 
 
 @pytest.mark.parametrize("loss_of", [F.cross_entropy, lambda out, y: 8 * F.cross_entropy(out, y) / 2, by_hand])
