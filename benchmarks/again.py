@@ -1,8 +1,9 @@
-"""Steps done again (``--check again``): what a check costs, which flipped bits it sees, and whether it ever suspects healthy steps.
+"""Steps done again (``--check``): what a check costs, which flipped bits ``again`` sees, and whether a check ever speaks at healthy steps.
 
     ./dev bench again [--healthy STEPS] [--flips N]
 
-Healthy steps: ``STEPS`` checked steps over 23 models, each an own kind. Flips: one bit of one element of one operation's result, in a step
+Healthy steps: ``STEPS`` checked steps over 23 models, each an own kind, by ``again``, ``gradients`` and ``float64``, in float32 and
+under bfloat16 autocast. Flips: one bit of one element of one operation's result, in a step
 that is checked, for every bit position of float32 and bfloat16, in the forward and in the backward: the element of largest magnitude, so
 that what follows depends on it. Cost: a checked step against a bare one, interleaved, median of pairs.
 """
@@ -29,6 +30,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 import numscope
 
 OURS = ("step is not reproducible", "suspected hardware")
+ALL = (*OURS, "wrong gradient", "wrong result", "precision is lost")
 SMALL: dict[str, Any] = {"vocab_size": 64, "pad_token_id": 0, "bos_token_id": 1, "eos_token_id": 2}
 NARROW: dict[str, Any] = {"hidden_size": 16, "intermediate_size": 32, "num_hidden_layers": 2, "num_attention_heads": 2}
 Step = Callable[[], Tensor]
@@ -125,18 +127,22 @@ MODELS: dict[str, Callable[[], tuple[nn.Module, Step]]] = {
 def healthy(steps: int) -> dict[str, Any]:
     """Checked steps and what was said, by model."""
     found: dict[str, Any] = {}
-    each = -(-steps // len(MODELS))
+    each = -(-steps // (2 * len(MODELS)))
     for name, make in MODELS.items():
-        torch.manual_seed(0)
-        model, loss = make()
-        optimizer = torch.optim.AdamW(model.parameters(), 1e-3)
-        with numscope.watch(model, check="again:every=1", on_nonfinite="warn") as scope:
-            for _ in range(each):
-                loss().backward()
-                optimizer.step()
-                optimizer.zero_grad()
-        found[name] = {"steps": each - 1, "alerts": [alert.line() for alert in scope.alerts if alert.rule in OURS]}
-        gc.collect()
+        for low in (False, True):
+            torch.manual_seed(0)
+            model, loss = make()
+            optimizer = torch.optim.AdamW(model.parameters(), 1e-3)
+            with numscope.watch(model, check="again,gradients,float64:every=1", on_nonfinite="warn") as scope:
+                for _ in range(each):
+                    with torch.autocast("cpu", torch.bfloat16, enabled=low):
+                        value = loss()
+                    value.backward()
+                    optimizer.step()
+                    optimizer.zero_grad()
+            kind = f"{name}, bfloat16 autocast" if low else name
+            found[kind] = {"steps": each - 1, "alerts": [alert.line() for alert in scope.alerts if alert.rule in ALL]}
+            gc.collect()
     return found
 
 
@@ -235,12 +241,19 @@ def llama() -> tuple[nn.Module, Step]:
     return model, lambda: model(input_ids=ids, labels=ids).loss
 
 
-def costs(rounds: int) -> dict[str, float]:
-    """A checked step over a bare one, by model."""
-    found = {}
+def compiled() -> tuple[nn.Module, Step]:
+    model, loss = llama()
+    model.compile()
+    return model, loss
+
+
+def costs(rounds: int) -> dict[str, dict[str, float]]:
+    """A checked step over a bare one, by model and check."""
+    found: dict[str, dict[str, float]] = {}
     makers: dict[str, Callable[[], tuple[nn.Module, Step]]] = {
         "Llama of 8 layers, 4 x 256 tokens": llama,
         "ResNet-50, 4 images of 128": image("resnet", 128),
+        "the Llama, compiled": compiled,
     }
     for name, make in makers.items():
         model, loss = make()
@@ -254,25 +267,27 @@ def costs(rounds: int) -> dict[str, float]:
             return time.perf_counter() - start
 
         step()
-        ratios = []
+        ratios: dict[str, list[float]] = collections.defaultdict(list)
         for _ in range(rounds):
-            bare = step()
-            with numscope.watch(model, check="again:at=1"):
+            for check in ("eager",) if "compiled" in name else ("again", "gradients", "float64"):
+                with numscope.watch(model, check=f"{check}:at=1"):
+                    step()
+                    checked = step()
                 step()
-                ratios.append(step() / bare)
-        found[name] = statistics.median(ratios)
+                ratios[check].append(checked / step())
+        found[name] = {check: statistics.median(several) for check, several in ratios.items()}
     return found
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--healthy", type=int, default=10_000)
-    parser.add_argument("--flips", type=int, default=96)
-    parser.add_argument("--rounds", type=int, default=7)
+    parser.add_argument("--healthy", type=int, default=1_150)
+    parser.add_argument("--flips", type=int, default=48)
+    parser.add_argument("--rounds", type=int, default=5)
     given = parser.parse_args()
     cost, flipped, clean = costs(given.rounds), flips(given.flips), healthy(given.healthy)
-    lines = ["## Cost", "", "| model | a checked step over a bare one |", "|---|---|"]
-    lines += [f"| {name} | {ratio:.1f} × |" for name, ratio in cost.items()]
+    lines = ["## Cost", "", "| model | check | a checked step over a bare one |", "|---|---|---|"]
+    lines += [f"| {name} | `{check}` | {ratio:.1f} × |" for name, several in cost.items() for check, ratio in several.items()]
     lines += [
         "",
         "## Flipped bits",
@@ -297,7 +312,8 @@ def main() -> None:
     lines += ["", f"Not seen: {', '.join(sorted(missed)) or 'none'}. Further {len(without)} flips changed no gradient, of which "]
     lines[-1] += f"{sum(bool(one['said']) for one in without)} were said."
     steps, said = sum(one["steps"] for one in clean.values()), sum(len(one["alerts"]) for one in clean.values())
-    lines += ["", "## Healthy steps", "", f"{steps:,} checked steps of {len(clean)} models: {said} suspicions."]
+    lines += ["", "## Healthy steps", "", f"{steps:,} checked steps of {len(MODELS)} models, in two precisions: {said} alerts."]
+    lines += [f"- {name}: {line}" for name, one in clean.items() for line in one["alerts"]]
     write("again", {"machine": describe(), "cost": cost, "flips": flipped, "healthy": clean}, "Steps done again", lines)
 
 
