@@ -225,3 +225,20 @@ def test_each_function_of_a_module_is_in_one_alert() -> None:
     )
     [alert] = alerts(lambda x: negative.apply(half.apply(x)))
     assert "Half's backward" in alert.text and "Negative's backward" in alert.text
+
+
+def squared(x: Tensor) -> Tensor:
+    return x.square()
+
+
+@pytest.mark.parametrize(("factor", "said"), [(1.0, False), (0.5, True)])
+def test_a_function_in_the_loss_is_asked_too(factor: float, said: bool) -> None:
+    made = function("Loss", squared, lambda g, x: factor * g * 2 * x)
+    model = nn.Linear(6, 1)
+    forward = made.forward
+    with numscope.watch(model, check="gradients:at=0") as scope:
+        for _ in range(2):
+            made.apply(model(torch.randn(8, 6))).mean().backward()
+            assert made.forward is forward
+    found = [(alert.layer, alert.evidence["code"]) for alert in scope.alerts if alert.rule == "wrong gradient"]
+    assert found == ([("", "made.apply(model(torch.randn(8, 6))).mean().backward()")] if said else [])

@@ -12,6 +12,7 @@ from torch import nn
 from numscope.records.alert import Alert
 from numscope.records.places import place
 from numscope.replay.capture import BufferCopies, Call
+from numscope.replay.function_gradients import Case
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,6 +22,7 @@ class Subject:
     Args:
         names: the model's modules.
         process: the run's.
+        functions: what Functions were applied to outside the calls.
     """
 
     step: int
@@ -28,6 +30,7 @@ class Subject:
     names: Mapping[nn.Module, str]
     buffers: BufferCopies
     process: int
+    functions: Sequence[Case] = ()
 
     @property
     def is_apart(self) -> bool:

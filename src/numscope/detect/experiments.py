@@ -31,6 +31,7 @@ from numscope.records.places import place
 from numscope.records.site import tensor_of
 from numscope.replay.capture import Call, attributes_now
 from numscope.replay.fork import in_child
+from numscope.replay.function_gradients import Outside
 from numscope.summary.state import Groups
 
 log = logging.getLogger("numscope")
@@ -89,6 +90,7 @@ class Experiments(StepReader):
         self._looks: list[Difference | None] = []  # at the steps after it
         self._said: set[str] = set()
         self._differed = False  # a step before did, for a reason that is known or not
+        self._outside = Outside(probe.names)
         self._across = AcrossRanks(probe, wrapper) if "rank" in plan.kinds else None
 
     def failed(self, error: Exception) -> None:
@@ -100,6 +102,7 @@ class Experiments(StepReader):
         """Nothing is checked any more. Safe to call twice."""
         if not self.closed:
             self.closed = True
+            self._outside.end()
             self._evidence.journal.ledger.want(Groups.HEALTH)
             self._evidence.steps.remove(self)
 
@@ -114,6 +117,10 @@ class Experiments(StepReader):
             self._done.clear()
             self._begins_bare = all(gradient_of(p) is None for p in self._probe.root.parameters())
         self._step = step if due else -1
+        if "gradients" in self._plan.kinds and self._plan.is_due(step):
+            self._outside.begin()
+        else:
+            self._outside.end()
         if due and self._evidence.calls:
             self._evidence.calls[-1].attributes = attributes_now(self._probe.names)
         if self._across is not None:
@@ -123,6 +130,7 @@ class Experiments(StepReader):
     def after_backward(self) -> None:
         """A backward of the step has ended: nothing has changed gradients or weights yet."""
         evidence, here = self._evidence, get_ident()
+        functions = self._outside.end() if not in_backward() else []
         calls = [c for c in evidence.calls if c.index not in self._done and c.thread == here and not c.raised]
         if evidence.step != self._step or not calls or in_backward():
             return
@@ -137,7 +145,7 @@ class Experiments(StepReader):
             gradients = bits_of({name: g for name, g in found if g is not None})
         if "again" in self._plan.kinds:
             self._take(self._apart(lambda: self._compared(calls, gradients), lambda why: Checked(None, f"not done again: {why}")))
-        subject = Subject(self._step, calls, self._probe.names, evidence.buffers, os.getpid())
+        subject = Subject(self._step, calls, self._probe.names, evidence.buffers, os.getpid(), functions)
         if self._across is not None:
             self._ask_across(self._across, subject)
         for kind, ask in _ASKED.items() if self._plan.is_due(self._step) else ():

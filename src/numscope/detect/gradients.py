@@ -8,7 +8,7 @@ from numscope.config.options import how_to_set
 from numscope.detect.asked import Answer, Subject, at, facts
 from numscope.records.alert import Alert
 from numscope.records.places import place
-from numscope.replay.function_gradients import WrongGradient, examine
+from numscope.replay.function_gradients import WrongGradient, examine, examined
 
 WRONG_GRADIENT = "wrong gradient"
 
@@ -16,8 +16,8 @@ WRONG_GRADIENT = "wrong gradient"
 def ask(subject: Subject) -> Answer:
     """One alert for each module that runs a wrong one."""
     found, undone = dict[str, list[WrongGradient]](), ""
-    for call in subject.calls:
-        several, why = examine(call, subject.names, subject.buffers)
+    of_calls = (examine(call, subject.names, subject.buffers) for call in subject.calls)
+    for several, why in (*of_calls, examined(subject.functions)):
         undone = undone or why
         for wrong in several:
             found.setdefault(wrong.module, []).append(wrong)

@@ -30,7 +30,9 @@ from numscope.records.site import Phase
 from numscope.replay import stack as stacks
 from numscope.replay.call import do_again
 from numscope.replay.capture import BufferCopies, Call, RandomState
+from numscope.replay.graph import running
 from numscope.replay.stages import ModuleStack, Stages
+from numscope.summary.unseen import unseen
 
 DIRECTIONS = 3
 TOLERANCE = 5e-3  # of the larger of the two, over all directions
@@ -68,7 +70,7 @@ class WrongGradient:
 
 
 @dataclass(slots=True)
-class _Case:
+class Case:
     """One application of a Function: its class and copies of its arguments, and which of them want a gradient."""
 
     cls: Any
@@ -87,8 +89,13 @@ def examine(call: Call, names: Mapping[nn.Module, str], buffers: BufferCopies) -
     """
     stages = _Collecting(call, names)
     do_again(stages, buffers, backward=False)
+    return examined(stages.cases)
+
+
+def examined(cases: Sequence[Case]) -> tuple[list[WrongGradient], str]:
+    """The same of Functions that were applied elsewhere."""
     found, end, before, undone = list[WrongGradient](), time.monotonic() + MOST_SECONDS, RandomState.capture(), ""
-    for case in stages.cases:
+    for case in cases:
         if time.monotonic() > end:
             undone = f"the gradients of {case.cls.__name__} and those after it were not asked for: {MOST_SECONDS:g} s were over"
             break
@@ -100,6 +107,37 @@ def examine(call: Call, names: Mapping[nn.Module, str], buffers: BufferCopies) -
     return list({(one.function, one.operand): one for one in reversed(found)}.values())[::-1], undone
 
 
+class Outside:
+    """Keeps what Functions are applied to outside the model's calls, in the loss, from ``begin`` to ``end``.
+
+    *Cost:* a copy of each operand. Nothing is kept where code is compiled, which would be compiled anew for it.
+    """
+
+    def __init__(self, names: Mapping[nn.Module, str]) -> None:
+        self._names = names
+        self._cases: list[Case] = []
+        self._until = contextlib.ExitStack()
+        self._is_on = False
+
+    def begin(self) -> None:
+        dynamo: Any = sys.modules.get("torch._dynamo.utils")
+        if not self._is_on and not (dynamo is not None and dynamo.counters.get("frames")):
+            self._is_on, self._cases = True, []
+            self._until.enter_context(_each_applied(self._note))
+
+    def end(self) -> list[Case]:
+        """What was kept. Safe to call twice."""
+        self._until.close()
+        self._is_on = False
+        cases, self._cases = self._cases, []
+        return cases
+
+    def _note(self, cls: Any, given: tuple[Any, ...]) -> None:
+        if not running(self._names):
+            with unseen():
+                _note(self._cases, cls, given, "", stacks.capture(sys._getframe(3)).resolve())
+
+
 class _Collecting(Stages):
     """A forward that keeps what each Function is applied to."""
 
@@ -107,41 +145,50 @@ class _Collecting(Stages):
 
     def __init__(self, call: Call, names: Mapping[nn.Module, str]) -> None:
         super().__init__(call, names, has_group(), None)
-        self.cases: list[_Case] = []
+        self.cases: list[Case] = []
 
     @contextlib.contextmanager
     def _probed(self, phase: Phase) -> Iterator[None]:
-        kept = []
-        try:
-            with heard(), ModuleStack(self.names) as stack:
-                for cls in _functions(Function):
-                    original = cls.__dict__["forward"]
-                    kept.append((cls, original))
-                    cls.forward = staticmethod(partial(self._forward, cls, original.__func__, stack.current))
-                yield
-        finally:
-            for cls, original in kept:
-                cls.forward = original
+        def note(cls: Any, given: tuple[Any, ...]) -> None:
+            _note(self.cases, cls, given, stack.current(), (*self.call.caller.resolve(), *stacks.capture(sys._getframe(3)).resolve()))
 
-    def _forward(self, cls: Any, original: Callable[..., Any], module: Callable[[], str], *given: Any, **more: Any) -> Any:
+        with heard(), ModuleStack(self.names) as stack, _each_applied(note):
+            yield
+
+
+@contextlib.contextmanager
+def _each_applied(note: Callable[[Any, tuple[Any, ...]], None]) -> Iterator[None]:
+    """Tells of each application of a Function that is not torch's or ours: its class, and what its forward is given."""
+
+    def forward(cls: Any, original: Callable[..., Any], *given: Any, **more: Any) -> Any:
         with suppress(Exception):
-            self._note(cls, given, module())
+            note(cls, given)
         return original(*given, **more)
 
-    def _note(self, cls: Any, given: tuple[Any, ...], module: str) -> None:
-        is_plain = cls.setup_context is not Function.setup_context  # its forward gets no ctx
-        args = [*(given if is_plain else given[1:])]
-        needs = [isinstance(a, Tensor) and a.requires_grad for a in args] if is_plain else given[0].needs_input_grad
-        wanted = [i for i, (a, needed) in enumerate(zip(args, needs, strict=False)) if needed and a.is_floating_point()]
-        size = sum(a.numel() * a.element_size() for a in args if isinstance(a, Tensor))
-        num = sum(case.cls is cls for case in self.cases)
-        if wanted and size <= MOST_BYTES and num < _MOST_CALLS and not any(map(callable, args)):
-            copies = [a.detach().clone() if isinstance(a, Tensor) else a for a in args]
-            lines = [
-                found for found in (*self.call.caller.resolve(), *stacks.capture(sys._getframe(2)).resolve()) if not is_installed(found[0])
-            ]
-            file, line, _, code = lines[-1] if lines else ("", 0, "", "")
-            self.cases.append(_Case(cls, copies, wanted, module, (file, line, code)))
+    kept = []
+    try:
+        for cls in _functions(Function):
+            original = cls.__dict__["forward"]
+            kept.append((cls, original))
+            cls.forward = staticmethod(partial(forward, cls, original.__func__))
+        yield
+    finally:
+        for cls, original in kept:
+            cls.forward = original
+
+
+def _note(cases: list[Case], cls: Any, given: tuple[Any, ...], module: str, stack: Sequence[tuple[str, int, str, str]]) -> None:
+    is_plain = cls.setup_context is not Function.setup_context  # its forward gets no ctx
+    args = [*(given if is_plain else given[1:])]
+    needs = [isinstance(a, Tensor) and a.requires_grad for a in args] if is_plain else given[0].needs_input_grad
+    wanted = [i for i, (a, needed) in enumerate(zip(args, needs, strict=False)) if needed and a.is_floating_point()]
+    size = sum(a.numel() * a.element_size() for a in args if isinstance(a, Tensor))
+    num = sum(case.cls is cls for case in cases)
+    if wanted and size <= MOST_BYTES and num < _MOST_CALLS and not any(map(callable, args)):
+        copies = [a.detach().clone() if isinstance(a, Tensor) else a for a in args]
+        lines = [found for found in stack if not is_installed(found[0])]
+        file, line, _, code = lines[-1] if lines else ("", 0, "", "")
+        cases.append(Case(cls, copies, wanted, module, (file, line, code)))
 
 
 def _functions(base: Any) -> Iterator[Any]:
@@ -152,7 +199,7 @@ def _functions(base: Any) -> Iterator[Any]:
         yield from _functions(cls)
 
 
-def _examined(case: _Case) -> Iterator[WrongGradient]:
+def _examined(case: Case) -> Iterator[WrongGradient]:
     for dtype in (torch.float64, torch.float32):
         run = _Run(case, dtype)
         try:
@@ -172,7 +219,7 @@ def _examined(case: _Case) -> Iterator[WrongGradient]:
             yield WrongGradient(name, _operand(case, at), kind, case.module, backward, *case.place, str(dtype).removeprefix("torch."))
 
 
-def _operand(case: _Case, at: int) -> str:
+def _operand(case: Case, at: int) -> str:
     """The name of an argument in the signature of the class's forward."""
     with suppress(Exception):
         names = [*inspect.signature(case.cls.__dict__["forward"].__func__).parameters]
@@ -189,7 +236,7 @@ def _distance(tensor: Tensor, right: Tensor) -> float:
 class _Run:
     """A Function in one dtype, None: as it was applied, with the gradient that its results are to have."""
 
-    def __init__(self, case: _Case, dtype: torch.dtype | None) -> None:
+    def __init__(self, case: Case, dtype: torch.dtype | None) -> None:
         self.case = case
         self.args = [a.to(dtype or a.dtype) if isinstance(a, Tensor) and a.is_floating_point() else a for a in case.args]
         self.random, self.made = RandomState.capture(), torch.Generator().manual_seed(0)

@@ -96,7 +96,7 @@ class _Checked:
             if nodes:
                 for node, bad, bad_in_eager in zip(nodes, given[-1].tolist(), expected[-1].tolist(), strict=True):
                     if bad and not bad_in_eager:
-                        self.found = node, bad, _running(self._names)
+                        self.found = node, bad, running(self._names)
                         raise _Other
             return given[: len(given) - bool(nodes)]
 
@@ -126,7 +126,7 @@ def _look_at_each(graph: Any) -> list[Any]:
     return nodes
 
 
-def _running(names: Mapping[nn.Module, str]) -> str:
+def running(names: Mapping[nn.Module, str]) -> str:
     """The name of the innermost module that Python is in: the graph is of its code."""
     frame: FrameType | None = sys._getframe(2)
     while frame is not None:
