@@ -45,12 +45,12 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         (["advise", "no.py"], "numscope: got 'no.py', expected a script's path, or -m and a module's name. "),
         (
             ["advise", "--recipe", "delaid", "s.py"],
-            "numscope: --recipe: got 'delaid', expected one of 'delayed', 'current', 'rowwise', 'block', 'mxfp8', "
+            "numscope: --recipe: got 'delaid', expected one of 'delayed', 'current', 'rowwise', 'block', 'mxfp8', 'mxfp4', "
             "'nvfp4'. Did you mean 'delayed'?",
         ),
         (
             ["advise", "--recipe", "autocast", "s.py"],
-            "numscope: --recipe: got 'autocast', expected one of 'delayed', 'current', 'rowwise', 'block', 'mxfp8', 'nvfp4'.",
+            "numscope: --recipe: got 'autocast', expected one of 'delayed', 'current', 'rowwise', 'block', 'mxfp8', 'mxfp4', 'nvfp4'.",
         ),
         (["advise", "--settings", "no.yaml", "s.py"], "numscope: no.yaml: no such file, expected a YAML file."),
         (["advise", "--steps", "0", "s.py"], "numscope: --steps: got '0', expected a whole number of at least 1."),

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from numscope.config.plan import Plan
     from numscope.plugins.discovery import Paths
 
-RECIPES = ("delayed", "current", "rowwise", "block", "mxfp8", "nvfp4")  # also here: torch must not be loaded before the script
+RECIPES = ("delayed", "current", "rowwise", "block", "mxfp8", "mxfp4", "nvfp4")  # also here: torch must not be loaded before the script
 
 SCRIPT_WORDS = {"allow_interspersed_args": False}  # from the script's name on, every word is the script's
 

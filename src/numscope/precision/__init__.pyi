@@ -21,6 +21,7 @@ from numscope.precision.gemm.plan import LayerPlan as LayerPlan
 from numscope.precision.gemm.recipes import E4M3 as E4M3
 from numscope.precision.gemm.recipes import E5M2 as E5M2
 from numscope.precision.gemm.recipes import HYBRID as HYBRID
+from numscope.precision.gemm.recipes import MXFP4 as MXFP4
 from numscope.precision.gemm.recipes import MXFP8 as MXFP8
 from numscope.precision.gemm.recipes import NVFP4 as NVFP4
 from numscope.precision.gemm.recipes import BlockScaling as BlockScaling

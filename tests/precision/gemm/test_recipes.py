@@ -13,6 +13,7 @@ from numscope.precision.gemm.recipes import (
     E4M3,
     E5M2,
     HYBRID,
+    MXFP4,
     MXFP8,
     NVFP4,
     RECIPES,
@@ -48,18 +49,27 @@ def test_defaults_of_delayed_scaling_are_transformer_engines() -> None:
 
 
 def test_blocks_of_each_recipe() -> None:
-    def blocks(recipe: BlockScaling | MXFP8 | NVFP4) -> dict[str, tuple[int, int]]:
+    def blocks(recipe: BlockScaling | MXFP8 | MXFP4 | NVFP4) -> dict[str, tuple[int, int]]:
         return {operand: how.scaling.block for (_, operand), how in recipe.plan().items() if how is not None}
 
     assert blocks(BlockScaling()) == {"activation": (1, 128), "weight": (128, 128), "gradient": (1, 128)}
     assert blocks(MXFP8()) == {"activation": (1, 32), "weight": (1, 32), "gradient": (1, 32)}
+    assert blocks(MXFP4()) == {"activation": (1, 32), "weight": (1, 32), "gradient": (1, 32)}
     assert blocks(NVFP4()) == {"activation": (1, 16), "weight": (16, 16), "gradient": (1, 16)}
     assert blocks(NVFP4(two_dimensional_weights=False))["weight"] == (1, 16)
 
 
-def test_stochastic_rounding_of_nvfp4_is_the_gradients_alone() -> None:
-    plan = NVFP4(stochastic_rounding=True).plan()
+@pytest.mark.parametrize("kind", [NVFP4, MXFP4])
+def test_stochastic_rounding_of_fp4_is_the_gradients_alone(kind: type[NVFP4 | MXFP4]) -> None:
+    plan = kind(stochastic_rounding=True).plan()
     assert {operand for (_, operand), how in plan.items() if how is not None and how.rounding == "stochastic"} == {"gradient"}
+
+
+@pytest.mark.parametrize("kind", [NVFP4, MXFP4])
+def test_a_rotation_of_fp4_is_wgrads_alone(kind: type[NVFP4 | MXFP4]) -> None:
+    plan = kind(rotation="hadamard").plan()
+    assert {gemm for (gemm, _), how in plan.items() if how is not None and how.rotation == "hadamard"} == {"wgrad"}
+    assert plan.with_high(["wgrad"]) == kind().plan().with_high(["wgrad"])
 
 
 @pytest.mark.parametrize("name", NAMES)

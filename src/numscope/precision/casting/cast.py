@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from numscope.precision.casting import native_cast, reference_cast
+from numscope.precision.casting.hadamard import rotated
 from numscope.precision.casting.reference_cast import NUM_CELLS, CastCall, as_matrix, decode, dtype_of, scaled_back
 from numscope.precision.casting.scaling import PER_TENSOR, How, Rounding, Scaling
 from numscope.records.errors import UsageError
@@ -27,7 +28,7 @@ class Cast:
 
     Args:
         values: dequantized numbers, of the operand's dtype and shape; None if not wanted.
-        codes: of ``dtype_of(format)`` and the operand's shape; None if not wanted.
+        codes: of ``dtype_of(format)`` and the operand's shape, of the rotated operand if it is rotated; None if not wanted.
         scale_inv: float32 factors of the codes: [] per tensor; [M, 1] per row, [1, K] columnwise; one for each block.
         how: how the operand was quantized.
         columnwise: whether blocks lie along the columns.
@@ -92,6 +93,8 @@ def cast(
     with torch.no_grad():
         x = x.detach()
         matrix = reference_cast.as_matrix(x)
+        if how.rotation is not None:
+            matrix = rotated(_wide(matrix), how.rotation, how.rotation_size(columnwise), columnwise=columnwise)
         if matrix.is_cpu:
             matrix = matrix.contiguous()  # a copy costs less than a cast without the kernel, which reads contiguous memory
         made = None
@@ -101,9 +104,15 @@ def cast(
         if made is None:
             made = reference_cast.cast_matrix(matrix, call)
     numbers, coded, scale_inv = made
+    if numbers is not None and how.rotation is not None:
+        numbers = rotated(numbers, how.rotation, how.rotation_size(columnwise), columnwise=columnwise, back=True).to(x.dtype)
     return Cast(
         None if numbers is None else numbers.reshape(x.shape), None if coded is None else coded.reshape(x.shape), scale_inv, how, columnwise
     )
+
+
+def _wide(x: Tensor) -> Tensor:
+    return x if x.dtype is torch.float64 else x.to(torch.float32)
 
 
 def _one_scale(scale: Tensor | float, device: torch.device) -> Tensor:
@@ -137,6 +146,7 @@ def values_of(made: Cast, source: torch.dtype, dtype: torch.dtype) -> Tensor:
     assert codes is not None
     if (
         not _num_dispatch_modes()  # they would not see the kernel write memory
+        and made.how.rotation is None
         and codes.is_cpu
         and codes.itemsize == 1
         and dtype in _DTYPES
@@ -151,7 +161,11 @@ def values_of(made: Cast, source: torch.dtype, dtype: torch.dtype) -> Tensor:
     numbers = decode(codes, made.how.format)
     if source is torch.float64:
         numbers = numbers.double()
-    return scaled_back(numbers, made.scale_inv, made.how.scaling, made.columnwise).to(dtype)
+    numbers = scaled_back(numbers, made.scale_inv, made.how.scaling, made.columnwise)
+    if (rotation := made.how.rotation) is not None:
+        size, matrix = made.how.rotation_size(made.columnwise), as_matrix(numbers)
+        numbers = rotated(matrix, rotation, size, columnwise=made.columnwise, back=True).reshape(numbers.shape)
+    return numbers.to(dtype)
 
 
 def _looked_up(made: Cast, codes: Tensor, dtype: torch.dtype) -> Tensor:

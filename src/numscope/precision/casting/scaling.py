@@ -9,6 +9,7 @@ from typing import Any, Literal
 import torch
 from torch import Tensor
 
+from numscope.precision.casting.hadamard import ROTATIONS, Rotation
 from numscope.records.checks import check_one_of
 from numscope.records.errors import UsageError
 from numscope.records.formats import Format, format_of
@@ -87,6 +88,8 @@ class How:
         delayed: the scale comes from a history of amaxes, not from the tensor itself; the caller of ``cast`` passes it.
         rounding: ``nearest_even``, or ``stochastic`` to either neighbor, with the nearer one more likely.
         saturate: what rounds above the format's maximum becomes the maximum; else infinity if the format has it, else NaN.
+        rotation: ``hadamard`` or ``random_hadamard``: scaled blocks are rotated before they are rounded, and their numbers are rotated
+            back, which gives a GEMM of two such operands the product of the rotated ones. None: not rotated.
 
     Raises: UsageError: a setting is out of range, or the settings contradict each other.
     """
@@ -97,6 +100,7 @@ class How:
     delayed: bool = False
     rounding: Rounding = "nearest_even"
     saturate: bool = True
+    rotation: Rotation | None = None
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "format", format_of(self.format, "How: format"))
@@ -107,6 +111,13 @@ class How:
             raise UsageError(f"saturate: got False for {self.format.name}, expected True: it has neither infinity nor NaN.")
         if self.delayed and self.scaling.kind != "tensor":
             raise UsageError(f"delayed: got True for scaling of kind {self.scaling.kind!r}, expected one scale for the whole tensor.")
+        if self.rotation is not None:
+            check_one_of("rotation", self.rotation, ROTATIONS)
+            if self.scaling.kind != "block" or any(side & (side - 1) for side in self.scaling.block):
+                given = self.scaling.block if self.scaling.kind == "block" else self.scaling.kind
+                raise UsageError(
+                    f"rotation: got {self.rotation!r} for scaling by {given}, expected blocks with sides that are powers of two."
+                )
 
     @property
     def family(self) -> Family:
@@ -117,7 +128,11 @@ class How:
     def is_same_both_ways(self) -> bool:
         """Whether a tensor's cast is the same for a GEMM that takes it transposed."""
         rows, columns = self.scaling.block
-        return self.scaling.kind == "tensor" or (self.scaling.kind == "block" and rows == columns)
+        return self.scaling.kind == "tensor" or (self.scaling.kind == "block" and rows == columns and self.rotation is None)
+
+    def rotation_size(self, columnwise: bool) -> int:
+        """The side of a scaled block along the dimension that is summed over."""
+        return self.scaling.sides(columnwise)[0 if columnwise else 1]
 
     def replace(self, **changes: Any) -> How:
         """The same with some fields changed."""
@@ -135,6 +150,7 @@ class How:
         words += [f"margin {self.margin}"] if self.margin else []
         words += ["stochastic"] if self.rounding == "stochastic" else []
         words += [] if self.saturate else ["not saturating"]
+        words += [self.rotation] if self.rotation else []
         return " ".join(word for word in words if word != "block")
 
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any, Final, Literal
 
 from numscope.precision.casting.delayed import History
+from numscope.precision.casting.hadamard import Rotation
 from numscope.precision.casting.scaling import MX, PER_ROW, PER_TENSOR, E8M0Rounding, How, Rounding, Scaling
 from numscope.precision.gemm.plan import OPERANDS, LayerPlan
 from numscope.records.errors import UsageError
@@ -207,21 +208,53 @@ class NVFP4(Recipe):
     Args:
         two_dimensional_weights: use 16 × 16 blocks for weights, the same in forward and backward; else 1 × 16.
         stochastic_rounding: round gradients stochastically, with torch's own generator. Off by default, so that runs repeat bitwise.
+        rotation: of wgrad's operands, in blocks of 16: ``random_hadamard``, as in Transformer Engine, whose signs too are the same at all
+            times; ``hadamard``, without random signs; None.
 
-    *Source:* NVIDIA, "Pretraining Large Language Models with NVFP4", 2025; without its random Hadamard transform.
+    Raises: UsageError: an unknown rotation.
+
+    *Source:* NVIDIA, "Pretraining Large Language Models with NVFP4", 2025.
     """
 
     two_dimensional_weights: bool = True
     stochastic_rounding: bool = False
+    rotation: Rotation | None = None
+
+    def __post_init__(self) -> None:
+        self.plan()  # raises if a setting is out of range
 
     def plan(self) -> LayerPlan:
         def how(operand: str) -> How:
             block = (16, 16) if operand == "weight" and self.two_dimensional_weights else (1, 16)
-            is_stochastic = operand == "gradient" and self.stochastic_rounding
-            rounding: Rounding = "stochastic" if is_stochastic else "nearest_even"
-            return How(format_of("e2m1fn"), Scaling("block", block, scale_format="e4m3fn"), rounding=rounding)
+            return How(format_of("e2m1fn"), Scaling("block", block, scale_format="e4m3fn"), rounding=_rounding(operand, self))
 
-        return _plan(how)
+        return _with_rotation(_plan(how), self.rotation)
+
+
+@dataclass(frozen=True)
+class MXFP4(Recipe):
+    """Four bits: one power of two per 32 elements along the dimension that is summed over.
+
+    Args:
+        e8m0_rounding: as for ``MXFP8``.
+        stochastic_rounding: as for ``NVFP4``.
+        rotation: of wgrad's operands, in blocks of 32: ``hadamard``, ``random_hadamard``, or None.
+
+    Raises: UsageError: an unknown rounding or rotation.
+
+    *Source:* OCP Microscaling Formats 1.0; "Pretraining Large Language Models with MXFP4 on Native FP4 Hardware", 2026 (the rotations).
+    """
+
+    e8m0_rounding: E8M0Rounding = "floor"
+    stochastic_rounding: bool = False
+    rotation: Rotation | None = None
+
+    def __post_init__(self) -> None:
+        self.plan()  # raises if a setting is out of range
+
+    def plan(self) -> LayerPlan:
+        scaling = dataclasses.replace(MX, e8m0_rounding=self.e8m0_rounding)
+        return _with_rotation(_plan(lambda operand: How(format_of("e2m1fn"), scaling, rounding=_rounding(operand, self))), self.rotation)
 
 
 @dataclass(frozen=True)
@@ -262,6 +295,7 @@ RECIPES: Final[dict[str, type[Recipe]]] = {
     "rowwise": RowwiseScaling,
     "block": BlockScaling,
     "mxfp8": MXFP8,
+    "mxfp4": MXFP4,
     "nvfp4": NVFP4,
     "high_precision": HighPrecision,
     "custom": Custom,
@@ -273,8 +307,8 @@ def recipe_of(recipe: Recipe | LayerPlan | str | type[Recipe] | None, where: str
     """The recipe that a name or a plan stands for.
 
     Args:
-        recipe: ``delayed``, ``current``, ``rowwise``, ``block``, ``mxfp8``, ``nvfp4`` or ``high_precision``; a plan, which becomes a
-            ``Custom`` recipe; a recipe, which is returned as it is; None: ``DelayedScaling()``.
+        recipe: ``delayed``, ``current``, ``rowwise``, ``block``, ``mxfp8``, ``mxfp4``, ``nvfp4`` or ``high_precision``; a plan, which
+            becomes a ``Custom`` recipe; a recipe, which is returned as it is; None: ``DelayedScaling()``.
         where: begins the error's message.
 
     Raises: UsageError: anything else.
@@ -293,6 +327,15 @@ def recipe_of(recipe: Recipe | LayerPlan | str | type[Recipe] | None, where: str
             raise UsageError(f"{where}: got the class {recipe.__name__}, expected a recipe, such as {recipe.__name__}().")
         raise UsageError(f"{where}: got {recipe!r}, expected a recipe, or one of {', '.join(names)}.{nearest(key, names)}")
     return RECIPES[key]()
+
+
+def _rounding(operand: str, recipe: NVFP4 | MXFP4) -> Rounding:
+    return "stochastic" if operand == "gradient" and recipe.stochastic_rounding else "nearest_even"
+
+
+def _with_rotation(plan: LayerPlan, rotation: Rotation | None) -> LayerPlan:
+    """The same plan with wgrad's operands rotated."""
+    return plan.replace({key: how.replace(rotation=rotation) for key, how in plan.items() if how is not None and key[0] == "wgrad"})
 
 
 def _plan(how: Callable[[str], How]) -> LayerPlan:
