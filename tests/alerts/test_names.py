@@ -12,12 +12,25 @@ from numscope.detect.eager import MISCOMPILED
 from numscope.detect.experiments import HARDWARE, NOT_THE_SAME
 from numscope.detect.float64 import LOST, WRONG_RESULT
 from numscope.detect.gradients import WRONG_GRADIENT
+from numscope.detect.low_precision import ROUNDING
 from numscope.inspect.rules import FP8
 
 
 def test_every_rule_and_no_other_is_in_the_table() -> None:
     checks = [name for check in CHECKS for name in (check.name, *check.also)]
-    others = FP8, SCALE_FALLS, "dead gradients", NOT_THE_SAME, HARDWARE, WRONG_GRADIENT, WRONG_RESULT, LOST, MISCOMPILED, RANKS_DIFFER
+    others = (
+        FP8,
+        SCALE_FALLS,
+        "dead gradients",
+        NOT_THE_SAME,
+        HARDWARE,
+        WRONG_GRADIENT,
+        WRONG_RESULT,
+        LOST,
+        MISCOMPILED,
+        RANKS_DIFFER,
+        ROUNDING,
+    )
     assert sorted([*EACH_STEP, *EACH_TICK, *others, *checks]) == sorted(RULES)
 
 

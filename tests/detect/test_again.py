@@ -261,12 +261,18 @@ def test_a_call_that_cant_be_done_again_is_told_once(caplog: pytest.LogCaptureFi
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"check": "agian"}, "check: got 'agian', expected one of again, rank, gradients, float64, eager, capsule. Did you mean 'again'?"),
-        ({"check": 3}, "check: got 3, expected text: again,rank,gradients,float64,eager,capsule, with :every=N or :at=N,N behind it."),
+        (
+            {"check": "agian"},
+            "check: got 'agian', expected one of again, rank, gradients, float64, eager, precision, capsule. Did you mean 'again'?",
+        ),
+        (
+            {"check": 3},
+            "check: got 3, expected text: again,rank,gradients,float64,eager,precision,capsule, with :every=N or :at=N,N behind it.",
+        ),
         ({"check": "again:every=0"}, "check: got '0' for every, expected one whole number of at least 1."),
         (
             {"check": "again:now"},
-            "check: got 'again:now', expected again,rank,gradients,float64,eager,capsule, with :every=N or :at=N,N behind it.",
+            "check: got 'again:now', expected again,rank,gradients,float64,eager,precision,capsule, with :every=N or :at=N,N behind it.",
         ),
         (
             {"check": "again", "alerts": "off"},

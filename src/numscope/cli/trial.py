@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import json
 import math
 import os
@@ -181,16 +182,11 @@ class TrialWatch(Watch):
 
 def _turn_off_autocast() -> None:
     """For the rest of the process: each ``torch.autocast`` of the script does nothing."""
-    import torch
+    from numscope.precision.without_autocast import without_autocast
 
-    kind: Any = torch.amp.autocast_mode.autocast
-    original = kind.__enter__
-
-    def enter(self: Any) -> Any:
-        self._enabled = False
-        return original(self)
-
-    kind.__enter__ = enter
+    off = without_autocast()
+    off.__enter__()
+    atexit.register(off.__exit__, None, None, None)  # keeps it until then
 
 
 @click.command(hidden=True, context_settings={**SCRIPT_WORDS, "ignore_unknown_options": True})

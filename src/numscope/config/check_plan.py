@@ -14,6 +14,7 @@ KINDS = {
     "gradients": "is the gradient of each autograd.Function what its forward says?",
     "float64": "is each result, and each gradient, what float64 makes of it?",
     "eager": "does compiled code give what eager code gives, forward and backward?",
+    "precision": "what does low precision do to the step's gradient?",
     CAPSULE: "what is the operation at fault, alone?",
 }
 EVERY = 1000

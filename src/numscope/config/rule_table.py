@@ -38,6 +38,7 @@ _SPECS = (
     RuleSpec("wrong result", "an operation does not give what its operands give in float64, by more than rounding"),
     RuleSpec("precision is lost", "what a call returns, or its gradient, is rounding to a large part"),
     RuleSpec("wrong gradient", "an autograd.Function's backward is not the derivative of its forward"),
+    RuleSpec("gradient is mostly rounding", "low precision turns a step's gradient away from the one in high precision"),
     # the loop and the model's structure
     RuleSpec("parameter without optimizer", "a trainable parameter is in no optimizer"),
     RuleSpec("parameter without gradient", "a trainable parameter gets no gradient"),

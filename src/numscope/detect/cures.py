@@ -10,7 +10,7 @@ import math
 import re
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from functools import partial
@@ -187,25 +187,31 @@ def _in_bfloat16(names: Mapping[nn.Module, str], call: Call) -> Iterator[_Remedy
         types = [(kind, enabled, torch.bfloat16 if dtype is torch.float16 else dtype) for kind, enabled, dtype in call.autocast.types]
         yield _Remedy(text, contextlib.nullcontext, replace(call, autocast=replace(call.autocast, types=types)))
     else:
-        yield _Remedy(text, partial(_weights_in_bfloat16, names, call.module), call)
+        yield _Remedy(text, partial(computed_in, torch.bfloat16, names, call.module, {torch.float16}), call)
 
 
 @contextlib.contextmanager
-def _weights_in_bfloat16(names: Mapping[nn.Module, str], module: nn.Module) -> Iterator[None]:
-    """As after ``module.to(torch.bfloat16)``, gradients too; what the call is given is cast. The weights themselves are not touched."""
+def computed_in(dtype: torch.dtype, names: Mapping[nn.Module, str], module: nn.Module, weights: Collection[torch.dtype]) -> Iterator[None]:
+    """As after ``module.to(dtype)`` for weights of some dtypes, gradients too; what the call is given is cast. The weights themselves are
+    not touched."""
     kept = [(m, dict(m._parameters.items())) for m in names]
+    flat = [(m, m._flat_weights) for m in names if isinstance(m, nn.RNNBase)]  # a second list of the weights, which the kernels read
     stand_ins: dict[int, nn.Parameter] = {}  # a shared weight needs one
     try:
-        for m, weights in kept:
-            for slot, weight in weights.items():
-                if weight is not None and weight.dtype is torch.float16:
-                    cast = nn.Parameter(weight.detach().bfloat16(), weight.requires_grad)
+        for m, own in kept:
+            for slot, weight in own.items():
+                if weight is not None and weight.dtype in weights:
+                    cast = nn.Parameter(weight.detach().to(dtype), weight.requires_grad)
                     m._parameters[slot] = stand_ins.setdefault(id(weight), cast)
-        with high_precision(module, dtype=torch.bfloat16, output_dtype=torch.bfloat16):
+        for rnn, _ in flat:
+            rnn._flat_weights = [rnn._parameters.get(slot) for slot in rnn._flat_weights_names]
+        with high_precision(module, dtype=dtype, output_dtype=dtype):
             yield
     finally:
-        for m, weights in kept:
-            put_back(m._parameters, weights)
+        for m, own in kept:
+            put_back(m._parameters, own)
+        for rnn, several in flat:
+            rnn._flat_weights = several
 
 
 class _Varied(Stages):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import os
 import socket
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from threading import get_ident
 from typing import Any, TypeVar
@@ -27,11 +27,13 @@ from numscope.probe.module import ModuleProbe
 from numscope.probe.optimizers import gradient_of
 from numscope.probe.step import StepReader
 from numscope.records.alert import Alert
+from numscope.records.observation import Observation
 from numscope.records.places import place
 from numscope.records.site import tensor_of
 from numscope.replay.capture import Call, attributes_now
 from numscope.replay.fork import in_child
 from numscope.replay.function_gradients import Outside
+from numscope.report.stderr import say
 from numscope.summary.state import Groups
 
 log = logging.getLogger("numscope")
@@ -74,6 +76,7 @@ class Experiments(StepReader):
 
     Attributes:
         post: takes alerts.
+        keep: takes rows for the run's folder.
 
     *Cost:* on a step that is checked sums of all tensors, and its calls once more; on others nothing.
     """
@@ -82,6 +85,7 @@ class Experiments(StepReader):
         self._evidence, self._probe, self._plan = evidence, probe, plan
         self._averages = wrapper is not probe.root and agree.num_ranks() > 1  # gradients, over ranks
         self.post: Callable[[Iterable[Alert]], None] = lambda found: None
+        self.keep: Callable[[Sequence[Observation]], None] = lambda rows: evidence.history.keep(rows) if evidence.history else None
         self.closed = False
         self._step = -1  # that is checked
         self._begins_bare = False  # no parameter had a gradient when it began
@@ -92,6 +96,7 @@ class Experiments(StepReader):
         self._differed = False  # a step before did, for a reason that is known or not
         self._outside = Outside(probe.names)
         self._across = AcrossRanks(probe, wrapper) if "rank" in plan.kinds else None
+        self._is_rounding = False  # most of the gradient at the last step for which it was asked: a deep model's first steps may be so
 
     def failed(self, error: Exception) -> None:
         """An error of ours ends the experiments, and nothing else."""
@@ -151,6 +156,8 @@ class Experiments(StepReader):
         for kind, ask in _ASKED.items() if self._plan.is_due(self._step) else ():
             if kind in self._plan.kinds:
                 self._answered(kind, self._apart(partial(ask, subject), partial(_unanswered, kind)), subject)
+        if "precision" in self._plan.kinds and self._plan.is_due(self._step) and is_first:
+            self._weigh(calls)
 
     @optimizer_probe.guarded()
     def close(self) -> None:
@@ -175,9 +182,9 @@ class Experiments(StepReader):
             answer = closer if closer.alerts else answer
         for undone in answer.undone:
             self._tell(undone)
-        if answer.numbers and kind not in self._said:
+        if answer.numbers and kind not in self._said and agree.rank() == 0:
             self._said.add(kind)
-            log.warning("numscope: step %d: %s.", self._step, answer.numbers)
+            say(f"numscope: step {self._step}: {answer.numbers}.")
         self.post(answer.alerts)
 
     def _apart(self, work: Callable[[], T], failed: Callable[[str], T], *, confined: bool = True) -> T:
@@ -188,6 +195,21 @@ class Experiments(StepReader):
 
     def _compared(self, calls: list[Call], gradients: dict[str, Bits]) -> Checked:
         return compare(self._probe, self._evidence.buffers, self._evidence.journal, calls, gradients)
+
+    def _weigh(self, calls: list[Call]) -> None:
+        """What low precision does to the gradient of the step's first backward: a line, rows, perhaps an alert."""
+        from numscope.detect.low_precision import Weighed, weigh  # loads the recipes, which other checks do not need
+
+        names, buffers, step, rank = self._probe.names, self._evidence.buffers, self._step, agree.rank()
+        found = self._apart(lambda: weigh(names, buffers, calls, step, rank), lambda why: Weighed(undone=why))
+        self._tell(found.undone)
+        if found.gaps:
+            if rank == 0:
+                say(f"numscope: step {step}: {self._evidence.model}: {found.text()}")
+            self.keep(found.rows)
+            alert = found.alert(step)
+            self.post([alert] if alert is not None and self._is_rounding else [])
+            self._is_rounding = alert is not None
 
     def _take(self, checked: Checked) -> None:
         self._tell(checked.undone)

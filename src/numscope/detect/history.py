@@ -94,6 +94,7 @@ class RunHistory:
         self._written: set[tuple[int, str, str]] = set()  # of the steps at which something was found: they may go on
         self._began, self._next, self._rarer = time.monotonic(), 0.0, max(1.0, num_ranks / 32)
         self._shown: set[int] = set()  # steps that were written while they were kept
+        self._further: list[Observation] = []  # to be written with the next steps
         with suppress(Exception):  # something else stands there
             if importlib.util.find_spec("pyarrow") is None:
                 self._say(_MISSING)
@@ -116,6 +117,10 @@ class RunHistory:
             self._pass_on()
         while sum(one.nbytes for one in (*self._near, *self._far)) > NBYTES and len(self._near) > 1:
             self._thin() if self._far else self._near.pop(0)
+
+    def keep(self, rows: Sequence[Observation]) -> None:
+        """Write further rows when steps are written."""
+        self._further += [row._replace(layer=self._prefix + row.layer) for row in rows]
 
     def _show(self) -> None:
         """Write the last steps for those who look on, if it is time. They are complete, as another one begins."""
@@ -171,6 +176,8 @@ class RunHistory:
                 seen = {(one.step, one.layer, one.tensor): one for one in self._observations(step)}
                 shared.sink.write([one for key, one in seen.items() if key not in self._written])
                 self._written |= seen.keys() if remembers else set()
+            shared.sink.write(self._further)
+            self._further = []
             shared.sink.write_part()
         except ours() as error:  # whatever it is: the run goes on
             self._say(_MISSING if isinstance(error, ImportError) else f"{self._folder} can't be written: {type(error).__name__}: {error}")

@@ -277,6 +277,10 @@ class Inspector(StepReader):
             alerts += self.recorder.rules.read(self.last)
         return alerts
 
+    def keep(self, rows: Sequence[Observation]) -> None:
+        """Write rows that others have made of this model."""
+        self.recorder.write([row._replace(layer=self._prefix + row.layer) for row in rows])
+
     def _record(self, closing: bool) -> None:
         step, given, merging = self._steps.number, self._given, None
         observed = partial(self._inspection.observations, step, self.recorder.rank, self._prefix)

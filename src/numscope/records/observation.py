@@ -10,6 +10,7 @@ TENSORS = ("activation", "weight", "gradient", "output", "wgrad", "dgrad")
 STATES = ("exp_avg", "exp_avg_sq", "momentum_buffer")  # a weight's, by the optimizer's names; any other one is ``state.<name>``
 SEEN_IN_CALLS = ("local_wgrad", "attention")  # a weight's gradient of one backward on this rank; probabilities that a module returns
 PREFIX = "state."  # before any other state's name
+PRECISION = "precision_"  # before columns of what low precision does to a gradient
 
 # A summary's stored fields, in the order of its row.
 COUNTS = ("numel", "num_nan", "num_pos_inf", "num_neg_inf", "num_zero", "num_subnormal")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
+from numscope.records.observation import PRECISION
 from numscope.runs.folder import Run
 from numscope.runs.query import OPTIMIZER, RAW, STEPS, VIEW, QueryResult, columns_of, is_internal, reading
 from numscope.summary.statistics import STATISTICS
@@ -71,6 +72,8 @@ def _told(view: str, name: str) -> tuple[str, str]:
         return STORED[name]
     if name.startswith(OPTIMIZER):
         return "", f"{name.removeprefix(OPTIMIZER)} of each of the optimizers' groups, on the loss's rows"
+    if name.startswith(PRECISION):
+        return "", "a parameter's gradient beside the one in high precision, on rows of wgrad_error (--check precision)"
     users = list(_users(name))
     return (
         "",

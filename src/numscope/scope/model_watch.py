@@ -101,8 +101,7 @@ class ModelWatch:
         if calls_matter or recorder is not None or options.config is not None:
             prepare_dynamo()
             allow_swaps()
-        address = options.log_dir
-        if address is not None:
+        if (address := options.log_dir) is not None:
             options = replace(options, log_dir=spooled(address, rank()))
         self._delivery = Delivery(
             options.json, options.log_dir, self.numbering.name, rank(),
@@ -144,6 +143,8 @@ class ModelWatch:
             raise
         if self.inspector is not None:
             self.inspector.post = self.alerting.post
+            if self._experiments is not None:
+                self._experiments.keep = self.inspector.keep
         if self._detection is not None and self.alerting.plan.mode != "off":
             subject = Subject(model, self._probe, self._steps, self._detection.evidence.journal)
             self._checker = Checker(subject, self.alerting.desk.post, CHECKS, self.alerting.plan.rules)

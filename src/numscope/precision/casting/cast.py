@@ -94,7 +94,8 @@ def cast(
         x = x.detach()
         matrix = reference_cast.as_matrix(x)
         if how.rotation is not None:
-            matrix = rotated(_wide(matrix), how.rotation, how.rotation_size(columnwise), columnwise=columnwise)
+            wide = matrix if x.dtype is torch.float64 else matrix.float()
+            matrix = rotated(wide, how.rotation, how.rotation_size(columnwise), columnwise=columnwise)
         if matrix.is_cpu:
             matrix = matrix.contiguous()  # a copy costs less than a cast without the kernel, which reads contiguous memory
         made = None
@@ -109,10 +110,6 @@ def cast(
     return Cast(
         None if numbers is None else numbers.reshape(x.shape), None if coded is None else coded.reshape(x.shape), scale_inv, how, columnwise
     )
-
-
-def _wide(x: Tensor) -> Tensor:
-    return x if x.dtype is torch.float64 else x.to(torch.float32)
 
 
 def _one_scale(scale: Tensor | float, device: torch.device) -> Tensor:

@@ -115,6 +115,7 @@ class LayerState:
         self.logged: set[tuple[str, str]] = set()  # log messages about this layer, by GEMM, each logged once
         self._assigned: tuple[LayerPlan, LayerPlan] | None = None  # the default plan at that time, and the plan assigned
         self._switch: Callable[[LayerPlan], LayerPlan] | None = None
+        self.raised: tuple[str, ...] = ()  # GEMMs in high precision for now, whichever plan is in force, see ``raising.py``
         self.in_force: Recipe = recipe
         self.default = self._plan = recipe.plan()
         self.handle = follow(self)
@@ -131,7 +132,7 @@ class LayerState:
     @plan.setter
     def plan(self, plan: LayerPlan | None) -> None:
         self._assigned = None if plan is None or plan == self.default else (self.default, plan)
-        self._put_plan()
+        self.put_plan()
 
     @property
     def switch(self) -> Callable[[LayerPlan], LayerPlan] | None:
@@ -141,7 +142,7 @@ class LayerState:
     @switch.setter
     def switch(self, switch: Callable[[LayerPlan], LayerPlan] | None) -> None:
         self._switch = switch
-        self._put_plan()
+        self.put_plan()
 
     def current_plan(self) -> LayerPlan:
         """Returns ``plan``, unless an ``autocast`` around the call decides otherwise. *Cost:* a few comparisons."""
@@ -158,14 +159,17 @@ class LayerState:
             if recipe != self.in_force:
                 self.default = recipe.plan()
             self.in_force = recipe
-            self._put_plan()
+            self.put_plan()
         return self._plan
 
-    def _put_plan(self) -> None:
+    def put_plan(self) -> None:
+        """Make ``plan`` of the recipe, the switch, an assigned plan, and what is raised."""
         self._plan = self.default if self._switch is None else self._switch(self.default)
         if self._assigned is not None:
             before, plan = self._assigned
             self._plan = plan if before == self.default else plan.moved_to(before, self.default)
+        if self.raised:
+            self._plan = self._plan.with_high(self.raised)
         used = {id(how) for how in self._plan.values()}
         self.kept_weights = {key: kept for key, kept in self.kept_weights.items() if key[0] in used}
 
@@ -215,7 +219,7 @@ class LayerState:
         LayerState.__init__(self, None, state["name"], state["recipe"], state["backend"], state["cohort"], state["is_transposed"])
         self._assigned = state["_assigned"]
         self.histories = state["histories"]
-        self._put_plan()
+        self.put_plan()
 
 
 def state_of(module: nn.Module) -> LayerState | None:

@@ -201,8 +201,29 @@ class MXFP8(_Fp8Recipe):
         return How(form, dataclasses.replace(MX, e8m0_rounding=self.e8m0_rounding))
 
 
+class _Fp4Recipe(Recipe):
+    """A recipe with four bits for all operands."""
+
+    stochastic_rounding: bool
+    rotation: Rotation | None
+
+    def __post_init__(self) -> None:
+        self.plan()  # raises if a setting is out of range
+
+    def plan(self) -> LayerPlan:
+        def how(gemm: str, operand: str) -> How:
+            rounding: Rounding = "stochastic" if operand == "gradient" and self.stochastic_rounding else "nearest_even"
+            rotation = self.rotation if gemm == "wgrad" else None
+            return How(format_of("e2m1fn"), self._scaling(operand), rounding=rounding, rotation=rotation)
+
+        return LayerPlan({key: how(*key) for key in OPERANDS})
+
+    def _scaling(self, operand: str) -> Scaling:
+        raise NotImplementedError
+
+
 @dataclass(frozen=True)
-class NVFP4(Recipe):
+class NVFP4(_Fp4Recipe):
     """Four bits: one e4m3 scale per 16 elements (weights: 16 × 16) under one float32 scale for the tensor.
 
     Args:
@@ -220,19 +241,12 @@ class NVFP4(Recipe):
     stochastic_rounding: bool = False
     rotation: Rotation | None = None
 
-    def __post_init__(self) -> None:
-        self.plan()  # raises if a setting is out of range
-
-    def plan(self) -> LayerPlan:
-        def how(operand: str) -> How:
-            block = (16, 16) if operand == "weight" and self.two_dimensional_weights else (1, 16)
-            return How(format_of("e2m1fn"), Scaling("block", block, scale_format="e4m3fn"), rounding=_rounding(operand, self))
-
-        return _with_rotation(_plan(how), self.rotation)
+    def _scaling(self, operand: str) -> Scaling:
+        return Scaling("block", (16, 16) if operand == "weight" and self.two_dimensional_weights else (1, 16), scale_format="e4m3fn")
 
 
 @dataclass(frozen=True)
-class MXFP4(Recipe):
+class MXFP4(_Fp4Recipe):
     """Four bits: one power of two per 32 elements along the dimension that is summed over.
 
     Args:
@@ -249,12 +263,8 @@ class MXFP4(Recipe):
     stochastic_rounding: bool = False
     rotation: Rotation | None = None
 
-    def __post_init__(self) -> None:
-        self.plan()  # raises if a setting is out of range
-
-    def plan(self) -> LayerPlan:
-        scaling = dataclasses.replace(MX, e8m0_rounding=self.e8m0_rounding)
-        return _with_rotation(_plan(lambda operand: How(format_of("e2m1fn"), scaling, rounding=_rounding(operand, self))), self.rotation)
+    def _scaling(self, operand: str) -> Scaling:
+        return dataclasses.replace(MX, e8m0_rounding=self.e8m0_rounding)
 
 
 @dataclass(frozen=True)
@@ -327,15 +337,6 @@ def recipe_of(recipe: Recipe | LayerPlan | str | type[Recipe] | None, where: str
             raise UsageError(f"{where}: got the class {recipe.__name__}, expected a recipe, such as {recipe.__name__}().")
         raise UsageError(f"{where}: got {recipe!r}, expected a recipe, or one of {', '.join(names)}.{nearest(key, names)}")
     return RECIPES[key]()
-
-
-def _rounding(operand: str, recipe: NVFP4 | MXFP4) -> Rounding:
-    return "stochastic" if operand == "gradient" and recipe.stochastic_rounding else "nearest_even"
-
-
-def _with_rotation(plan: LayerPlan, rotation: Rotation | None) -> LayerPlan:
-    """The same plan with wgrad's operands rotated."""
-    return plan.replace({key: how.replace(rotation=rotation) for key, how in plan.items() if how is not None and key[0] == "wgrad"})
 
 
 def _plan(how: Callable[[str], How]) -> LayerPlan:
