@@ -32,6 +32,7 @@ SOURCES = [
     "quantize",
     "decode",
     "checksum",
+    "sketch",
     "kernel_baseline",
     "kernel_avx2",
     "kernel_avx512",

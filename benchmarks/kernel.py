@@ -21,6 +21,7 @@ import _machine
 import torch
 
 from numscope.summary import dispatch, native, reference
+from numscope.summary.sketch import sketch
 from numscope.summary.state import Groups
 
 SIZES = [1 << 14, 1 << 17, 1 << 20, 1 << 23, 1 << 26]
@@ -45,6 +46,7 @@ def candidates(x: torch.Tensor) -> dict[str, Callable[[], object]]:
         "health": lambda: dispatch.observe(x, block, address, 0, Groups.HEALTH),
         "moments": lambda: dispatch.observe(x, block, address, 0, Groups.HEALTH | Groups.MOMENTS),
         "full": lambda: dispatch.observe(x, block, address, 0, Groups.ALL),
+        "fingerprint": lambda: sketch(x),
         "sum": lambda: torch.sum(x),
         "aminmax": lambda: torch.aminmax(x),
         "six": six,
@@ -79,9 +81,11 @@ COLUMNS = {  # title: format of a row
     "health GB/s": "{health_GB_per_s:.1f}",
     "moments GB/s": "{moments_GB_per_s:.1f}",
     "full GB/s": "{full_GB_per_s:.1f}",
+    "fingerprint GB/s": "{fingerprint_GB_per_s:.1f}",
     "health / sum": "{health_over_sum:.2f}",
     "moments / sum": "{moments_over_sum:.2f}",
     "full / sum": "{full_over_sum:.2f}",
+    "fingerprint / sum": "{fingerprint_over_sum:.2f}",
     "health / aminmax": "{health_over_aminmax:.2f}",
     "health / transformers": "{health_over_transformers:.0f}",
     "full / transformers": "{full_over_transformers:.0f}",
@@ -96,7 +100,8 @@ def line(row: dict[str, float | int | str]) -> str:
 def table(rows: list[dict[str, float | int | str]]) -> list[str]:
     return [
         "Medians of interleaved calls, Python included. `moments` is health and all that mean, std and norms need, `full` also what",
-        "skewness and kurtosis need. Ratios say how many times as fast as the peer. Aimed at on tensors larger than the cache: for full",
+        "skewness and kurtosis need; `fingerprint` is checksum, sums and sketch. Ratios say how many times as",
+        "fast as the peer. Aimed at on tensors larger than the cache: for full",
         f"{TARGETS['sum']} of torch.sum and {TARGETS['transformers']:.0f} times transformers' `get_abs_min_max` and `detect_overflow`,",
         f"{TARGETS['six']:.0f} times six torch statistics (min, max, mean, std, both norms) for moments.",
         "With two threads, torch's figures for 128 Ki to 8 Mi elements swing where something else holds a core: OpenMP waits for it.",
@@ -154,7 +159,7 @@ def main() -> None:
                 row: dict[str, float | int | str] = {"dtype": str(dtype).removeprefix("torch."), "numel": numel, "threads": threads}
                 row |= {f"{name}_us": round(s * 1e6, 2) for name, s in seconds.items()}
                 row |= {f"{name}_GB_per_s": round(nbytes / s / 1e9, 2) for name, s in seconds.items()}
-                for mine in ("health", "moments", "full"):
+                for mine in ("health", "moments", "full", "fingerprint"):
                     row |= {
                         f"{mine}_over_{peer}": round(seconds[peer] / seconds[mine], 3) for peer in ("sum", "aminmax", "six", "transformers")
                     }

@@ -189,6 +189,8 @@ struct Batch {
 
 }  // namespace
 
+uint64_t checksum_bytes(const char* data, int64_t num_bytes, int64_t position) { return of_bytes(data, num_bytes, position, chosen_dot()); }
+
 int64_t total_bytes(const SumEntry* entries, int64_t num_entries) {
     int64_t total = 0;
     for (int64_t e = 0; e < num_entries; e++) total += entries[e].numel * entries[e].item_bytes;

@@ -13,6 +13,9 @@ struct SumEntry {  // packed by Python as five 64-bit integers
 
 void checksum(const SumEntry* entries, int64_t num_entries, uint64_t* sums, int num_threads);
 
+// The sum of contiguous memory that begins at a position of the whole, in bytes.
+uint64_t checksum_bytes(const char* data, int64_t num_bytes, int64_t position);
+
 int64_t total_bytes(const SumEntry* entries, int64_t num_entries);
 
 }  // namespace numscope

@@ -46,6 +46,11 @@ struct Tables {
     }
 };
 
+const Table& table_of(Dtype dtype) {
+    static const Tables tables;
+    return tables.of[dtype - E4M3FN];
+}
+
 void add_code(Row& out, const Table& table, int code, double count) {
     const double x = table.value[code];
     if (std::isnan(x)) {
@@ -78,9 +83,10 @@ void add_moments(Row& out, double x, double count) {
 
 }  // namespace
 
+const double* fp8_values(Dtype dtype) { return table_of(dtype).value; }
+
 void chunk_fp8(Dtype dtype, const uint8_t* data, int64_t n, int groups, Row& out) {
-    static const Tables tables;
-    const Table& table = tables.of[dtype - E4M3FN];
+    const Table& table = table_of(dtype);
     const bool moments = groups & MOMENTS;
     reset(out);
     out.numel = double(n);

@@ -9,6 +9,7 @@
 #include "python.h"
 #include "quantize.h"
 #include "select.h"
+#include "sketch.h"
 
 namespace {
 
@@ -176,6 +177,25 @@ PyObject* py_checksum(PyObject*, PyObject* const* args, Py_ssize_t num_args) {
     Py_RETURN_NONE;
 }
 
+PyObject* py_sketch(PyObject*, PyObject* const* args, Py_ssize_t num_args) {
+    int64_t v[4];
+    if (!integers(args, num_args, v, 4, "sketch(entries_address, num_entries, sketches_address, num_threads)")) return nullptr;
+    const SketchEntry* entries = reinterpret_cast<const SketchEntry*>(v[0]);
+    int64_t numel = 0;
+    for (int64_t e = 0; e < v[1]; e++) {
+        const SketchEntry& entry = entries[e];
+        numel += entry.numel;
+        const bool known = entry.dtype >= 0 && entry.dtype < NUM_DTYPES;
+        if (known && entry.numel >= 0 && entry.first >= 0 && (entry.run > 0 || !entry.numel) && (entry.address || !entry.numel)) continue;
+        return PyErr_Format(PyExc_ValueError, "sketch: got address %lld, numel %lld, dtype code %lld, first %lld, run %lld; expected memory",
+                            (long long)entry.address, (long long)entry.numel, (long long)entry.dtype, (long long)entry.first, (long long)entry.run);
+    }
+    PyThreadState* state = numel < RELEASE_NUMEL ? nullptr : PyEval_SaveThread();
+    sketch(entries, v[1], reinterpret_cast<Sketch*>(v[2]), int(v[3]));
+    if (state) PyEval_RestoreThread(state);
+    Py_RETURN_NONE;
+}
+
 bool is_bad(const Row& row) { return !(row.num_nan + row.num_pos_inf + row.num_neg_inf == 0); }
 
 PyObject* py_first_bad(PyObject*, PyObject* const* args, Py_ssize_t num_args) {
@@ -261,6 +281,9 @@ PyMethodDef methods[] = {
     method<py_checksum>("checksum",
                         "checksum(entries_address, num_entries, sums_address, num_threads): 64-bit sums of tensors' bits. An entry is five int64: "
                         "address, numel, bytes of an element, position in bytes, address of the layout or 0."),
+    method<py_sketch>("sketch",
+                      "sketch(entries_address, num_entries, sketches_address, num_threads): fingerprints. An entry is six int64: address, "
+                      "numel, dtype_code, index of the first element, elements in a run, address of the layout or 0; a fingerprint 36 numbers."),
     method<py_first_bad>("first_bad", "first_bad(block_address, num_rows): index of the first row that counts a nan or inf, or -1."),
     method<py_bad_rows>("bad_rows", "bad_rows(block_address, num_rows): indices of the rows that count a nan or inf."),
     method<py_reset>("reset", "reset(block_address, num_rows): make rows empty."),

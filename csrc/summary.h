@@ -58,6 +58,7 @@ extern const Kernels kernels_avx512;
 
 // fp8 has 256 codes, so a histogram of codes contains everything.
 void chunk_fp8(Dtype dtype, const uint8_t* data, int64_t n, int groups, Row& out);
+const double* fp8_values(Dtype dtype);  // of the 256 codes
 
 // Integers have no NaN and tensors of them are seldom large, so plain loops are enough.
 void chunk_integers(Dtype dtype, const void* data, int64_t n, int groups, Row& out);

@@ -37,6 +37,7 @@ ROOMS = (
     ("page",),
     ("runs",),
     ("replay",),
+    ("parity",),
     ("config",),
     ("plugins",),
     ("probe",),

@@ -3,6 +3,7 @@
 from numscope.integrations.notebook import load_ipython_extension as load_ipython_extension
 from numscope.integrations.notebook import unload_ipython_extension as unload_ipython_extension
 from numscope.page.frame import load as load
+from numscope.parity.fingerprint import fingerprint as fingerprint
 from numscope.plugins.registry import feature as feature
 from numscope.plugins.registry import logger as logger
 from numscope.plugins.registry import rule as rule
@@ -14,6 +15,8 @@ from numscope.records.errors import NonFiniteError as NonFiniteError
 from numscope.records.errors import UsageError as UsageError
 from numscope.records.finding import Culprit as Culprit
 from numscope.records.finding import Finding as Finding
+from numscope.records.fingerprint import Fingerprint as Fingerprint
+from numscope.runs.fingerprints import compare as compare
 from numscope.scope.scope import Scope as Scope
 from numscope.scope.watching import watch as watch
 from numscope.summary.dispatch import summarize as summarize

@@ -78,6 +78,7 @@ def views(tensor: Tensor) -> list[Tensor]:
         tensor[1],
         tensor[:, :1].expand(-1, 5, -1),
         tensor[0, 0, 0],
+        tensor[0, 0, ::2],
         tensor[:0],
     ]
 

@@ -160,7 +160,7 @@ class _Batch:
 
 def sum_on_device(tensor: Tensor, first: int = 0) -> Tensor:
     """A plain tensor's sum as a signed integer without dimensions, on its device. *Cost:* some ten passes; no sync."""
-    flat = tensor.reshape(-1)
+    flat = tensor.contiguous().as_strided((tensor.numel(),), (1,))
     total = torch.zeros((), dtype=torch.int64, device=tensor.device)
     for begin in range(0, flat.numel(), step := _PART_BYTES // tensor.itemsize):
         total = total + _sum_of_bytes(flat[begin : begin + step].view(torch.uint8), (first + begin) * tensor.itemsize)

@@ -1,0 +1,176 @@
+"""Fingerprints of modules and state dicts: what they hold, how they are kept, and what comparing them says."""
+
+from __future__ import annotations
+
+import copy
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+
+import numscope
+from numscope.records.fingerprint import Fingerprint
+from numscope.runs.fingerprints import FingerprintComparison
+
+
+class Attention(nn.Module):
+    """Grouped queries: 8 rows of queries, 4 of keys, 4 of values."""
+
+    def __init__(self, fused: bool) -> None:
+        super().__init__()
+        sizes = {"qkv_proj": 16} if fused else {"q_proj": 8, "k_proj": 4, "v_proj": 4}
+        for name, size in sizes.items():
+            self.add_module(name, nn.Linear(8, size))
+
+
+def model() -> nn.Sequential:
+    torch.manual_seed(3)
+    made = nn.Sequential(nn.Linear(6, 4), nn.BatchNorm1d(4), nn.Linear(4, 6))
+    made[2].weight.data *= 3
+    return made
+
+
+def text(comparison: FingerprintComparison) -> list[str]:
+    return str(comparison).splitlines()
+
+
+def test_a_copy_is_equal_and_true() -> None:
+    found = numscope.compare(numscope.fingerprint(model()), numscope.fingerprint(copy.deepcopy(model())))
+    assert found and text(found) == ["9 of 9 tensors are equal"]
+
+
+def test_a_factor_and_a_changed_row_are_told_with_their_bounds() -> None:
+    other = model()
+    other[0].weight.data *= 2
+    other[2].bias.data[3] += 10
+    found = numscope.compare(numscope.fingerprint(model()), numscope.fingerprint(other))
+    assert [pair.a for pair in found.differing] == ["0.weight", "2.bias"]
+    doubled, moved = (pair.likeness for pair in found.differing)
+    assert doubled is not None and doubled.factor == pytest.approx(2, abs=doubled.factor_error) and doubled.factor_error < 1e-6
+    exact = 10 / float(model()[2].bias.detach().norm())
+    assert moved is not None and moved.difference_bounds[0] <= exact <= moved.difference_bounds[1]
+    assert not found
+
+
+def test_numbers_in_another_dtype_are_equal_where_nothing_is_lost() -> None:
+    state = {name: tensor.bfloat16().float() if tensor.is_floating_point() else tensor for name, tensor in model().state_dict().items()}
+    low = {name: tensor.bfloat16() if tensor.is_floating_point() else tensor for name, tensor in state.items()}
+    assert numscope.compare(numscope.fingerprint(state), numscope.fingerprint(low))
+    assert not numscope.compare(numscope.fingerprint(model()), numscope.fingerprint(low))
+
+
+@pytest.mark.parametrize("wrap", ["module.{}", "_orig_mod.{}", "_fsdp_wrapped_module.{}", "module._orig_mod.{}", "policy.net.{}"])
+def test_prefixes_of_wrappers_make_no_difference(wrap: str) -> None:
+    state = {wrap.format(name): tensor for name, tensor in model().state_dict().items()}
+    assert numscope.compare(numscope.fingerprint(model()), numscope.fingerprint(state))
+
+
+def test_a_compiled_model_is_its_own() -> None:
+    assert numscope.compare(numscope.fingerprint(model()), numscope.fingerprint(torch.compile(model())))
+
+
+def test_one_name_of_a_tied_weight_is_enough() -> None:
+    tied = nn.ModuleDict({"embed": nn.Embedding(5, 3), "head": nn.Linear(3, 5, bias=False)})
+    tied["head"].weight = tied["embed"].weight  # type: ignore[assignment]
+    one = {"embed.weight": tied["embed"].weight}
+    assert numscope.compare(numscope.fingerprint(tied), numscope.fingerprint(one))
+    assert numscope.compare(numscope.fingerprint(one), numscope.fingerprint(tied))
+
+
+def test_other_names_are_found_by_content() -> None:
+    state = model().state_dict()
+    renamed = {"encoder.w": state.pop("0.weight"), **state}
+    found = numscope.compare(numscope.fingerprint(model()), numscope.fingerprint(renamed))
+    assert found and [(pair.a, pair.b) for pair in found.pairs if pair.a != pair.b] == [("0.weight", "encoder.w")]
+
+
+def test_a_fused_layer_counts_as_its_parts() -> None:
+    fused, parts = nn.ModuleDict({"attn": Attention(True)}), nn.ModuleDict({"attn": Attention(False)})
+    whole: Any = fused["attn"].get_submodule("qkv_proj")
+    begin = 0
+    for name, size in (("q_proj", 8), ("k_proj", 4), ("v_proj", 4)):
+        layer: Any = parts["attn"].get_submodule(name)
+        layer.weight.data, layer.bias.data = whole.weight.data[begin : begin + size], whole.bias.data[begin : begin + size]
+        begin += size
+    # A bias does not say how many features go in, so its thirds are not the parts here.
+    told = numscope.compare(numscope.fingerprint(fused), numscope.fingerprint(parts))
+    assert {pair.a for pair in told.pairs if not pair.differs} >= {f"attn.{name}.weight" for name in ("q_proj", "k_proj", "v_proj")}
+    layer.weight.data = layer.weight.data + 1
+    told = numscope.compare(numscope.fingerprint(parts), numscope.fingerprint(fused))
+    assert "attn.v_proj.weight" in [pair.a for pair in told.differing]
+    assert numscope.compare(numscope.fingerprint(fused), numscope.fingerprint(fused)).pairs[0].a == "attn.qkv_proj.weight"
+
+
+def test_adapters_are_merged_where_the_other_side_has_none() -> None:
+    peft = pytest.importorskip("peft")
+    base = model()
+    adapted = peft.get_peft_model(copy.deepcopy(base), peft.LoraConfig(target_modules=["0"], r=2, init_lora_weights=False))
+    merged = copy.deepcopy(adapted).merge_and_unload()
+    assert numscope.compare(numscope.fingerprint(adapted), numscope.fingerprint(merged))
+    lost = numscope.compare(numscope.fingerprint(adapted), numscope.fingerprint(base))
+    assert [(pair.a, pair.adapter, pair.why) for pair in lost.differing] == [("0.weight", "a", "and without it equal bits")]
+
+
+def test_a_file_keeps_all_of_it_in_about_600_bytes_a_tensor(tmp_path: Path) -> None:
+    made = numscope.fingerprint(model())
+    made.save(tmp_path / "a.json")
+    assert Fingerprint.load(tmp_path / "a.json") == made
+    assert (tmp_path / "a.json").stat().st_size < 650 * len(made.tensors)
+
+
+def test_files_of_several_ranks_are_one_fingerprint(tmp_path: Path) -> None:
+    from numscope.records.fingerprint import TensorPrint
+    from numscope.summary.sketch import Piece, sketches
+
+    whole = torch.arange(12.0).view(4, 3)
+    for rank in range(2):
+        part = Piece.at(whole[2 * rank : 2 * rank + 2], (4, 3), (2 * rank, 0))
+        Fingerprint({"w": TensorPrint((4, 3), "float32", {part.place: sketches([part])[0]})}).save(tmp_path / f"{rank}.json")
+    files = [tmp_path / "0.json", tmp_path / "1.json"]
+    assert numscope.compare(files, numscope.fingerprint({"w": whole}))
+    half = numscope.compare(files[:1], numscope.fingerprint({"w": whole}))
+    assert [pair.why for pair in half.differing] == ["parts of a are missing: load the files of all ranks"]
+
+
+@pytest.mark.parametrize(
+    "wrong", ["", "[]", '{"fingerprint": 2}', '{"fingerprint": 1, "tensors": {"w": {"shape": [2], "dtype": "a", "parts": {"": "no"}}}}']
+)
+def test_another_file_is_refused(wrong: str, tmp_path: Path) -> None:
+    (tmp_path / "a.json").write_text(wrong)
+    with pytest.raises(numscope.UsageError, match=r"a\.json: can't be read .*expected a file that Fingerprint\.save has written"):
+        numscope.compare(tmp_path / "a.json", tmp_path / "a.json")
+
+
+def test_what_is_neither_is_refused() -> None:
+    with pytest.raises(numscope.UsageError, match=r"fingerprint: got list, expected a torch\.nn\.Module or a mapping of tensors by name"):
+        numscope.fingerprint([torch.ones(2)])  # type: ignore[arg-type]
+
+
+def test_what_can_not_be_read_is_left_out_and_said_to(caplog: pytest.LogCaptureFixture) -> None:
+    made = numscope.fingerprint({"w": torch.ones(2), "gone": torch.ones(3, device="meta")})
+    assert list(made.tensors) == ["w"]
+    assert caplog.messages == ["fingerprint: gone is left out: meta tensor float32[3]"]
+
+
+def test_json_has_no_more_than_that(tmp_path: Path) -> None:
+    numscope.fingerprint({"w": torch.ones(2), "step": 3, "inner": {"b": torch.zeros(1)}}).save(tmp_path / "a.json")
+    told = json.loads((tmp_path / "a.json").read_text())
+    assert list(told) == ["fingerprint", "tensors"] and list(told["tensors"]) == ["w", "inner.b"]
+
+
+@pytest.mark.parametrize(
+    ("a", "b", "text"),
+    [
+        (0.0, 0.0, "equal bits"),
+        (0.0, 1.0, "differ by inf of the norm (inf to inf), cosine 0, factor 0 ± inf"),
+        (1.0, 0.0, "differ by 1 of the norm (0.75 to 1.5), cosine 0, factor 0 ± 2e-07"),
+        (1.0, float("nan"), "differ by 1 of the norm (0.75 to 1.5), cosine 0, factor 0 ± 2e-07; 0 and 8 elements not finite"),
+    ],
+)
+def test_zeros_and_what_is_not_finite_are_told(a: float, b: float, text: str) -> None:
+    one, other = (numscope.fingerprint({"w": torch.full((8,), value)}) for value in (a, b))
+    like = numscope.compare(one, other).pairs[0].likeness
+    assert like is not None and like.text() == text
