@@ -108,7 +108,8 @@ def test_h_is_help(words: tuple[str, ...], capfd: pytest.CaptureFixture[str]) ->
 
 # ---- --json
 
-PRINTS_NO_RESULT = {("run",), ("top",), ("view",)}  # the file of run --json is written as it trains; top and view are for looking
+# The file of run --json is written as it trains; top and view are for looking; parity's words are commands, its result is DIR/verdict.json.
+PRINTS_NO_RESULT = {("run",), ("top",), ("view",), ("parity",)}
 PAGES = {("report",)}
 
 RESULTS = {

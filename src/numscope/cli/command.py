@@ -21,6 +21,7 @@ COMMANDS = {
     "diff": "Find where two runs, or two steps, begin to differ.",
     "doctor": "Find the rank, host or link that is broken.",
     "layers": "List layers, and those that a configuration selects.",
+    "parity": "Find where two layouts of one training part.",
     "precision": "Find what low precision harms.",
     "report": "Make an HTML page of a run.",
     "run": "Run a training script under watch.",

@@ -54,10 +54,8 @@ class TrialWatch(Watch):
         self._over = False
 
     def arm(self) -> None:
-        seed = self._spec.seed
-        if seed is not None:
-            random.seed(seed)
-            when_imported("numpy", lambda: sys.modules["numpy"].random.seed(seed))
+        if self._spec.seed is not None:
+            seed_python(self._spec.seed)
         when_imported("torch", self._enter)
 
     def finish(self, error: BaseException | None) -> int | None:
@@ -71,17 +69,12 @@ class TrialWatch(Watch):
     def _enter(self) -> None:
         if os.getpid() != self._owner:
             return
-        import torch
-
         from numscope.precision.search.measuring import LossRecorder
         from numscope.scope.autowatch import AutoWatch
 
         spec = self._spec
         if spec.seed is not None:
-            torch.manual_seed(spec.seed)
-            torch.use_deterministic_algorithms(True, warn_only=True)
-            torch.backends.cudnn.benchmark = False
-            torch.utils.deterministic.fill_uninitialized_memory = False  # type: ignore[attr-defined]
+            seed_torch(spec.seed)
         if not spec.autocast:
             _turn_off_autocast()
         self._prepare = None if spec.what_if else preparation(spec.recipe, spec.config, spec.features)
@@ -178,6 +171,22 @@ class TrialWatch(Watch):
             "what_if": None if self._what_if is None else {**self._what_if.numbers(), "num_steps": len(losses)},
         }
         write_atomically(f"{self._spec.result}.rank{rank():05d}.json", json.dumps(plain(told)))
+
+
+def seed_python(seed: int) -> None:
+    """Before a script's first line, so that its runs repeat."""
+    random.seed(seed)
+    when_imported("numpy", lambda: sys.modules["numpy"].random.seed(seed))
+
+
+def seed_torch(seed: int) -> None:
+    """Once torch is there."""
+    import torch
+
+    torch.manual_seed(seed)
+    torch.use_deterministic_algorithms(True, warn_only=True)
+    torch.backends.cudnn.benchmark = False
+    torch.utils.deterministic.fill_uninitialized_memory = False  # type: ignore[attr-defined]
 
 
 def _turn_off_autocast() -> None:

@@ -96,15 +96,7 @@ def run_trial(script: Script, spec: Spec, place: Path) -> TrialOutcome:
     settings = place.with_suffix(".spec.json")
     write_atomically(settings, json.dumps(asdict(spec), indent=1))
     log = place.with_suffix(".log")
-    env = {"PYTHONHASHSEED": str(spec.seed or 0), "CUBLAS_WORKSPACE_CONFIG": ":4096:8", **os.environ}
-    with log.open("wb") as out:
-        process = subprocess.Popen(
-            script.words(settings), stdout=out, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL, env=env, start_new_session=True
-        )
-        try:
-            status = process.wait()
-        finally:
-            _end(process)
+    status = run_to_end(script.words(settings), log, spec.seed or 0)
     results = [json.loads(path.read_text(encoding="utf-8")) for path in sorted(place.parent.glob(f"{place.name}.rank*.json"))]
     runs = [
         [float(loss) for loss in result["losses"]] for result in results if result["losses"]
@@ -112,9 +104,8 @@ def run_trial(script: Script, spec: Spec, place: Path) -> TrialOutcome:
     losses = [math.fsum(step) / len(runs) for step in zip(*runs, strict=False)]
     if not losses:
         what = f"ended with status {status}" if status else "ended"
-        tail = log.read_text(encoding="utf-8", errors="replace").splitlines()[-_TAIL:]
         why = f"{script.target}: {what} before a step was complete: no backward of a loss, or no step of a torch optimizer. Its output:"
-        raise TrialFailed("\n".join((why, *tail)))
+        raise TrialFailed("\n".join((why, *tail_of(log))))
     layers: dict[str, tuple[str, ...]] = {}
     suspects: dict[str, float] = {}
     for result in results:
@@ -123,6 +114,27 @@ def run_trial(script: Script, spec: Spec, place: Path) -> TrialOutcome:
             suspects[name] = max(share, suspects.get(name, 0.0))
     numbers = tuple(result["what_if"] for result in results if result.get("what_if"))
     return TrialOutcome(tuple(losses), time.monotonic() - begun, layers, suspects, numbers, status)
+
+
+def run_to_end(words: Sequence[str], log: Path, seed: int) -> int:
+    """Run a command to its end, with its output in a file and with what makes runs repeat. Returns: its status.
+
+    Raises:
+        OSError: there is no such command.
+        KeyboardInterrupt: the user interrupted it; its processes have been killed.
+    """
+    env = {"PYTHONHASHSEED": str(seed), "CUBLAS_WORKSPACE_CONFIG": ":4096:8", **os.environ}
+    with log.open("wb") as out:
+        process = subprocess.Popen(words, stdout=out, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL, env=env, start_new_session=True)
+        try:
+            return process.wait()
+        finally:
+            _end(process)
+
+
+def tail_of(log: Path) -> list[str]:
+    """The last lines of such a file."""
+    return log.read_text(encoding="utf-8", errors="replace").splitlines()[-_TAIL:]
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:

@@ -1,0 +1,378 @@
+"""Records the first steps of a run as fingerprints: weights, the batch, each backward's own gradients, and those that optimizers get."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import asdict, dataclass, field, replace
+from functools import partial
+from types import FrameType
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.optim import Optimizer
+
+from numscope.distributed.agree import find_ddp, num_ranks, rank
+from numscope.distributed.place import fully_sharded_groups
+from numscope.parity.fingerprint import named_tensors
+from numscope.probe import optimizer as optimizer_probe
+from numscope.probe.calls import in_backward
+from numscope.probe.hook import Hook, can_be_hooked, hook_calls, hook_gradient, new_id, unhook_calls
+from numscope.probe.loop_calls import LoopCall
+from numscope.probe.optimizer import guarded
+from numscope.probe.optimizers import gradient_of, ids_known, ids_of
+from numscope.records.faults import told
+from numscope.records.files import read_json, write_atomically
+from numscope.records.fingerprint import Fingerprint, TensorPrint
+from numscope.summary.checksum import Checksums
+from numscope.summary.sketch import Piece, hashes, part_of, sketches
+from numscope.summary.unseen import unseen
+from numscope.summary.unwrap import Unsummarizable, plain
+
+VERSION = 1
+_MOST_ROWS = 4096  # of a batch's tensor, whose checksums are kept
+_CALL = nn.Module._call_impl.__code__
+_SHARES = (2, 3, 4, 6, 8)  # ranks that a plain tensor may be spread over
+
+
+@dataclass
+class RecordedStep:
+    """One step of one rank.
+
+    Args:
+        weights: before the step.
+        gradients: as they were when clipping began, or as the optimizer got them where nothing was clipped.
+        clipped: as the optimizer got them; empty where nothing was clipped.
+        max_norm: of the clipping; None where the norm was not the Euclidean one.
+        own: for each backward the gradients that it alone gave, before any rank reduced them.
+        batch: for each call of a model and each tensor among its arguments, shape and checksums of its rows.
+    """
+
+    weights: Fingerprint = field(default_factory=Fingerprint)
+    gradients: Fingerprint = field(default_factory=Fingerprint)
+    clipped: Fingerprint = field(default_factory=Fingerprint)
+    max_norm: float | None = None
+    own: list[Fingerprint] = field(default_factory=list)
+    batch: list[dict[str, tuple[list[int], list[str]]]] = field(default_factory=list)
+
+
+@dataclass
+class RecordedRank:
+    """A rank's steps.
+
+    Args:
+        facts: sizes by which gradients may be wrong: ``world size``, ``dp`` and the other axes of meshes.
+        order: parameters as backward reached them.
+        dropout: layers that drop elements.
+        seed: of torch's generator at the first step.
+        shares: of weights in one piece, the checksums of equal parts, by which other layouts' plain shards find their place.
+        is_whole: whether all steps that were to be recorded are.
+        error: why nothing more was recorded.
+    """
+
+    rank: int = 0
+    facts: dict[str, int] = field(default_factory=dict)
+    order: list[str] = field(default_factory=list)
+    dropout: list[str] = field(default_factory=list)
+    seed: int = 0
+    steps: list[RecordedStep] = field(default_factory=list)
+    shares: dict[str, dict[str, str]] = field(default_factory=dict)
+    is_whole: bool = False
+    error: str = ""
+
+    def write(self, folder: str) -> None:
+        told = {**asdict(replace(self, steps=[])), "parity": VERSION, "steps": [_step_document(step) for step in self.steps]}
+        write_atomically(os.path.join(folder, f"rank{self.rank:05d}.json"), json.dumps(told))
+
+    @classmethod
+    def read(cls, path: str | os.PathLike[str]) -> RecordedRank:
+        """Raises: OSError, ValueError, KeyError, TypeError or AttributeError where it is none."""
+        fields = read_json(path)
+        if fields.pop("parity") != VERSION:
+            raise ValueError("another version's recording")
+        return cls(**{**fields, "steps": [_step_of(step) for step in fields["steps"]]})
+
+
+def _step_document(step: RecordedStep) -> dict[str, Any]:
+    prints = {name: getattr(step, name).document() for name in ("weights", "gradients", "clipped")}
+    return {**prints, "own": [one.document() for one in step.own], "max_norm": step.max_norm, "batch": step.batch}
+
+
+def _step_of(fields: Mapping[str, Any]) -> RecordedStep:
+    prints = {name: Fingerprint.of(fields[name]) for name in ("weights", "gradients", "clipped")}
+    return RecordedStep(**prints, own=[Fingerprint.of(one) for one in fields["own"]], max_norm=fields["max_norm"], batch=fields["batch"])
+
+
+class StepRecorder(optimizer_probe.StepListener):
+    """Records a rank from ``open`` to ``close``, which writes the file.
+
+    Args:
+        folder: of the run, for a file of each rank.
+        num_steps: after these, ``over`` is called.
+        disturb: whether each weight is moved by one unit in its last place before the first forward: what that does to gradients is noise.
+        reference: the folder of another run, by whose weights plain shards find their place.
+
+    *Cost:* some passes over weights and gradients a step, and a sync for each parameter: meant for a few steps.
+    """
+
+    def __init__(
+        self, folder: str, num_steps: int = 2, *, disturb: bool = False, reference: str = "", over: Callable[[], None] = lambda: None
+    ) -> None:
+        self._folder, self._num_steps, self._disturb, self._over = folder, num_steps, disturb, over
+        self._found = RecordedRank()
+        self._step = RecordedStep()
+        self._models: list[nn.Module] = []
+        self._places: dict[str, tuple[tuple[int, ...], tuple[int, ...]]] = {}  # of plain shards: the whole's shape, and where they begin
+        self._hooked: dict[int, tuple[Tensor, Callable[[], None]]] = {}
+        self._undo: list[Callable[[], None]] = []
+        self._stepped: set[int] = set()  # ids of parameters
+        self._reference: RecordedRank | None = None
+        self.closed = False
+        if reference:
+            first = min(entry.path for entry in os.scandir(reference) if entry.name.startswith("rank"))
+            self._reference = RecordedRank.read(first)
+
+    def open(self) -> None:
+        optimizer_probe.listen(self)
+
+    def close(self) -> None:
+        """Write what was recorded, and take all hooks away."""
+        optimizer_probe.unlisten(self)
+        for undo in (*self._undo, *(remove for _, remove in self._hooked.values())):
+            undo()
+        self._undo.clear()
+        self._hooked.clear()
+        if not self.closed:
+            self.closed = True
+            self._found.is_whole = len(self._found.steps) == self._num_steps
+            if self._step.gradients.tensors and len(self._found.steps) < self._num_steps:
+                self._found.steps.append(self._step)
+            self._found.rank = rank()
+            if self._found.steps or self._found.error:  # else it is a process that starts others
+                os.makedirs(self._folder, exist_ok=True)
+                self._found.write(self._folder)
+
+    def failed(self, error: Exception) -> None:
+        """Note the tool's own error, and record nothing more."""
+        self._found.error = told(error)
+        self.close()
+
+    @guarded()
+    def add(self, model: nn.Module) -> None:
+        """Record a model, from its next forward on, or from the one that is at work."""
+        self._models.append(model)
+        if self._disturb:
+            with unseen():
+                for _, parameter in self._parameters():
+                    _disturb(plain(parameter))
+        self._found.seed = torch.initial_seed()
+        self._found.facts |= _facts(model)
+        drops = (name for name, one in model.named_modules() if type(one).__name__.startswith("Dropout") and one.p and one.training)
+        self._found.dropout += drops
+        for module in filter(can_be_hooked, model.modules()):
+            key = new_id()
+            hook_calls(module, key, Hook(self._before, module is model), Hook(_nothing), always=False, first=False)
+            self._undo.append(partial(unhook_calls, module, key))
+        if (given := _call_at_work(model)) is not None:  # torch has listed its hooks
+            self._called(model, given)
+
+    # ---- told by hooks
+
+    def _before(self, is_model: bool, module: nn.Module, *given: Any) -> None:
+        if torch.is_grad_enabled() and not optimizer_probe.is_paused():
+            self._called(module, given if is_model and not in_backward() else ())  # else checkpointing calls it again
+
+    @guarded()
+    def _called(self, module: nn.Module, given: tuple[Any, ...]) -> None:
+        names = {id(tensor): name for name, tensor in self._parameters()}
+        for parameter in module._parameters.values():  # FSDP2 has put the whole ones there
+            if parameter is not None and parameter.requires_grad and id(parameter) not in self._hooked and id(parameter) in names:
+                hook = Hook(self._own, names[id(parameter)])
+                self._hooked[id(parameter)] = parameter, hook_gradient(parameter, hook)
+        if given:
+            self._end_step()
+            if not self._step.weights.tensors:
+                self._step.weights = self._prints(self._parameters())
+                if not self._found.steps:
+                    self._found.shares = dict(self._shares())
+            with unseen():
+                self._step.batch.append({name: rows for name, tensor in _leaves(given) if (rows := _rows(tensor)) is not None})
+
+    @guarded()
+    def before_backward(self, roots: Any) -> None:
+        if optimizer_probe.accumulates():
+            self._end_step()
+            self._step.own.append(Fingerprint({}))
+
+    def _own(self, name: str, gradient: Tensor | None) -> None:
+        if gradient is not None and not optimizer_probe.is_paused():
+            self._gave(name, gradient)
+
+    @guarded()
+    def _gave(self, name: str, gradient: Tensor) -> None:
+        if not self._step.own:
+            return
+        if name not in self._found.order:
+            self._found.order.append(name)
+        found = self._prints([(name, gradient)]).tensors.get(name)
+        known = dict(self._step.own[-1].tensors)
+        if found is not None:
+            before = known.get(name)
+            known[name] = found if before is None else _added(before, found)
+            self._step.own[-1] = Fingerprint(known)
+
+    @guarded()
+    def called(self, call: LoopCall) -> None:
+        if call.kind == "clip" and not self._step.gradients.tensors:
+            self._step.gradients = self._gradients()
+            limit, kind = call.given(1, "max_norm"), call.given(2, "norm_type")
+            self._step.max_norm = float(limit) if limit is not None and float(2.0 if kind is None else kind) == 2.0 else None
+
+    @guarded()
+    def before_step(self, optimizer: Optimizer) -> None:
+        mine = ids_of(optimizer)
+        names = [name for name, one in self._parameters() if not mine.isdisjoint(ids_known(one))]
+        found = {name: one for name, one in self._gradients().tensors.items() if name in names}
+        which = "clipped" if found.keys() & self._step.gradients.tensors.keys() else "gradients"
+        setattr(self._step, which, getattr(self._step, which).merge(Fingerprint(found)))
+
+    def after_step(self, optimizer: Optimizer) -> None:
+        self._stepped |= ids_of(optimizer)
+        trained = [one for _, one in self._parameters() if gradient_of(one) is not None]
+        if all(not self._stepped.isdisjoint(ids_known(one)) for one in trained):
+            self._end_step()
+
+    # ---- what is recorded
+
+    def _end_step(self) -> None:
+        """Called at each point where an earlier step may be over."""
+        if not self._stepped or self.closed:
+            return
+        self._found.steps.append(self._step)
+        self._step, self._stepped = RecordedStep(), set()
+        if len(self._found.steps) == self._num_steps:
+            self.close()
+            self._over()
+
+    def _parameters(self) -> Iterator[tuple[str, nn.Parameter]]:
+        seen = set[int]()
+        for model in self._models:
+            for name, tensor in named_tensors(model, buffers=False):
+                if id(tensor) not in seen and isinstance(tensor, nn.Parameter):
+                    seen.add(id(tensor))
+                    yield name, tensor
+
+    def _gradients(self) -> Fingerprint:
+        return self._prints((name, gradient) for name, one in self._parameters() if (gradient := gradient_of(one)) is not None)
+
+    def _prints(self, named: Any) -> Fingerprint:
+        parts = {}
+        for name, tensor in named:
+            try:
+                parts[name] = self._placed(name, part_of(tensor)), str(tensor.dtype).removeprefix("torch.")
+            except Unsummarizable:  # summands, of which the optimizer gets the sum
+                continue
+        made = sketches([part for part, _ in parts.values()])
+        found = zip(parts.items(), made, strict=True)
+        return Fingerprint({name: TensorPrint(part.shape, dtype, {part.place: one}) for (name, (part, dtype)), one in found})
+
+    # ---- plain tensors that are shards of the reference's
+
+    def _shares(self) -> Iterator[tuple[str, dict[str, str]]]:
+        with unseen():
+            for name, parameter in self._parameters():
+                own = plain(parameter)
+                dims = [d for d in range(min(own.dim(), 2)) if tuple(own.shape) == tuple(parameter.shape)]
+                cuts = [(d, n) for d in dims for n in _SHARES if own.shape[d] % n == 0]
+                pieces = [(f"{d}/{n}/{i}", piece) for d, n in cuts for i, piece in enumerate(own.chunk(n, d))]
+                yield name, dict(zip([key for key, _ in pieces], _sums([piece for _, piece in pieces]), strict=True))
+
+    def _placed(self, name: str, part: Piece) -> Piece:
+        reference = self._reference
+        if reference is None or not reference.steps or part.tensor.shape != torch.Size(part.shape):
+            return part
+        whole = reference.steps[0].weights.tensors.get(name)
+        if whole is None or whole.shape == part.shape or len(whole.shape) != len(part.shape):
+            return part
+        if name not in self._places and not self._found.steps and not self._step.gradients.tensors:
+            own = _sums([part.tensor])[0]
+            found = next((key for key, one in reference.shares.get(name, {}).items() if one == own), None)
+            if found is not None:
+                along, _, place = map(int, found.split("/"))
+                starts = [0] * len(whole.shape)
+                starts[along] = place * part.shape[along]
+                self._places[name] = whole.shape, tuple(starts)
+        if name not in self._places:
+            return part
+        shape, starts_of = self._places[name]
+        return Piece.at(part.tensor, shape, starts_of)
+
+
+def _call_at_work(model: nn.Module) -> tuple[Any, ...] | None:
+    frame: FrameType | None = sys._getframe(1)
+    while frame is not None:
+        if frame.f_code is _CALL and frame.f_locals.get("self") is model:
+            return frame.f_locals["args"], frame.f_locals["kwargs"]
+        frame = frame.f_back
+    return None
+
+
+def _nothing(*given: Any) -> None:
+    pass
+
+
+def _added(a: TensorPrint, b: TensorPrint) -> TensorPrint:
+    """What two gradients of one parameter add up to; norms and checksums of sums are not known."""
+    parts = {
+        place: replace(one, sums=tuple(x + y for x, y in zip(one.sums, b.parts[place].sums, strict=True))) for place, one in a.parts.items()
+    }
+    return replace(a, parts=parts)
+
+
+def _disturb(weight: Tensor) -> None:
+    """Move each element by one unit in its last place, up or down as the hash of its index says: alike in copies on other ranks."""
+    up = hashes(torch.arange(weight.numel(), device=weight.device)).view(weight.shape) & 1
+    if weight.is_floating_point() and weight.numel():
+        weight.copy_(torch.nextafter(weight, torch.where(up == 1, torch.inf, -torch.inf).to(weight.dtype)))
+
+
+def _facts(model: nn.Module) -> dict[str, int]:
+    found = {"world size": num_ranks()}
+    if num_ranks() > 1:
+        ddp = find_ddp(model, model)
+        groups = [ddp.process_group] if ddp is not None else fully_sharded_groups(model)
+        size = 1
+        for group in groups:
+            size *= group.size()
+        if size > 1:
+            found["data-parallel size"] = size
+        for mesh in (p.device_mesh for p in model.parameters() if hasattr(p, "device_mesh")):
+            found |= {f"mesh axis {name}": n for name, n in zip(mesh.mesh_dim_names or range(mesh.ndim), mesh.shape, strict=True)}
+    return found
+
+
+def _leaves(given: Any, name: str = "") -> Iterator[tuple[str, Tensor]]:
+    if isinstance(given, Tensor):
+        yield name, given
+    elif isinstance(given, Mapping | list | tuple):
+        for key, one in given.items() if isinstance(given, Mapping) else enumerate(given):
+            yield from _leaves(one, f"{name}.{key}" if name else str(key))
+
+
+def _rows(tensor: Tensor) -> tuple[list[int], list[str]] | None:
+    """Shape, and a checksum for each index of the first dimension; None where there are none."""
+    try:
+        own = plain(tensor)
+        if own.dim() and 0 < len(own) <= _MOST_ROWS and own.numel():
+            return list(own.shape[1:]), _sums(list(own.unbind()))
+    except Unsummarizable:
+        pass
+    return None
+
+
+def _sums(tensors: list[Tensor]) -> list[str]:
+    """Checksums as text: numbers of 64 bits do not survive JSON everywhere."""
+    return [f"{value:016x}" for value in Checksums(tensors).read()]

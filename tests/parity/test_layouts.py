@@ -1,0 +1,59 @@
+"""Two layouts: planted faults are named by parameter and kind, healthy ones left alone. All of them: benchmarks/parity.py."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.distributed.ranks import RankPool
+from tests.parity.cases import CASES, DISTURBED, HEALTHY, MUTATIONS, REFERENCES, is_right, judged, play, train
+
+OF_TWO = (
+    *("DDP, four micro-batches", "FSDP2, clipped", "tensor parallel", "tensor parallel by hand", "DDP in bfloat16", "sequences over ranks"),
+    *(
+        "FSDP2 does not divide",
+        "one parameter is not reduced",
+        "DDP's module is called",
+        "DDP compresses to float16",
+        "FSDP2 drops a micro-batch",
+    ),
+    *("tensor parallel without its backward's reduction", "norms are summed over tensor-parallel ranks", "FSDP2 reduces in bfloat16"),
+    *("the first micro-batch is cleared", "a rank counts half", "clipped by the norm of shards", "a rank has the data of another"),
+)
+OF_FOUR = ("FSDP2 and tensor parallel", "FSDP2 with AdamW", "one parameter is reduced twice by 4", "a rank counts for nothing")
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The references, and all that needs no other rank."""
+    folder = tmp_path_factory.mktemp("layouts")
+    for name in (*REFERENCES, *DISTURBED, *(name for name in CASES if CASES[name].world == 1)):
+        if not (folder / name).exists():
+            train(name, folder)
+    return folder
+
+
+def check(names: list[str] | tuple[str, ...], folder: Path) -> None:
+    wrong = {name: found for name in names if not is_right(name, found := judged(name, folder))}
+    assert not wrong
+
+
+def test_the_sweep_is_as_wide_as_is_said() -> None:
+    assert len(MUTATIONS) >= 30 and len(HEALTHY) >= 10
+
+
+def test_one_rank(folder: Path) -> None:
+    names = [name for name in CASES if CASES[name].world == 1 and name not in DISTURBED]
+    assert len(names) > 15
+    check(names, folder)
+
+
+def test_two_ranks(folder: Path, ranks: RankPool) -> None:
+    ranks.run(play, list(OF_TWO), folder)
+    check(OF_TWO, folder)
+
+
+def test_four_ranks(folder: Path, four_ranks: RankPool) -> None:
+    four_ranks.run(play, list(OF_FOUR), folder)
+    check(OF_FOUR, folder)

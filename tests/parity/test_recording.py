@@ -1,0 +1,114 @@
+"""The recorder: what it leaves of a run, what it keeps, and what is refused."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+
+import numscope
+from numscope.parity.judging import judge
+from numscope.parity.layout import RecordedLayout
+from numscope.parity.recording import RecordedRank, StepRecorder
+from numscope.probe import optimizer as optimizer_probe
+
+
+class Named(nn.Module):
+    """Called by keywords, with dropout, and with a layer that some steps leave out."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.inner = nn.Linear(4, 4)
+        self.spare = nn.Linear(4, 4)
+        self.drop = nn.Dropout(0.5)
+
+    def forward(self, *, x: torch.Tensor, extra: dict[str, torch.Tensor]) -> torch.Tensor:
+        made: torch.Tensor = self.drop(self.inner(x)).sum() * extra["scale"].sum()
+        return made
+
+
+def steps(num: int, recorder: StepRecorder | None = None) -> Iterator[Any]:
+    torch.manual_seed(1)
+    net = Named()
+    optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+    if recorder is not None:
+        recorder.open()
+        recorder.add(net)
+    for step in range(num):
+        optimizer.zero_grad()
+        net(x=torch.ones(2, 4) * step, extra={"scale": torch.ones(3, 1)}).backward()
+        nn.utils.clip_grad_norm_(net.parameters(), 0.1)
+        optimizer.step()
+        yield [p.detach().clone() for p in net.parameters()], torch.get_rng_state()
+    yield [module.__dict__["_forward_pre_hooks"] for module in net.modules()], [p._backward_hooks for p in net.parameters()]
+
+
+def test_a_recorded_run_has_the_bits_of_a_bare_one_and_keeps_no_hook(tmp_path: Path) -> None:
+    bare, recorded = list(steps(3)), list(steps(3, StepRecorder(str(tmp_path))))
+    for (weights, state), (theirs, their_state) in zip(bare[:-1], recorded[:-1], strict=True):
+        assert all(map(torch.equal, weights, theirs)) and torch.equal(state, their_state)
+    calls, gradients = recorded[-1]
+    assert not any(calls) and not any(gradients)
+    assert not optimizer_probe._listeners
+
+
+def test_arguments_by_keyword_are_the_batch_and_what_has_no_gradient_is_left_out(tmp_path: Path) -> None:
+    list(steps(3, StepRecorder(str(tmp_path))))
+    found = RecordedRank.read(tmp_path / "rank00000.json")
+    assert len(found.steps) == 2 and not found.error
+    first = found.steps[0]
+    assert {name: (shape, len(rows)) for name, (shape, rows) in first.batch[0].items()} == {"1.x": ([4], 2), "1.extra.scale": ([1], 3)}
+    assert set(first.weights.tensors) == {"inner.weight", "inner.bias", "spare.weight", "spare.bias"}
+    assert set(first.gradients.tensors) == set(first.clipped.tensors) == set(first.own[0].tensors) == {"inner.weight", "inner.bias"}
+    assert first.max_norm == 0.1 and found.dropout == ["drop"] and found.seed == 1
+
+
+def test_the_steps_end_the_run_where_it_is_asked(tmp_path: Path) -> None:
+    def over() -> None:
+        raise SystemExit(0)
+
+    with pytest.raises(SystemExit):
+        list(steps(9, StepRecorder(str(tmp_path), 3, over=over)))
+    assert RecordedLayout.read(tmp_path).num_steps == 3
+
+
+def test_an_own_error_is_kept_and_ends_no_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(self: StepRecorder) -> Any:
+        raise RuntimeError("planted")
+
+    monkeypatch.setattr(StepRecorder, "_gradients", broken)
+    assert len(list(steps(2, StepRecorder(str(tmp_path))))) == 3
+    with pytest.raises(numscope.UsageError, match="rank 0 has recorded no step: RuntimeError: planted"):
+        RecordedLayout.read(tmp_path)
+
+
+def test_weights_that_are_moved_by_one_unit_give_gradients_that_are_near(tmp_path: Path) -> None:
+    for name, disturb in (("a", False), ("b", True)):
+        list(steps(2, StepRecorder(str(tmp_path / name), disturb=disturb)))
+    a, b = (RecordedLayout.read(tmp_path / name) for name in ("a", "b"))
+    left, right = (one.whole(0, "weights", "inner.weight") for one in (a, b))
+    assert left is not None and right is not None and left.checksum != right.checksum
+    assert judge(a, a, b).kind is None
+
+
+@pytest.mark.parametrize("text", ["", "{}", '{"parity": 2}', '{"parity": 1, "steps": [3]}', '{"parity": 1, "steps": [], "strange": 1}'])
+def test_another_file_is_refused(text: str, tmp_path: Path) -> None:
+    (tmp_path / "rank00000.json").write_text(text)
+    with pytest.raises(numscope.UsageError, match="expected a recording of numscope parity"):
+        RecordedLayout.read(tmp_path)
+
+
+def test_a_folder_without_a_recording_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(numscope.UsageError, match=r"holds no recording, expected one of numscope parity, with a file for each rank\."):
+        RecordedLayout.read(tmp_path)
+
+
+def test_a_recording_is_json_without_code(tmp_path: Path) -> None:
+    list(steps(2, StepRecorder(str(tmp_path))))
+    told = json.loads((tmp_path / "rank00000.json").read_text())
+    assert told["parity"] == 1 and len(told["steps"]) == 2
