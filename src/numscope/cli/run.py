@@ -72,9 +72,10 @@ BATCHES = listed("N,N…", int, "batch numbers from 0 with commas in between, su
 @click.option("--no-replay", "replay", flag_value=False, type=bool, default=None, help="Don't do a bad call again to find its operation.")
 @click.option(
     "--check",
-    metavar="again,gradients,precision,capsule",
-    help="Do some steps once more: same bits? right gradients? what does low precision do to them? Behind it :every=N or :at=N,N "
-    "(:every=1000). capsule: at a finding, the operation at fault alone, in a folder.",
+    metavar="KIND,KIND…",
+    help="Do some steps once more: again (same bits?), rank (on all ranks?), gradients, float64 (right results?), eager (is it the "
+    "compiler?), precision (what does low precision do?). Behind it :every=N or :at=N,N (:every=1000). capsule: at a finding, the "
+    "operation at fault alone, in a folder.",
 )
 @click.option(
     "--frames", type=whole_number(), help="Print so many last module calls above the report, in the format of DebugUnderflowOverflow."

@@ -67,10 +67,11 @@ def watch(
         gradients: also those of outputs and parameters; without them a finding is the later, on the loss or a weight.
         replay: find the operation and its line by doing a bad call again; without it a finding names a module and a tensor, unless the
             fault lies outside the model.
-        check: do some steps' calls again, to see whether they come out the same: ``"again"`` (the same bits?), ``"gradients"`` (of each
-            ``autograd.Function``, by differences of its forward), or both, with a comma; at the second step and each 1,000th, else as
-            ``"again:every=100"`` or ``"again:at=1,500"`` say. What differs is an alert. With ``"capsule"`` a finding leaves its operation
-            and operands in a folder.
+        check: do some steps' calls again, and compare, at the second step and each 1,000th, else as ``"again:every=100"`` or
+            ``"again:at=1,500"`` say. Several with a comma: ``again`` (the same bits?), ``rank`` (on all ranks?), ``gradients`` (of each
+            ``autograd.Function``, by differences of its forward), ``float64`` (each operation's result), ``eager`` (compiled code
+            against eager), ``precision`` (what low precision does to the gradient). What differs is an alert. With ``capsule`` a
+            finding leaves its operation and operands in a folder. *Cost:* at a checked step three to twelve times the step.
         frames: print so many last module calls above a report, as DebugUnderflowOverflow does; a finding has these, or 21.
         trace: batches (outermost calls, from 0) whose frames are printed; detection is off then.
         abort_after: stop after this batch.
