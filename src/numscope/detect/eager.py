@@ -40,7 +40,8 @@ def ask(subject: Subject) -> Answer:
 
 def look_closer(subject: Subject) -> Answer:
     """The same, and which part of the compiler is at fault, and which operation. *Cost:* compiles their graphs up to five times."""
-    return Answer([a for a in (_asked(call, subject, True) for call in subject.calls) if isinstance(a, Alert)])
+    answers = [_asked(call, subject, True) for call in subject.calls]
+    return Answer([a for a in answers if isinstance(a, Alert)], [f"no closer look: {why}" for why in answers if isinstance(why, str)])
 
 
 def _asked(call: Call, subject: Subject, closer: bool) -> Alert | str | None:
@@ -73,7 +74,8 @@ def _asked(call: Call, subject: Subject, closer: bool) -> Alert | str | None:
     if node is not None:
         line = place_of(node)
         text += f"; the first result of a graph that is wrong is that of {op} ({phase.value}){at(line)}"
-    advice = "Report it to the compiler's authors; until it is mended keep that code out of the graph, with torch.compiler.disable."
+    mend = f"Look at {part}" if part.startswith("the backend") else "Report it to the compiler's authors"
+    advice = f"{mend}; until it is mended keep that code out of the graph, with torch.compiler.disable."
     return Alert(subject.step, MISCOMPILED, call.name, "", error, None, f"{text}.", advice, facts(op, line, part=part))
 
 

@@ -179,7 +179,7 @@ class Experiments(StepReader):
     def _answered(self, kind: str, answer: Answer, subject: Subject) -> None:
         if answer.alerts and kind == "eager":
             closer = self._apart(partial(eager.look_closer, subject), partial(_unanswered, kind), confined=False)
-            answer = closer if closer.alerts else answer
+            answer = Answer(closer.alerts or answer.alerts, (*answer.undone, *closer.undone), answer.numbers)
         for undone in answer.undone:
             self._tell(undone)
         if answer.numbers and kind not in self._said and agree.rank() == 0:

@@ -21,14 +21,15 @@ from numscope.replay.call import do_again, script_line
 from numscope.replay.capture import Call
 from numscope.replay.op import OpProbe
 from numscope.replay.reasons.case import attribute
-from numscope.replay.shadows import Off, Shadows, distance
+from numscope.replay.shadows import Off, Shadows, distance, widened
 from numscope.replay.stages import FINITE, FORWARD_FINITE, ModuleStack, Stages, run_stages
 from numscope.replay.tape import OpRecord, State
 
 WRONG_RESULT = "wrong result"
 LOST = "precision is lost"
-MOSTLY_ROUNDING = 0.5  # of a gradient as a whole
+MOSTLY_ROUNDING = 0.5  # of a gradient as a whole, in float16 or bfloat16
 ROUGH_OUTPUT = 0.25  # of what a call returns
+MUCH = 0.1  # of both, in float32
 _LEAP = 8.0  # by which one operation multiplies an error where it is said to lose the precision
 _MOST_NAMED = 8
 
@@ -81,7 +82,7 @@ class Beside(Stages):
 
     def _gave(self, gradients: Sequence[Tensor | None]) -> None:
         for (name, _), g in zip(self.parameters, gradients, strict=True):
-            if g is not None:
+            if g is not None and g.layout is torch.strided:
                 self.found.append((name, g, self.tape.state_of(g)))
 
     def judged(self) -> tuple[list[Alert], str]:
@@ -89,23 +90,28 @@ class Beside(Stages):
         records, of = self.tape.records, self.shadows.of
         outputs = [(distance(t, of(t)), slot, t) for (_, slot), t in self.outputs if t.is_floating_point() and t.numel()]
         output, slot, tensor = max(outputs, key=itemgetter(0), default=(math.nan, "", None))
-        both = [(g.detach().double(), of(g)) for _, g, _ in self.found]
+        both = [(widened(g), of(g)) for _, g, _ in self.found]
         apart, size, own = (
             math.fsum(float(t.square().sum()) for t in all_)
             for all_ in ([a - b for a, b in both], [b for _, b in both], [a for a, _ in both])
         )
         gradient = math.sqrt(apart / size) if size else math.nan
+        if not math.isfinite(apart + size) or (outputs and not math.isfinite(output)):
+            return [], "beside float64 the step is not finite: nothing is said of it"
         numbers = f"beside float64 what the model returned is {output:.1e} off" if outputs else ""
         numbers += f"{', ' if outputs else 'beside float64 '}the gradient of all parameters {gradient:.1e}" if size else ""
         if self.shadows.off:
             return [self._wrong(off, records[off.index]) for off in self.shadows.off[:_MOST_NAMED]], numbers
-        if tensor is not None and output >= ROUGH_OUTPUT:
-            return [self._lost(slot, output, "", self.tape.state_of(tensor), self.call.name)], numbers
-        if gradient >= MOSTLY_ROUNDING:
+        if tensor is not None and output >= MUCH:
+            lost = self._lost(slot, output, ROUGH_OUTPUT, "", self.tape.state_of(tensor), self.call.name)
+            if lost is not None:
+                return [lost], numbers
+        if gradient >= MUCH:
             name, _, state = max(zip(self.found, both, strict=True), key=lambda one: float((one[1][0] - one[1][1]).norm()))[0]
             cosine = (own + size - apart) / 2 / math.sqrt(own * size) if own else 0.0
             more = f" (cosine {cosine:.2f}; most of it in {name})"
-            return [self._lost("the gradient of all parameters", gradient, more, state, name.rpartition(".")[0])], numbers
+            lost = self._lost("the gradient of all parameters", gradient, MOSTLY_ROUNDING, more, state, name.rpartition(".")[0])
+            return [] if lost is None else [lost], numbers
         return [], numbers
 
     def _wrong(self, off: Off, record: OpRecord) -> Alert:
@@ -118,10 +124,11 @@ class Beside(Stages):
         evidence = facts(record.op, line, error=off.error, rounding=off.rounding)
         return Alert(self.step, WRONG_RESULT, record.module, tensor_of(record.phase, "output"), off.error, None, text, advice, evidence)
 
-    def _lost(self, what: str, error: float, more: str, state: State | None, module: str) -> Alert:
+    def _lost(self, what: str, error: float, least: float, more: str, state: State | None, module: str) -> Alert | None:
         """Follow the largest error back, to the operation that multiplies it most.
 
         Args:
+            least: the smallest error that is told of where a narrow dtype is on the way.
             module: which is named where none does by much.
         """
         path, writers = list[tuple[float, float, OpRecord]](), state.writers if state is not None else ()
@@ -131,6 +138,9 @@ class Beside(Stages):
             before = max((self._error(w) for w in writers), default=0.0)
             path.append((self._error(record.index), before, record))
         of_all = {o.dtype for _, _, r in path for o in (*r.inputs, *r.outputs) if o.dtype is not None and o.dtype.is_floating_point}
+        is_narrow = any(d.itemsize < torch.float32.itemsize for d in of_all)
+        if is_narrow and error < least:
+            return None
         unit = max((torch.finfo(d).eps / 2 for d in of_all), default=0.0)
         after, before, worst = max(path, key=lambda one: one[0] / max(one[1], unit)) if path else (0.0, 0.0, None)
         off = f"{error:.0%}" if error < 2 else f"{error:.3g} times its own size"
@@ -141,10 +151,8 @@ class Beside(Stages):
             evidence = facts(worst.op, line, error=error)
         else:
             text, evidence = f"{text}, which many operations lose together.", facts("", ("", 0, ""), error=error)
-        advice = (
-            f"numscope.high_precision({attribute(module)}), or a form that does not take differences of nearly equal numbers. "
-            f"If it is meant so: {how_to_set(LOST, False)}."
-        )
+        wider = f"numscope.high_precision({attribute(module)})" if is_narrow else "Compute it in float64"
+        advice = f"{wider}, or in a form that loses less there. If it is meant so: {how_to_set(LOST, False)}."
         return Alert(self.step, LOST, module, "", error, None, text, advice, evidence, asks=True)
 
     def _error(self, index: int) -> float:

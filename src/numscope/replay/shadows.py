@@ -79,27 +79,43 @@ class Shadows(TorchDispatchMode):  # type: ignore[no-untyped-call]
     def __init__(self, tape: OpTape, room: int, foreign: bool) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
         self._tape, self._room, self._foreign = tape, room, foreign
-        self._held: dict[tuple[int, torch.dtype], tuple[Any, Tensor]] = {}  # the memory, its numbers
+        self._held: dict[tuple[int, torch.dtype], tuple[Any, Tensor, Tensor]] = {}  # the memory; its numbers; what it held then
         self.errors: dict[int, float] = {}
         self.off: list[Off] = []
         self.drew = False
         self.unasked: set[str] = set()
 
     def of(self, tensor: Tensor) -> Tensor:
-        """Its numbers in float64, a view of those of its memory; what is not known yet are its own.
+        """Its numbers in float64, a view of those of its memory; its own where they are not known yet, or where something has written them
+        that is no operation of torch's: a kernel by their address, NumPy.
 
         Raises: TooLarge.
         """
+        numbers, known = self._views(tensor)
+        if not torch.equal(known, tensor.detach()):
+            self._take(tensor, widened(tensor))
+        return numbers
+
+    def _take(self, tensor: Tensor, right: Tensor) -> None:
+        """A tensor has been written, and would be this."""
+        for dim in (d for d, stride in enumerate(tensor.stride()) if not stride and tensor.size(d) > 1):  # one element, many times
+            tensor, right = tensor.narrow(dim, 0, 1), right.narrow(dim, 0, 1)
+        numbers, known = self._views(tensor)
+        numbers.copy_(right)
+        known.copy_(tensor.detach())
+
+    def _views(self, tensor: Tensor) -> tuple[Tensor, Tensor]:
         storage = tensor.untyped_storage()
-        key = storage._cdata, tensor.dtype
+        key, num = (storage._cdata, tensor.dtype), storage.nbytes() // tensor.element_size()
         held = self._held.get(key)
-        if held is None or held[1].numel() * tensor.element_size() < storage.nbytes() // tensor.element_size() * tensor.element_size():
+        if held is None or held[1].numel() < num:
             flat = torch.empty(0, dtype=tensor.dtype, device=tensor.device).set_(storage)
-            self._room -= flat.numel() * _width(tensor.dtype).itemsize
+            self._room -= num * (_width(tensor.dtype).itemsize + tensor.element_size())
             if self._room < 0:
                 raise TooLarge
-            held = self._held[key] = storage, widened(flat).clone()
-        return held[1].as_strided(tensor.size(), tensor.stride(), tensor.storage_offset())
+            held = self._held[key] = storage, widened(flat).clone(), flat.clone()
+        where = tensor.size(), tensor.stride(), tensor.storage_offset()
+        return held[1].as_strided(*where), held[2].as_strided(*where)
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
@@ -113,7 +129,9 @@ class Shadows(TorchDispatchMode):  # type: ignore[no-untyped-call]
         is_seeded = torch.Tag.nondeterministic_seeded in getattr(func, "tags", ())
         is_random = is_seeded and bool(dict(named).get("dropout_p", "dropout_p" not in op.arguments))
         self.drew |= is_random
-        is_taken = is_random or op.uninitialized or op.collective or not hasattr(func, "_schema")  # as the run has it
+        is_taken = (
+            is_random or op.uninitialized or op.collective or op.name == "aten.set_" or not hasattr(func, "_schema")
+        )  # as the run has it
         can_run = not is_taken and all(map(_is_float, written.values())) and op.name not in self.unasked
         if can_run and not (self._foreign or op.name.startswith(("aten.", "prims."))):
             can_run = False
@@ -126,16 +144,18 @@ class Shadows(TorchDispatchMode):  # type: ignore[no-untyped-call]
         results = _floats(result)
         if not results and not written:
             return result
-        exact = in_float64(op, func, args, kwargs, self.of) if can_run else None
+        exact = in_float64(op, func, args, kwargs, lambda t: self._views(t)[0]) if can_run else None
         if exact is None:
             if can_run:
                 self.unasked.add(op.name)
             for tensor in [*results, *_floats(list(written.values()))]:
-                self.of(tensor).copy_(widened(tensor))
+                self._take(tensor, widened(tensor))
             return result
         for tensor, right in zip(results, _floats(exact), strict=False):
-            if id(tensor) not in written and tensor.shape == right.shape:
-                self.of(tensor).copy_(right)
+            if tensor.shape == right.shape:
+                self._take(tensor, right)
+        for tensor in written.values():
+            self._take(tensor, self._views(tensor)[0])
         if results:
             self.errors[index] = max(distance(t, self.of(t)) for t in results)
         self._judge(index, results, lambda wide: in_float64(op, func, args, kwargs, lambda t: wide(before[id(t)], t)), _unit(op, results))

@@ -1,0 +1,59 @@
+"""A symmetric table of running statistics: written by index_put_, then added to its own flip. Inductor reads what it has just written.
+
+Source: pytorch/pytorch#198270
+"""
+import hashlib
+import math
+
+import torch
+import torch.nn.functional as F
+from torch import nn
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.register_buffer("table", torch.arange(32.0).reshape(4, 8) / 32)
+        self.a = nn.Linear(8, 4)
+
+    def forward(self, x):
+        t = self.table
+        t.index_put_((torch.arange(4),), t * 0.5)
+        t.add_(t.flip(0))  # FAULT
+        return self.a(x) + x @ (t * 1).t()
+
+
+def batch(step):
+    g = torch.Generator().manual_seed(100 + step)
+    x = torch.randn(6, 8, generator=g)
+    return (x,), torch.randn(6, 4, generator=g)
+
+
+def loss_of(out, y):
+    return (out - y).square().mean()
+
+
+def build():
+    return Net()
+
+
+def compiled(model):
+    return torch.compile(model)
+
+
+def main():
+    torch.manual_seed(0)
+    model = compiled(build())
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+    for step in range(4):
+        x, y = batch(step)
+        loss = loss_of(model(*x), y)
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        print(f"step {step} loss {loss.item():.6g}", flush=True)
+    digest = hashlib.sha256(b"".join(p.detach().float().numpy().tobytes() for p in model.state_dict().values()))
+    print("weights", digest.hexdigest()[:16])
+
+
+if __name__ == "__main__":
+    main()
