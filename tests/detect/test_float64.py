@@ -210,16 +210,30 @@ class InPlace(nn.Module):
         return torch.cat([picked, picked.logsumexp(1, keepdim=True).expand(-1, 2, -1)], 1).cumsum(1)
 
 
+class Spectral(nn.Module):
+    """Complex weights, conjugates that are views."""
+
+    def __init__(self, dtype: torch.dtype) -> None:
+        super().__init__()
+        self.layer, self.weight = nn.Linear(8, 8), nn.Parameter(torch.randn(5, 5, dtype=torch.complex64))
+
+    def forward(self, x: Tensor) -> Tensor:
+        return torch.fft.irfft(torch.fft.rfft(self.layer(x)) @ self.weight, n=8)
+
+
 def loss_of(out: Tensor) -> Tensor:
     return (out * torch.linspace(-1, 2, out.numel(), dtype=torch.float64).view(out.shape)).sum()
 
 
-@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
-@pytest.mark.parametrize("make", [block, InPlace])
+@pytest.mark.parametrize(
+    ("make", "dtype"),
+    [(block, torch.float32), (block, torch.bfloat16), (InPlace, torch.float32), (InPlace, torch.bfloat16), (Spectral, torch.float32)],
+)
 def test_the_numbers_beside_are_those_of_the_model_in_float64(make: Callable[[torch.dtype], nn.Module], dtype: torch.dtype) -> None:
     torch.manual_seed(0)
     model = make(dtype)
     twin, x = copy.deepcopy(model).double(), torch.randn(3, 5, 16 if make is block else 8, dtype=dtype)
+    twin.weight = nn.Parameter(model.weight.detach().to(torch.complex128)) if make is Spectral else None
     twin.up = torch.float64
     loss_of(twin(x.double())).backward()
     tape = OpTape(uncalled=set())
@@ -227,7 +241,9 @@ def test_the_numbers_beside_are_those_of_the_model_in_float64(make: Callable[[to
     with shadows, OpProbe(tape, Ledger()):
         loss_of(model(x)).backward()
     assert not shadows.unasked and not shadows.off
-    for (name, p), q in zip(model.named_parameters(), twin.parameters(), strict=True):
+    of_twin = dict(twin.named_parameters())
+    for name, p in model.named_parameters():
+        q = of_twin[name]
         assert p.grad is not None and q.grad is not None
         torch.testing.assert_close(shadows.of(p.grad), q.grad, rtol=1e-6, atol=1e-7 * float(q.grad.abs().max()), msg=name)
     assert max(shadows.errors.values()) > 0

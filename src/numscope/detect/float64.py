@@ -92,7 +92,7 @@ class Beside(Stages):
         output, slot, tensor = max(outputs, key=itemgetter(0), default=(math.nan, "", None))
         both = [(widened(g), of(g)) for _, g, _ in self.found]
         apart, size, own = (
-            math.fsum(float(t.square().sum()) for t in all_)
+            math.fsum(float(t.abs().square().sum()) for t in all_)
             for all_ in ([a - b for a, b in both], [b for _, b in both], [a for a, _ in both])
         )
         gradient = math.sqrt(apart / size) if size else math.nan

@@ -115,7 +115,10 @@ class Shadows(TorchDispatchMode):  # type: ignore[no-untyped-call]
                 raise TooLarge
             held = self._held[key] = storage, widened(flat).clone(), flat.clone()
         where = tensor.size(), tensor.stride(), tensor.storage_offset()
-        return held[1].as_strided(*where), held[2].as_strided(*where)
+        views = held[1].as_strided(*where), held[2].as_strided(*where)
+        if tensor.is_conj():
+            views = views[0].conj(), views[1].conj()
+        return views if not tensor.is_neg() else (torch._neg_view(views[0]), torch._neg_view(views[1]))
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
