@@ -71,6 +71,7 @@ CALLS: dict[str, list[list[str]]] = {
     "diff": [["run", FILE], ["run", "NAME"], ["run", FILE, "--stats", "NAME"], ["run", FILE, "--json"]],
     "doctor": [["explain", f"{FILE}.log"], ["explain", "NAME"], ["--baseline", "base.json", "--timeout", "NAME"]],
     "layers": [["run"], ["run", "--config", "valid.yaml"], ["run", "--config", "unknown.yaml"], [FILE], ["NAME"], ["NAME:f"]],
+    "parity": [["NAME"], [FILE, "run"], ["--", "NAME", "--", "NAME"], ["record", FILE]],
     "precision": [["advise", "NAME"], ["bisect", "--config", f"{FILE}.yaml", "NAME"], ["NAME"]],
     "report": [["run"], ["run", "--summary", "-o", "digest.md"], ["run", "--sarif", "found.sarif"], [FILE], ["NAME"],
                ["run", "--compare", FILE]],

@@ -28,7 +28,7 @@ ROOT = Path(__file__).resolve().parents[2]
 SOURCES = str(Path(numscope.__file__).parent.parent)
 OPTIONS = "--abort-after, --alerts, --check, --config, --features, --frames, --json, --level, …"
 ITS_OWN = "The script's own options go after its name: numscope run train.py"
-COMMANDS = ", ".join(command.COMMANDS)
+COMMANDS = ", ".join([*command.COMMANDS][:8]) + ", …"  # beside a hint
 EXPECTED = "expected numscope run [options] train.py ARGS…  or  numscope run [options] -m module ARGS…."
 
 

@@ -50,6 +50,7 @@ def operators() -> Iterator[list[Any]]:
     from torch.testing._internal import common_utils
     from torch.testing._internal.opinfo import core
 
+    setattr(torch.backends, "__allow_nonbracketed_mutation_flag", True)  # which that module forbids for the whole process
     with pytest.MonkeyPatch.context() as patch:
         for module in (core, common_utils):  # else each sample looks through all frames, and modules, for torch's test
             patch.setattr(module, "extract_test_fn", lambda: None)

@@ -119,7 +119,7 @@ def test_the_document_has_each_format_as_it_is() -> None:
 
 def test_the_documents_examples_run() -> None:
     blocks = re.findall(r"```python\n(.*?)```", DOCUMENT.read_text(encoding="utf-8"), re.DOTALL)
-    assert len(blocks) == 3
+    assert len(blocks) == 4
     names: dict[str, object] = {}
     for block in blocks:
         exec(block, names)

@@ -232,7 +232,8 @@ def squared(x: Tensor) -> Tensor:
 
 
 @pytest.mark.parametrize(("factor", "said"), [(1.0, False), (0.5, True)])
-def test_a_function_in_the_loss_is_asked_too(factor: float, said: bool) -> None:
+def test_a_function_in_the_loss_is_asked_too(factor: float, said: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("torch._dynamo.utils.counters", {})  # as where nothing was compiled
     made = function("Loss", squared, lambda g, x: factor * g * 2 * x)
     model = nn.Linear(6, 1)
     forward = made.forward
@@ -242,3 +243,13 @@ def test_a_function_in_the_loss_is_asked_too(factor: float, said: bool) -> None:
             assert made.forward is forward
     found = [(alert.layer, alert.evidence["code"]) for alert in scope.alerts if alert.rule == "wrong gradient"]
     assert found == ([("", "made.apply(model(torch.randn(8, 6))).mean().backward()")] if said else [])
+
+
+def test_a_watch_that_ends_without_a_backward_leaves_functions_as_they_were(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("torch._dynamo.utils.counters", {})
+    made = function("Loss", squared, lambda g, x: g * 2 * x)
+    model, forward = nn.Linear(6, 1), made.forward
+    with numscope.watch(model, check="gradients:at=0"):
+        model(torch.randn(8, 6))
+        assert made.forward is not forward
+    assert made.forward is forward

@@ -162,6 +162,7 @@ class Experiments(StepReader):
     @optimizer_probe.guarded()
     def close(self) -> None:
         """The watch ends."""
+        self._outside.end()
         if self._suspect is not None:
             self._conclude()
         if self._across is not None:

@@ -174,6 +174,10 @@ class _Judge:
             {name for name, one in x.merged(step, "gradients").items() if (whole := one.whole) and whole.norm} for x in (self._a, self._b)
         ]
         lost = (sides[0] - self._b.merged(step, "gradients").keys()) | (sides[1] - self._a.merged(step, "gradients").keys())
+        if unread := sorted(lost & (self._a.summands | self._b.summands)):
+            told = f"{count(len(unread), 'gradient')} not compared, whose ranks hold summands (Partial): the first is that of {unread[0]}"
+            self._notes += [told] if told not in self._notes else []
+            lost -= {*unread}
         order = dict.fromkeys((*self._a.order, *self._b.order))
         names = [name for name in order if name in {one.name for one in (*differing, *split)} | lost]
         if not names:

@@ -129,5 +129,9 @@ class RecordedLayout:
         return all(one.is_whole for one in self.ranks)
 
     @property
+    def summands(self) -> set[str]:
+        return {name for one in self.ranks for name in one.summands}
+
+    @property
     def dropout(self) -> list[str]:
         return [name for one in self.ranks for name in one.dropout]

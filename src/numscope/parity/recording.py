@@ -67,6 +67,7 @@ class RecordedRank:
         facts: sizes by which gradients may be wrong: ``world size``, ``dp`` and the other axes of meshes.
         order: parameters as backward reached them.
         dropout: layers that drop elements.
+        summands: parameters whose gradient lies in summands on the ranks (``Partial``), and is not compared.
         seed: of torch's generator at the first step.
         shares: of weights in one piece, the checksums of equal parts, by which other layouts' plain shards find their place.
         is_whole: whether all steps that were to be recorded are.
@@ -77,6 +78,7 @@ class RecordedRank:
     facts: dict[str, int] = field(default_factory=dict)
     order: list[str] = field(default_factory=list)
     dropout: list[str] = field(default_factory=list)
+    summands: list[str] = field(default_factory=list)
     seed: int = 0
     steps: list[RecordedStep] = field(default_factory=list)
     shares: dict[str, dict[str, str]] = field(default_factory=dict)
@@ -274,7 +276,7 @@ class StepRecorder(optimizer_probe.StepListener):
             try:
                 parts[name] = self._placed(name, part_of(tensor)), str(tensor.dtype).removeprefix("torch.")
             except Unsummarizable:  # summands, of which the optimizer gets the sum
-                continue
+                self._found.summands += [name] if name not in self._found.summands else []
         made = sketches([part for part, _ in parts.values()])
         found = zip(parts.items(), made, strict=True)
         return Fingerprint({name: TensorPrint(part.shape, dtype, {part.place: one}) for (name, (part, dtype)), one in found})
