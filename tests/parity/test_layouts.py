@@ -6,6 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from numscope.parity.judging import judge
+from numscope.parity.layout import RecordedLayout
+from numscope.parity.recording import RecordedRank
 from tests.distributed.ranks import RankPool
 from tests.parity.cases import CASES, DISTURBED, HEALTHY, MUTATIONS, REFERENCES, is_right, judged, play, train
 
@@ -57,3 +60,23 @@ def test_two_ranks(folder: Path, ranks: RankPool) -> None:
 def test_four_ranks(folder: Path, four_ranks: RankPool) -> None:
     four_ranks.run(play, list(OF_FOUR), folder)
     check(OF_FOUR, folder)
+
+
+def test_a_gradient_that_lies_in_summands_is_not_compared_and_that_is_said(folder: Path, tmp_path: Path) -> None:
+    """As that of a norm under torch's SequenceParallel."""
+    [file] = (folder / "whole batch").glob("rank*.json")
+    for lies_in_summands in (True, False):
+        run = RecordedRank.read(file)
+        name = run.order[0]
+        for step in run.steps:
+            del step.gradients.tensors[name]
+        run.summands = [name] if lies_in_summands else []
+        run.write(str(tmp_path))
+        found = judge(RecordedLayout.read(folder / "whole batch"), RecordedLayout.read(tmp_path))
+        assert (found.kind, found.parameter) == ((None, "") if lies_in_summands else ("no gradient", name))
+        assert (
+            any(
+                f"1 gradient not compared, whose ranks hold summands (Partial): the first is that of {name}" in note for note in found.notes
+            )
+            is lies_in_summands
+        )
