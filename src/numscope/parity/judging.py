@@ -289,7 +289,9 @@ class _Judge:
                     weights = f"{most} counts {ratios[most]:.4g} times as much as in the first run, {least} {ratios[least]:.4g} times"
                     return "micro-batches weighted", f"weighs its parts otherwise: {weights}", {"weights": ratios}
         within = abs(found.factor - 1) <= max(_ALMOST, 2 * found.factor_error)
-        if found.difference <= _COARSEST and found.difference > _FP16 and within:
+        errors = [(other.likeness.difference * other.a.norm, other.a.norm) for other in (one, *differing)]
+        apart, size = (math.sqrt(math.fsum(value * value for value in values)) for values in zip(*errors, strict=True))
+        if found.difference <= _COARSEST and found.difference > _FP16 and within and apart <= _COARSEST * size:
             name = "bfloat16" if found.difference > _BF16 else "float16"
             exact = solved is not None and solved[3] <= 0.1 * found.difference
             where = "reduced" if exact else "computed or reduced"
