@@ -12,7 +12,7 @@ from torch.nn.parallel import DistributedDataParallel
 
 import numscope
 from numscope.detect import across_ranks
-from numscope.detect.across_ranks import LATER, RANKS_DIFFER
+from numscope.detect.across_ranks import LATER, RANKS_DIFFER, _unpacked
 from tests.distributed.ranks import RankPool
 
 
@@ -83,6 +83,19 @@ def test_of_four_ranks_the_one_with_other_bits_is_named(four_ranks: RankPool) ->
 
 def test_ranks_of_other_weights_are_not_compared(ranks: RankPool) -> None:
     assert [told.value[0] for told in ranks.run(trained, 1, "apart")] == [[], []]
+
+
+def packed_view(rank: int) -> tuple[int, bool]:
+    data, model, packed = torch.randn(1 << 16, 8), Net(flips=False), list[bytes]()
+    with pytest.MonkeyPatch.context() as patch, numscope.watch(model, check="rank:at=0"):
+        patch.setattr("numscope.detect.across_ranks.Bulletin.put", lambda self, step, note, details=b"": packed.append(details))
+        model(data[:4]).mean().backward()
+    return (len(packed[0]), torch.equal(_unpacked(packed[0], model)[0][0], data[:4])) if rank == 0 else (0, True)
+
+
+def test_of_a_view_of_much_memory_only_its_elements_go_over_the_store(ranks: RankPool) -> None:
+    (size, is_same), _ = (told.value for told in ranks.run(packed_view))
+    assert 0 < size < 10_000 and is_same
 
 
 def test_arguments_that_are_too_large_are_said(ranks: RankPool) -> None:

@@ -22,7 +22,7 @@ from zlib import crc32
 
 import torch
 from torch import Tensor, nn
-from torch.utils._pytree import tree_map
+from torch.utils._pytree import tree_leaves, tree_map
 
 from numscope.config.options import how_to_set
 from numscope.detect.again import Once, seen_in
@@ -101,7 +101,7 @@ class AcrossRanks:
                     return f"the arguments are more than tensors and plain values, or more than {MOST_BYTES >> 20} MiB"
         if self._given is None:
             left = self._bulletin.only(self._first, self._bulletin.ranks[0])
-            self._given = _unpacked(left) if left else None
+            self._given = _unpacked(left, self._probe.root) if left else None
         return ""
 
     def can_ask(self, step: int) -> bool:
@@ -209,19 +209,25 @@ def _packed(call: Call) -> bytes:
     """A call's arguments, for ``_unpacked``; empty if they can't be had so."""
     if sum(t.numel() * t.element_size() for _, t in call.known) > MOST_BYTES:
         return b""
-    plain = tree_map(lambda v: v.detach().cpu() if isinstance(v, Tensor) else v, (tuple(call.args), dict(call.kwargs)))
+    given = tuple(call.args), dict(call.kwargs)
+    on_device = [not t.is_cpu for t in tree_leaves(given) if isinstance(t, Tensor)]
+    # Copies: of a view, torch.save would write all of its memory.
+    plain = tree_map(lambda v: v.detach().cpu().clone() if isinstance(v, Tensor) else v, given)
     buffer = io.BytesIO()
-    torch.save(plain, buffer)
     try:
-        _unpacked(buffer.getvalue())
+        torch.save((plain, on_device), buffer)
+        _unpacked(buffer.getvalue(), call.module)
     except ours():
         return b""
     return buffer.getvalue()
 
 
-def _unpacked(data: bytes) -> Given:
-    found: Given = torch.load(io.BytesIO(data), weights_only=True)
-    return found
+def _unpacked(data: bytes, model: nn.Module) -> Given:
+    """The arguments, on this rank's device where they were on one."""
+    found, on_device = torch.load(io.BytesIO(data), weights_only=True)
+    device, moves = next((p.device for p in model.parameters()), torch.device("cpu")), iter(on_device)
+    given: Given = tree_map(lambda v: (v.to(device) if next(moves) else v) if isinstance(v, Tensor) else v, found)
+    return given
 
 
 def _seeded() -> RandomState:

@@ -62,7 +62,7 @@ class Shadows(TorchDispatchMode):  # type: ignore[no-untyped-call]
     """Under an ``OpProbe`` with that tape, whose records' indices the errors have.
 
     Args:
-        room: bytes that the numbers in float64 may take.
+        room: bytes that the numbers in float64 may take, with copies of what they stand for.
         foreign: operators that are not torch's own may be run on float64: one that takes another dtype for granted may end the process.
 
     Attributes:
@@ -132,9 +132,7 @@ class Shadows(TorchDispatchMode):  # type: ignore[no-untyped-call]
         is_seeded = torch.Tag.nondeterministic_seeded in getattr(func, "tags", ())
         is_random = is_seeded and bool(dict(named).get("dropout_p", "dropout_p" not in op.arguments))
         self.drew |= is_random
-        is_taken = (
-            is_random or op.uninitialized or op.collective or op.name == "aten.set_" or not hasattr(func, "_schema")
-        )  # as the run has it
+        is_taken = is_random or op.uninitialized or op.collective or op.name == "aten.set_" or not hasattr(func, "_schema")
         can_run = not is_taken and all(map(_is_float, written.values())) and op.name not in self.unasked
         if can_run and not (self._foreign or op.name.startswith(("aten.", "prims."))):
             can_run = False
