@@ -14,6 +14,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 import numscope
+from numscope.detect import experiments
 from numscope.detect.eager import MISCOMPILED
 
 aten = torch.ops.aten
@@ -99,7 +100,8 @@ def test_an_operation_of_the_backward_that_inductor_gets_wrong_is_named() -> Non
     assert "(backward) at " in alert.text
 
 
-def test_a_wrong_decomposition_is_named() -> None:
+@pytest.mark.parametrize("in_place", [False, True], ids=["forked", "in place"])
+def test_a_wrong_decomposition_is_named(in_place: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     def tanh_backward(grad: Tensor, y: Tensor) -> Tensor:
         return grad * (1 - y)
 
@@ -108,7 +110,10 @@ def test_a_wrong_decomposition_is_named() -> None:
             fw_compiler=lambda g, _: g, decompositions={aten.tanh_backward.default: tanh_backward}
         )(graph, inputs)
 
+    if in_place:
+        monkeypatch.setattr(experiments, "in_child", lambda *args, **options: None)
     [alert] = train(made(compiled), rows, "eager:at=1")[0]
+    assert torch._dynamo.eval_frame._stance == torch._dynamo.eval_frame.DynamoStance()
     assert "the gradient of norm.bias is " in alert.text and "compiled by the backend compiled" in alert.text
 
 

@@ -102,6 +102,12 @@ def _first(compiled: _Compiled, beside: Beside) -> tuple[str, Tensor, Tensor] | 
     return None
 
 
+@contextlib.contextmanager
+def _compiled_by(backend: Any) -> Iterator[None]:
+    with torch.compiler.set_stance("default", force_backend=backend):  # made here, since it takes effect as it is made
+        yield
+
+
 class _Compiled(Stages):
     """A call's forward and backward as they ran, what is compiled compiled; nothing of ours looks on.
 
@@ -113,7 +119,7 @@ class _Compiled(Stages):
 
     def __init__(self, call: Call, names: Mapping[nn.Module, str], backend: Any) -> None:
         super().__init__(call, names, has_group(), None)
-        self.under = torch.compiler.set_stance("default", force_backend=backend)
+        self.under = _compiled_by(backend)
         self.gradients: dict[str, Tensor] = {}
 
     @contextlib.contextmanager
