@@ -139,6 +139,8 @@ def watches_end_with_their_test() -> Iterator[None]:
         from torch.utils._python_dispatch import _get_current_dispatch_mode_stack
 
         assert _get_current_dispatch_mode_stack() == []
+    applied = sys.modules.get("numscope.replay.function_gradients")
+    assert applied is None or not applied._heard, "a watch that has ended left the forwards of autograd.Functions patched"
 
 
 @pytest.fixture(autouse=True, scope="module")

@@ -34,14 +34,13 @@ def test_it_has_versions_threads_flags_and_known_variables(monkeypatch: pytest.M
 
 
 def test_flags_that_change_numbers_are_told() -> None:
-    before = torch.are_deterministic_algorithms_enabled(), torch.backends.cudnn.benchmark
+    before = torch.are_deterministic_algorithms_enabled()
     try:
         torch.use_deterministic_algorithms(True)
-        torch.backends.cudnn.benchmark = True
-        told = environment()
+        with torch.backends.cudnn.flags(benchmark=True):
+            told = environment()
     finally:
-        torch.use_deterministic_algorithms(before[0])
-        torch.backends.cudnn.benchmark = before[1]
+        torch.use_deterministic_algorithms(before)
     assert told["deterministic algorithms"] == told["cudnn benchmark"] == "True"
 
 

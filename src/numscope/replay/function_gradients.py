@@ -156,25 +156,38 @@ class _Collecting(Stages):
             yield
 
 
+_Heard = Callable[[Any, tuple[Any, ...]], None]
+_heard: list[_Heard] = []
+_patched: list[tuple[Any, Any, Any]] = []  # classes, their forward, and ours in its place
+
+
 @contextlib.contextmanager
-def _each_applied(note: Callable[[Any, tuple[Any, ...]], None]) -> Iterator[None]:
-    """Tells of each application of a Function that is not torch's or ours: its class, and what its forward is given."""
+def _each_applied(note: _Heard) -> Iterator[None]:
+    """Tells of each application of a Function that is not torch's or ours: its class, and what its forward is given.
 
-    def forward(cls: Any, original: Callable[..., Any], *given: Any, **more: Any) -> Any:
-        with suppress(Exception):
-            note(cls, given)
-        return original(*given, **more)
-
-    kept = []
-    try:
+    Several may hear at a time, and end in any order: the last to end puts back what each class had before the first began.
+    """
+    if not _heard:
         for cls in _functions(Function):
             original = cls.__dict__["forward"]
-            kept.append((cls, original))
-            cls.forward = staticmethod(partial(forward, cls, original.__func__))
+            cls.forward = put = staticmethod(partial(_forward, cls, original.__func__))
+            _patched.append((cls, original, put))
+    _heard.append(note)
+    try:
         yield
     finally:
-        for cls, original in kept:
-            cls.forward = original
+        _heard.remove(note)
+        while not _heard and _patched:
+            cls, original, put = _patched.pop()
+            if cls.__dict__.get("forward") is put:  # somebody may have put theirs
+                cls.forward = original
+
+
+def _forward(cls: Any, original: Callable[..., Any], *given: Any, **more: Any) -> Any:
+    for note in [*_heard]:
+        with suppress(Exception):
+            note(cls, given)
+    return original(*given, **more)
 
 
 def _note(cases: list[Case], cls: Any, given: tuple[Any, ...], module: str, stack: Sequence[tuple[str, int, str, str]]) -> None:
