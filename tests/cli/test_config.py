@@ -59,6 +59,11 @@ def test_check_says_that_a_file_is_in_order_with_its_notes() -> None:
     ]
 
 
+def test_check_of_a_file_without_layers_names_none() -> None:
+    Path("checks.yaml").write_text("check: again,float64:every=500\n")
+    assert numscope_config("check", "checks.yaml").stdout == "checks.yaml: valid. It asks for checks (again,float64:every=500).\n"
+
+
 def test_check_says_all_that_is_wrong_and_ends_with_2() -> None:
     done = numscope_config("check", "bad.yaml")
     assert (done.exit_code, done.stdout) == (2, "")

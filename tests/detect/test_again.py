@@ -72,7 +72,7 @@ class Flip(TorchDispatchMode):  # type: ignore[no-untyped-call]
         return result
 
 
-def train(net: nn.Module, check: str, *, flipped: Flip | None = None, at: int = 4, steps: int = 8, **options: Any) -> Any:
+def train(net: nn.Module, check: str | None, *, flipped: Flip | None = None, at: int = 4, steps: int = 8, **options: Any) -> Any:
     optimizer = torch.optim.SGD(net.parameters(), 1e-3)
     dtype = next(net.parameters()).dtype
     with numscope.watch(net, check=check, **options) as scope:
@@ -222,8 +222,11 @@ def test_steps_are_those_that_were_asked_for(monkeypatch: pytest.MonkeyPatch) ->
 
     monkeypatch.setattr(experiments, "compare", noting)
     monkeypatch.setattr(experiments, "in_child", lambda *args, **options: None)
-    train(Net(kept), "again:at=0,3,5")
-    assert seen == [0, 3, 5]
+    check = "again:at=0,3,5"
+    train(Net(kept), check)
+    train(Net(kept), None, config={"check": check})
+    train(Net(kept), "again:at=2", config={"check": check})
+    assert seen == [0, 3, 5, 0, 3, 5, 2]
 
 
 def test_an_error_of_ours_ends_the_checks_and_nothing_else(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:

@@ -77,8 +77,10 @@ def check(file: str, json_to: str | None, features: tuple[str, ...]) -> None:
     for text in plan.notes:
         say(f"{file}: note: {text}")
     counts = {"statistics feature": plan.collects, "precision switch": plan.switches, "plug-in feature": plan.customs}
-    asks = ", ".join(plural(len(parts), what) for what, parts in counts.items() if parts) or "nothing"
-    say(f"{file}: valid. It asks for {asks}.")
+    asks = [plural(len(parts), what) for what, parts in counts.items() if parts] + ([f"checks ({plan.check})"] if plan.check else [])
+    say(f"{file}: valid. It asks for {', '.join(asks) or 'nothing'}.")
+    if not plan.parts:
+        return
     command = f"numscope config explain {escape(shlex.quote(file))} --model MODEL_OR_RUN"
     say(f"Layers' names were not checked, which takes a model or a run: {command}")
 

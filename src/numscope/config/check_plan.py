@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from numscope.records.errors import UsageError
 from numscope.records.words import nearest
 
+CHECK = "check"  # a key of a configuration, next to its sections; the name of the option and argument
 CAPSULE = "capsule"  # of a finding, at no step of its own
 KINDS = {
     "again": "does the same step give the same bits?",
@@ -45,21 +46,21 @@ class CheckPlan:
     def of(cls, text: object) -> CheckPlan:
         """Read what a user wrote. Raises: UsageError."""
         if not isinstance(text, str):
-            raise UsageError(f"got {text!r}, expected text: {_FORM}.", "check")
+            raise UsageError(f"got {text!r}, expected text: {_FORM}.", CHECK)
         names, colon, when = text.partition(":")
         kinds = tuple(name.strip() for name in names.split(","))
         for kind in kinds:
             if kind not in KINDS:
-                raise UsageError(f"got {kind!r}, expected one of {', '.join(KINDS)}.{nearest(kind, list(KINDS))}", "check")
+                raise UsageError(f"got {kind!r}, expected one of {', '.join(KINDS)}.{nearest(kind, list(KINDS))}", CHECK)
         word, _, numbers = when.partition("=")
         whole = [part.strip() for part in numbers.split(",")]
         if not colon:
             return cls(kinds)
         if word.strip() not in ("every", "at") or not all(part.isascii() and part.isdigit() for part in whole):
-            raise UsageError(f"got {text!r}, expected {_FORM}.", "check")
+            raise UsageError(f"got {text!r}, expected {_FORM}.", CHECK)
         steps = tuple(map(int, whole))
         if word.strip() == "at":
             return cls(kinds, 0, steps)
         if len(steps) != 1 or steps[0] < 1:
-            raise UsageError(f"got {numbers!r} for every, expected one whole number of at least 1.", "check")
+            raise UsageError(f"got {numbers!r} for every, expected one whole number of at least 1.", CHECK)
         return cls(kinds, steps[0])

@@ -11,6 +11,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from numscope.config.alert_plan import KEY, AlertPlan, read_alerts
+from numscope.config.check_plan import CHECK, CheckPlan
 from numscope.config.dialects import MISSING, NAMES_KEY, RELOAD, Section, Written, below, translate, unknown
 from numscope.config.features import FEATURES
 from numscope.config.plan import Collect, Plan, PluginFeature, Schedule, Selection, StatRequest, Switch
@@ -51,8 +52,8 @@ def load(source: Source, plugins: Plugins | None = None, text: str | None = None
     tree = read_tree or {}
     if read_tree is None:
         errors.raise_any()
-    top = {key: tree.pop(key) for key in (RELOAD, NAMES_KEY, KEY) if key in tree and not _is_section(key, tree[key])}
-    if top and not tree and KEY not in top:
+    top = {key: tree.pop(key) for key in (RELOAD, NAMES_KEY, KEY, CHECK) if key in tree and not _is_section(key, tree[key])}
+    if top and not tree and not {KEY, CHECK} & top.keys():
         errors.add("", "got no section, expected at least one.")
     reload = _reload(top.get(RELOAD, False), isinstance(source, Mapping), errors)
     names: Names | None = top.get(NAMES_KEY)
@@ -61,14 +62,20 @@ def load(source: Source, plugins: Plugins | None = None, text: str | None = None
     alerts = AlertPlan()
     if KEY in top:
         alerts = read_alerts(top[KEY], lambda place, text: errors.add(f"{KEY}.{place}" if place else KEY, text), plugins.rules)
+    if CHECK in top:
+        try:
+            CheckPlan.of(top[CHECK])
+        except UsageError as error:
+            errors.add(CHECK, error.text)
     stem = Path(name).stem or "config"
     builder = _Builder(errors, plugins)
     for section in translate(tree, stem, plugins.features, errors):
         builder.build(section)
     errors.raise_any()
     return Plan(
-        name, tuple(builder.collects), tuple(builder.switches), tuple(builder.customs), tuple(builder.notes), text, reload, alerts, names
-    )
+        name, tuple(builder.collects), tuple(builder.switches), tuple(builder.customs), tuple(builder.notes), text, reload, alerts, names,
+        top.get(CHECK),
+    )  # fmt: skip
 
 
 def _is_section(key: str, value: object) -> bool:

@@ -171,6 +171,7 @@ class Plan:
     reload: bool = False  # the file is read again when it is edited during the run
     alerts: AlertPlan = field(default_factory=AlertPlan)
     names: Names | None = None  # of statistics in dashboards; None: not said
+    check: str | None = None  # as ``watch(check=…)`` takes it
 
     @property
     def parts(self) -> tuple[Collect | Switch | PluginFeature, ...]:

@@ -14,7 +14,6 @@ from torch import Tensor, nn
 from torch.optim import Optimizer
 
 from numscope.config import resolve
-from numscope.config.options import WatchOptions
 from numscope.detect.journal import Journal
 from numscope.distributed.agree import spread
 from numscope.inspect.dynamics import Updates, read_of
@@ -60,8 +59,9 @@ class Inspector(StepReader):
 
     Args:
         wrapper: what the user passed, perhaps a DDP around the module.
-        recorder: has the plan and takes the observations; or the options for a new one, which is closed with the inspector.
+        recorder: has the plan and takes the observations.
         journal: of detection on the same model; a tensor that both need is read once.
+        owns: the recorder is closed with the inspector.
         strict: a section that selects no layer is an error.
 
     Raises: UsageError.
@@ -71,14 +71,15 @@ class Inspector(StepReader):
         self,
         probe: ModuleProbe,
         wrapper: nn.Module,
-        recorder: Recorder | WatchOptions,
+        recorder: Recorder,
         steps: Step,
         journal: Journal | None = None,
         *,
+        owns: bool = False,
         strict: bool = True,
     ) -> None:
-        self.recorder = Recorder.of(recorder) if isinstance(recorder, WatchOptions) else recorder
-        self._own_recorder = None if self.recorder is recorder else self.recorder
+        self.recorder = recorder
+        self._owns_recorder = owns
         self.last: list[Observation] = []  # of the last step that was written
         self._unwritten: deque[Unwritten] = deque()
         self.post: Callable[[Iterable[Alert]], None] | None = None  # takes what users' rules find
@@ -96,8 +97,6 @@ class Inspector(StepReader):
         except BaseException:
             if hasattr(self, "_board"):
                 self._board.close()
-            if self._own_recorder is not None:
-                self._own_recorder.close()
             raise
         self.fault = ""  # the error of the tool's own that ended the statistics early
         self._weights_seen: set[int] = set()
@@ -157,8 +156,8 @@ class Inspector(StepReader):
             self._finish_begun()
             self.detach()
         self._put_back()
-        if self._own_recorder is not None:
-            self._own_recorder.close()
+        if self._owns_recorder:
+            self.recorder.close()
 
     # ---- called by the step
 

@@ -238,13 +238,20 @@ class AutoWatch(optimizer_probe.StepListener):
 
     def _watch_tensors(self, model: nn.Module) -> ModelWatch | None:
         try:
-            scope = ModelWatch(model, self.options, called=False)
+            scope = ModelWatch(model, self.options, recorder=self._statistics(), strict=False, called=False)
         except ours() as error:
             self.coverage.not_watched("an optimizer's tensors", f"{type(error).__name__}: {error}")
             return None
         self.scopes.add(scope)
         self.coverage.add(scope)
         return scope
+
+    def _statistics(self) -> Recorder | None:
+        if self._recorder is None and self.options.config is not None:  # not before: by now the script's process group may say the rank
+            from numscope.inspect.recorder import Recorder  # loads what reads configurations, which a watch without one does not need
+
+            self._recorder = self._own_recorder = Recorder.of(self.options)
+        return self._recorder
 
     @dynamo.run_plainly
     def _registered(self, parent: nn.Module, name: str, child: nn.Module | None) -> None:
@@ -301,14 +308,11 @@ class AutoWatch(optimizer_probe.StepListener):
             scope.settle()
         if self._prepare is not None:
             self._prepare(inner)
-        if self._recorder is None and self.options.config is not None:  # not before: by now the script's process group may say the rank
-            from numscope.inspect.recorder import Recorder  # loads what reads configurations, which a watch without one does not need
-
-            self._recorder = self._own_recorder = Recorder.of(self.options)
-        if self._recorder is None and self._sinks is None:  # all models' findings go to one run
+        recorder = self._statistics()
+        if recorder is None and self._sinks is None:  # all models' findings go to one run
             options = self.options
             self._sinks = SharedSinks.take(options.loggers, options.log_dir, agree.rank())
-        scope = ModelWatch(module, self.options, recorder=self._recorder, strict=False, explicit=self.explicit)
+        scope = ModelWatch(module, self.options, recorder=recorder, strict=False, explicit=self.explicit)
         self.scopes.add(scope)
         self.coverage.add(scope)
         self._seen.add(module)

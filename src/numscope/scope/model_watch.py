@@ -77,10 +77,13 @@ class ModelWatch:
         *,
         optimizer: Optimizer | None = None,
         recorder: Recorder | None = None,
+        owns_recorder: bool = False,
         strict: bool = True,
         explicit: bool = False,
         called: bool = True,
     ) -> None:
+        if recorder is not None and options.check is None:
+            options = replace(options, check=recorder.plan.check)
         self.options = options
         self.batch = 0
         self.closed = False
@@ -98,7 +101,7 @@ class ModelWatch:
         self._steps = Step(root, first, self._steps_failed, optimizer=optimizer, explicit=explicit)
         detecting = options.detecting
         calls_matter = detecting or bool(options.trace) or options.abort_after is not None
-        if calls_matter or recorder is not None or options.config is not None:
+        if calls_matter or recorder is not None:
             prepare_dynamo()
             allow_swaps()
         if (address := options.log_dir) is not None:
@@ -120,21 +123,17 @@ class ModelWatch:
                 self._experiments = Experiments(self._detection.evidence, self._probe, CheckPlan.of(options.check), model)
                 self._steps.add(self._experiments)
             self._steps.add(self._detection)
-            if options.log_dir is not None and recorder is None and options.config is None:
+            if options.log_dir is not None and recorder is None:
                 self._detection.evidence.history = RunHistory(options.log_dir, rank(), class_name(root), num_ranks())
         if calls_matter:
             self._probe.attach(self, deep=detecting and options.level == "modules", gradients=detecting and options.gradients)
-        if recorder is not None or options.config is not None:
-            self._statistics_of = root  # theirs is the model's last step too, when it may be merged with other ranks'
-            from numscope.inspect.inspector import Inspector  # loads what reads configurations, which a watch without one does not need
-
-            try:
-                journal = None if self._detection is None else self._detection.evidence.journal
-                self.inspector = Inspector(self._probe, model, recorder or options, self._steps, journal, strict=strict)
-            except BaseException:
-                self._detach()
-                raise
         try:
+            if recorder is not None:
+                self._statistics_of = root  # theirs is the model's last step too, when it may be merged with other ranks'
+                from numscope.inspect.inspector import Inspector  # loads what reads configurations, which a watch without one does not need
+
+                journal = None if self._detection is None else self._detection.evidence.journal
+                self.inspector = Inspector(self._probe, model, recorder, self._steps, journal, owns=owns_recorder, strict=strict)
             self.alerting = Alerting(options, self._delivery, self._detection, None if self.inspector is None else self.inspector.recorder)
         except BaseException:
             if self.inspector is not None:

@@ -106,7 +106,17 @@ def watch(
             scope.close()
     if any(scope.model is peel(model) for scope in live()):
         log.warning("watch: this %s is watched already, and both watches stay. Close the first one: scope.close().", class_name(model))
-    begun = ModelWatch(model, WatchOptions.of(**given), optimizer=optimizer)
+    options, recorder = WatchOptions.of(**given), None
+    if config is not None:
+        from numscope.inspect.recorder import Recorder  # loads what reads configurations, which a watch without one does not need
+
+        recorder = Recorder.of(options)
+    try:
+        begun = ModelWatch(model, options, optimizer=optimizer, recorder=recorder, owns_recorder=True)
+    except BaseException:
+        if recorder is not None:
+            recorder.close()
+        raise
     begun.ends_by_itself = True
     return Scope(begun)
 
