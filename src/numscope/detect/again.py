@@ -6,9 +6,9 @@ import contextlib
 import enum
 import struct
 from collections import defaultdict
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 import torch
 from torch import Tensor
@@ -22,13 +22,14 @@ from numscope.replay.call import do_again, script_line
 from numscope.replay.capture import BufferCopies, Call
 from numscope.replay.op import UNINITIALIZED
 from numscope.replay.stages import FINITE, FORWARD_FINITE, Stages
-from numscope.replay.tape import UNOBSERVED, OperandRecord, OpRecord
+from numscope.replay.tape import UNOBSERVED, OperandRecord, OpRecord, OpTape
 from numscope.summary.ledger import Ledger
-from numscope.summary.state import ROW_WIDTH, Groups
+from numscope.summary.state import ROW_WIDTH, Groups, Summary
 
 _ROW = struct.Struct(f"{ROW_WIDTH}d")
 _AS_BITS = {torch.float32: torch.int32, torch.bfloat16: torch.int16, torch.float16: torch.int16, torch.float64: torch.int64}
 _MOST_NAMED = 32  # operations
+_Key = TypeVar("_Key")
 Bits = tuple[bytes, str]  # a tensor's row, which has its sums, and its dtype
 
 
@@ -188,7 +189,7 @@ def _explained(
         if differs is not None:
             record, cause = differs
             return Difference(record.phase, record.module, "output", cause, record.op, *script_line(record, one.call))
-    flip = ("", -1) if was is None or now is None else _flipped(was, now)
+    flip = ("", -1) if was is None or now is None else flipped(was.bits, now.bits)
     found = next(((record, stages) for stages in runs[0] for record in _writers(stages, now)), None)
     if found is None:
         return Difference(at.phase, at.module, at.slot, Cause.UNKNOWN, flip=flip[0], bit=flip[1])
@@ -213,9 +214,9 @@ def _between(last: OpRecord, stages: _Taped, same: Collection[Bits]) -> Iterator
                 yield source.op
 
 
-def _flipped(was: Seen, now: Seen) -> tuple[str, int]:
+def flipped(was: Bits, now: Bits) -> tuple[str, int]:
     """The element and the bit, if one alone is another one: then the sums of powers say what it was and is."""
-    (a, b), dtype = (seen.ledger.summary(seen.handle) for seen in (was, now)), was.ledger.place(was.handle)[2]
+    (a, b), dtype = (Summary.from_row(_ROW.unpack(row)) for row, _ in (was, now)), getattr(torch, was[1].removeprefix("torch."))
     of_bits = _AS_BITS.get(dtype)
     change, of_squares = a.sum - b.sum, a.square_sum - b.square_sum
     if of_bits is None or not change or a.num_nonfinite or b.num_nonfinite:
@@ -259,20 +260,22 @@ def _cause(record: OpRecord) -> Cause:
 
 def _writers(stages: _Taped, seen: Seen | None) -> Iterator[OpRecord]:
     """The operations that gave a tensor of these bits."""
-    if seen is None or seen.handle == UNOBSERVED:
-        return
-    bits = seen.bits
-    for record in stages.tape.records:
-        if (record.phase is Phase.FORWARD) == (seen.phase is Phase.FORWARD):
-            if any(o.state is not None and o.state.row != UNOBSERVED and _bits(stages.rows, o.state.row) == bits for o in record.outputs):
-                yield record
+    if seen is not None and seen.handle != UNOBSERVED:
+        found = (record for bits, record in writers(stages.tape, stages.rows) if bits == seen.bits)
+        yield from (record for record in found if (record.phase is Phase.FORWARD) == (seen.phase is Phase.FORWARD))
+
+
+def writers(tape: OpTape, rows: Ledger) -> Iterator[tuple[Bits, OpRecord]]:
+    """Each result on a tape, with the operation that gave it, in order."""
+    for record in tape.records:
+        yield from ((_bits(rows, o.state.row), record) for o in record.outputs if o.state is not None and o.state.row != UNOBSERVED)
 
 
 def _bits(ledger: Ledger, handle: int) -> Bits:
     return _ROW.pack(*ledger.row(handle)), str(ledger.place(handle)[2])
 
 
-def bits_of(tensors: dict[str, Tensor]) -> dict[str, Bits]:
+def bits_of(tensors: Mapping[_Key, Tensor]) -> dict[_Key, Bits]:
     """Of tensors as they are now. *Cost:* a pass over each."""
     ledger = Ledger(Groups.ALL)
     handles = {name: ledger.observe(tensor) for name, tensor in tensors.items()}

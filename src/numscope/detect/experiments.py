@@ -12,6 +12,7 @@ from typing import Any, TypeVar
 
 import torch
 from torch import nn
+from torch.optim import Optimizer
 
 from numscope.config.check_plan import CheckPlan
 from numscope.detect import eager, float64, gradients
@@ -20,6 +21,7 @@ from numscope.detect.again import Bits, Cause, Checked, Difference, bits_of, com
 from numscope.detect.asked import Answer, Subject
 from numscope.detect.evidence import Evidence
 from numscope.detect.parameters import parameters_of
+from numscope.detect.update_again import UpdateAgain
 from numscope.distributed import agree
 from numscope.probe import optimizer as optimizer_probe
 from numscope.probe.calls import in_backward
@@ -95,6 +97,7 @@ class Experiments(StepReader):
         self._said: set[str] = set()
         self._differed = False  # a step before did, for a reason that is known or not
         self._outside = Outside(probe.names)
+        self._updates = UpdateAgain(probe.names)
         self._across = AcrossRanks(probe, wrapper) if "rank" in plan.kinds else None
         self._is_rounding = False  # most of the gradient at the last step for which it was asked: a deep model's first steps may be so
 
@@ -115,6 +118,8 @@ class Experiments(StepReader):
     def began(self) -> None:
         """A call has begun, and nothing of it has been seen yet."""
         step = self._evidence.step
+        if self._suspect is not None and len(self._looks) >= LOOKS and step != self._step:
+            self._conclude()
         due = self._plan.is_due(step) or self._suspect is not None or (self._across is not None and self._across.is_due(step))
         if due or self._step >= 0:
             self._evidence.journal.ledger.want(Groups.ALL if due else Groups.HEALTH)
@@ -158,6 +163,26 @@ class Experiments(StepReader):
                 self._answered(kind, self._apart(partial(ask, subject), partial(_unanswered, kind)), subject)
         if "precision" in self._plan.kinds and self._plan.is_due(self._step) and is_first:
             self._weigh(calls)
+
+    @optimizer_probe.guarded()
+    def before_step(self, optimizer: Optimizer) -> None:
+        """Gradients are what it gets."""
+        if "again" in self._plan.kinds and self._evidence.step == self._step:
+            self._tell(self._updates.before(optimizer))
+
+    @optimizer_probe.guarded()
+    def after_step(self, optimizer: Optimizer) -> None:
+        """Weights have moved."""
+        found, _ = self._updates.after(optimizer)
+        if found is None or self._suspect is None:
+            self._judge(found)
+        elif self._looks:
+            self._looks[-1] = self._looks[-1] or found
+
+    @optimizer_probe.guarded()
+    def skipped_step(self, optimizer: Optimizer) -> None:
+        """It did not take place."""
+        self._updates.forget(optimizer)
 
     @optimizer_probe.guarded()
     def close(self) -> None:
@@ -214,12 +239,13 @@ class Experiments(StepReader):
 
     def _take(self, checked: Checked) -> None:
         self._tell(checked.undone)
-        found = checked.difference
         if self._suspect is not None:
-            self._looks.append(found)
-            if len(self._looks) == LOOKS:
-                self._conclude()
-        elif found is not None and found.cause is Cause.UNKNOWN:
+            self._looks.append(checked.difference)
+        else:
+            self._judge(checked.difference)
+
+    def _judge(self, found: Difference | None) -> None:
+        if found is not None and found.cause is Cause.UNKNOWN:
             self._suspect, self._looks = (self._step, found), []
         elif found is not None:
             self.post([self._alert(self._step, found, [])])
@@ -240,14 +266,16 @@ class Experiments(StepReader):
     def _alert(self, step: int, found: Difference, looks: list[Difference | None]) -> Alert:
         line = place(found.file, found.line) if found.file else ""
         before = f" or one of {len(found.before)} operations before it" if found.before else ""
+        slot, _, state = found.slot.partition(": ")
         at = f"{found.op} ({found.phase.value}){f' at {line}' if line else ''}{before}: " if found.op else ""
+        at += state and f"{state}: "
         evidence: dict[str, Any] = {
             "cause": found.cause.value,
             "op": found.op,
             "line": line and f"{found.file}:{found.line}",
             "code": found.code,
         }
-        where = step, NOT_THE_SAME, found.module, tensor_of(found.phase, found.slot), None, None
+        where = step, NOT_THE_SAME, found.module, tensor_of(found.phase, slot), None, None
         repeats = any(
             look is not None and (look.module, look.slot, look.phase) == (found.module, found.slot, found.phase) for look in looks
         )
