@@ -12,6 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from numscope.config.options import how_to_set
+from numscope.detect.attention_logits import AttentionLogits
 from numscope.detect.cures import computed_in
 from numscope.detect.healing import remedy_of
 from numscope.distributed.agree import has_group
@@ -32,7 +33,7 @@ from numscope.records.observation import FIELDS, PRECISION, Observation
 from numscope.records.site import Phase, tensor_of
 from numscope.replay.call import do_again
 from numscope.replay.capture import BufferCopies, Call, RandomState
-from numscope.replay.stages import FINITE, Stages
+from numscope.replay.stages import FINITE, ModuleStack, Stages
 from numscope.summary.dispatch import summarize
 from numscope.summary.state import fields_of
 
@@ -97,6 +98,7 @@ class Weighed:
         gaps: by parameter's name.
         with_high: the same when one GEMM of all converted layers is in high precision, by GEMM.
         last_bin: by parameter's name, of a norm's weights the share that is in the last bin of their MX block.
+        logits: the largest of each module's fused attention.
         rows: for the run's folder.
         undone: why it, or some of it, was not done; "" if all was.
     """
@@ -105,6 +107,7 @@ class Weighed:
     gaps: dict[str, Gap] = field(default_factory=dict)
     with_high: dict[str, dict[str, Gap]] = field(default_factory=dict)
     last_bin: dict[str, float] = field(default_factory=dict)
+    logits: dict[str, float] = field(default_factory=dict)
     rows: list[Observation] = field(default_factory=list)
     undone: str = ""
 
@@ -118,6 +121,9 @@ class Weighed:
         if self.last_bin and max(self.last_bin.values()) > 0:
             name = max(self.last_bin, key=self.last_bin.__getitem__)
             said.append(f"{self.last_bin[name]:.0%} of {name} in the last bin of their MX block")
+        if self.logits:
+            name = max(self.logits, key=self.logits.__getitem__)
+            said.append(f"the largest attention logit is {self.logits[name]:.3g} (of {name or 'the model'})")
         return "; ".join(said)
 
     def numbers_of(self, name: str) -> dict[str, float]:
@@ -136,6 +142,7 @@ class Weighed:
             "parameters": {name: self.numbers_of(name) for name in worst},
             "with_high": {gemm: total(gaps).numbers() for gemm, gaps in self.with_high.items()},
             "last_bin": self.last_bin,
+            "attention_logits": self.logits,
         }
         advice = f"{self._advice(worst[0], whole)} If this is intended: {how_to_set(ROUNDING, False)}."
         return Alert(step, ROUNDING, "", "", whole.noise, LIMIT, f"{whole.noise:.0%} of it: {self.text()}.", advice, evidence, asks=True)
@@ -175,13 +182,14 @@ def weigh(names: Mapping[nn.Module, str], buffers: BufferCopies, calls: Sequence
     def gradients(under: Callable[[Call], AbstractContextManager[object]]) -> dict[str, Tensor]:
         found: dict[str, Tensor] = {}
         for call in calls:
-            stages = _Again(call, names, found, under(call))
+            stages = _Again(call, names, found, under(call), logits)
             done = do_again(stages, buffers, True)
             if done.status != FINITE:
                 raise _Undone(done.status)
             drawn[id(call)].add(stages.drawn)
         return found
 
+    logits: dict[str, float] = {}
     drawn: dict[int, set[bytes]] = {id(call): set() for call in calls}
     calls = [call for call in calls if any(call.gradients) and not call.gradients_dropped]
     if not calls:
@@ -194,7 +202,7 @@ def weigh(names: Mapping[nn.Module, str], buffers: BufferCopies, calls: Sequence
         low = gradients(lambda call: contextlib.nullcontext())
         if any(len(several) > 1 for several in drawn.values()):
             raise _Undone("the call draws other random numbers in high precision")
-        found = Weighed(tuple(what), _gaps(low, exact))
+        found = Weighed(tuple(what), _gaps(low, exact), logits=logits)
         for gemm in GEMMS:
             some = [state for state in states if not state.plan.is_high(gemm)]
             if some:
@@ -235,10 +243,15 @@ class _Again(Stages):
     drawn = b""  # where the forward has left the generator
 
     def __init__(
-        self, call: Call, names: Mapping[nn.Module, str], gradients: dict[str, Tensor], under: AbstractContextManager[object]
+        self,
+        call: Call,
+        names: Mapping[nn.Module, str],
+        gradients: dict[str, Tensor],
+        under: AbstractContextManager[object],
+        logits: dict[str, float],
     ) -> None:
         super().__init__(call, names, has_group(), None)
-        self.under, self._gradients = under, gradients
+        self.under, self._gradients, self._logits = under, gradients, logits
 
     def forward(self) -> Culprit | None:
         culprit = super().forward()
@@ -251,7 +264,7 @@ class _Again(Stages):
 
     @contextlib.contextmanager
     def _probed(self, phase: Phase) -> Iterator[None]:
-        with heard():
+        with heard(), ModuleStack(self.names) as modules, AttentionLogits(modules.current, self._logits):
             yield
 
     def _gave(self, gradients: Sequence[Tensor | None]) -> None:
