@@ -1,11 +1,12 @@
 """Steps done again (``--check``): what a check costs, which flipped bits ``again`` sees, and whether a check ever speaks at healthy steps.
 
-    ./dev bench again [--healthy STEPS] [--flips N]
+    ./dev bench again [--parts cost,flips,healthy] [--healthy STEPS] [--flips N]
 
-Healthy steps: ``STEPS`` checked steps over 23 models, each an own kind, by ``again``, ``gradients`` and ``float64``, in float32 and
-under bfloat16 autocast. Flips: one bit of one element of one operation's result, in a step
-that is checked, for every bit position of float32 and bfloat16, in the forward and in the backward: the element of largest magnitude, so
-that what follows depends on it. Cost: a checked step against a bare one, interleaved, median of pairs.
+Healthy steps: ``STEPS`` steps over 23 models, each an own kind, in float32 and under bfloat16 autocast, checked by ``again``; a tenth as
+many by ``gradients`` and ``float64``. Flips: one bit of one element of one operation's result, in a step that is checked, for every bit
+position of float32 and bfloat16, in the forward, the backward and the optimizer's step: the element of largest magnitude, so that what
+follows depends on it. Cost: a checked step against a bare one, interleaved, median of pairs. Parts that are left out stay as they are in
+the result file.
 """
 
 from __future__ import annotations
@@ -14,10 +15,15 @@ import argparse
 import collections
 import contextlib
 import gc
+import itertools
+import json
+import os
 import random
 import statistics
+import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -125,29 +131,32 @@ MODELS: dict[str, Callable[[], tuple[nn.Module, Step]]] = {
 
 
 def healthy(steps: int) -> dict[str, Any]:
-    """Checked steps and what was said, by model."""
+    """Checked steps and what was said, by check and model."""
     found: dict[str, Any] = {}
     each = -(-steps // (2 * len(MODELS)))
     for name, make in MODELS.items():
-        for low in (False, True):
+        for low, (check, num) in itertools.product((False, True), (("again", each + 1), ("gradients,float64", each // 10 + 1))):
             torch.manual_seed(0)
             model, loss = make()
             optimizer = torch.optim.AdamW(model.parameters(), 1e-3)
-            with numscope.watch(model, check="again,gradients,float64:every=1", on_nonfinite="warn") as scope:
-                for _ in range(each):
+            with numscope.watch(model, check=f"{check}:every=1", on_nonfinite="warn") as scope:
+                for _ in range(num):
                     with torch.autocast("cpu", torch.bfloat16, enabled=low):
                         value = loss()
                     value.backward()
                     optimizer.step()
                     optimizer.zero_grad()
-            kind = f"{name}, bfloat16 autocast" if low else name
-            found[kind] = {"steps": each - 1, "alerts": [alert.line() for alert in scope.alerts if alert.rule in ALL]}
+            kind = f"{check}: {name}, bfloat16 autocast" if low else f"{check}: {name}"
+            found[kind] = {"steps": num - 1, "alerts": [alert.line() for alert in scope.alerts if alert.rule in ALL]}
             gc.collect()
     return found
 
 
 class Flip(TorchDispatchMode):  # type: ignore[no-untyped-call]
-    """Flips one bit in the result of the n-th floating-point operation that computes, forward or backward; knows which it was."""
+    """Flips one bit in the result of the n-th floating-point operation that computes in a part of the step; knows which it was.
+
+    It acts in the process that it was made in: an optimizer's step is taken in others first.
+    """
 
     MADE = (
         "empty",
@@ -166,17 +175,17 @@ class Flip(TorchDispatchMode):  # type: ignore[no-untyped-call]
         "slice",
     )
 
-    def __init__(self, number: int, bit: int, backward: bool) -> None:
+    def __init__(self, number: int, bit: int, part: str) -> None:
         super().__init__()
-        self.number, self.left, self.bit, self.backward, self.op = number, number, bit, backward, ""
+        self.number, self.left, self.bit, self.part, self.op, self.process = number, number, bit, part, "", os.getpid()
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         result = func(*args, **(kwargs or {}))
         name = func.__name__.partition(".")[0]
-        given = {id(a) for a in args if isinstance(a, Tensor)}
+        given = {id(a) for a in args if isinstance(a, Tensor)} if self.part != "optimizer" else set()
         counts = isinstance(result, Tensor) and result.is_floating_point() and result.numel() > 1 and id(result) not in given
-        is_backward = torch._C._current_graph_task_id() != -1
-        if counts and not self.op and is_backward == self.backward and not name.startswith(self.MADE) and result.is_contiguous():
+        is_part = (torch._C._current_graph_task_id() != -1) == (self.part == "backward") and os.getpid() == self.process
+        if counts and not self.op and is_part and not of_numscope() and not name.startswith(self.MADE) and result.is_contiguous():
             self.left -= 1
             if self.left < 0 and float(result.abs().max()) > 0:
                 self.op = f"aten.{name}"
@@ -187,49 +196,66 @@ class Flip(TorchDispatchMode):  # type: ignore[no-untyped-call]
         return result
 
 
-def has_effect(name: str, seed: int, dtype: torch.dtype, flip: Flip) -> bool:
-    """Whether the same flip changes a gradient of the model's, without numscope."""
-    gradients = []
-    for one in (contextlib.nullcontext(), Flip(flip.number, flip.bit, flip.backward)):
-        torch.manual_seed(seed)
-        model, loss = MODELS[name]()
-        model.to(dtype)
-        with one:
+def of_numscope() -> bool:
+    """Whether it is the tool's own operation."""
+    frame = sys._getframe(2)
+    while frame.f_back is not None and frame.f_globals.get("__name__", "").startswith("torch"):
+        frame = frame.f_back
+    return str(frame.f_globals.get("__name__", "")).startswith("numscope")
+
+
+def trained(name: str, seed: int, dtype: torch.dtype, flip: Flip, steps: int) -> Iterator[tuple[nn.Module, Any]]:
+    """Steps of a model, with the flip in the second: after each backward and each optimizer's step."""
+    torch.manual_seed(seed)
+    model, loss = MODELS[name]()
+    model.to(dtype)
+    optimizer = torch.optim.AdamW(model.parameters(), 1e-4)
+    yield model, optimizer
+    for step in range(steps):
+        with flip if step == 1 and flip.part != "optimizer" else contextlib.nullcontext():
             loss().backward()
-        gradients.append([p.grad for p in model.parameters() if p.grad is not None])
-    return any(not torch.equal(a, b) for a, b in zip(*gradients, strict=True))
+        yield model, optimizer
+        with flip if step == 1 and flip.part == "optimizer" else contextlib.nullcontext():
+            optimizer.step()
+        yield model, optimizer
+        optimizer.zero_grad()
+
+
+def has_effect(name: str, seed: int, dtype: torch.dtype, flip: Flip) -> bool:
+    """Whether the same flip changes a gradient, a weight or a state of the optimizer's, without numscope."""
+    left = []
+    for number in (1 << 30, flip.number):
+        found: list[Tensor] = []
+        for model, optimizer in trained(name, seed, dtype, Flip(number, flip.bit, flip.part), 2):
+            states = (t for state in optimizer.state.values() for t in state.values() if isinstance(t, Tensor))
+            found += [t.detach().clone() for p in model.parameters() for t in (p.grad, p) if t is not None]
+            found += [t.clone() for t in states]
+        left.append(found)
+    return any(not torch.equal(a, b) for a, b in zip(*left, strict=True))
 
 
 FLIPPED = ("llama", "gpt2", "t5", "resnet", "lstm", "encoder")
 
 
 def flips(number: int) -> list[dict[str, Any]]:
-    """``number`` of them for each dtype and half of a step, bits in turn."""
+    """``number`` of them for each dtype and part of a step, bits in turn."""
     found = []
     choose = random.Random(0)
     for dtype, width in ((torch.float32, 32), (torch.bfloat16, 16)):
-        for backward in (False, True):
+        for part in ("forward", "backward", "optimizer"):
             for count in range(number):
                 name, bit = FLIPPED[count % len(FLIPPED)], count % width
-                torch.manual_seed(count)
-                model, loss = MODELS[name]()
-                model.to(dtype)
                 if dtype is torch.bfloat16 and name in ("resnet", "lstm", "encoder"):
-                    name, (model, loss) = "llama", MODELS["llama"]()
-                    model.to(dtype)
-                optimizer = torch.optim.SGD(model.parameters(), 1e-4)
-                flip = Flip(choose.randrange(12), bit, backward)
-                with numscope.watch(model, check="again:at=1", on_nonfinite="warn", alerts={"mode": "note"}) as scope:
-                    for step in range(4):
-                        with flip if step == 1 else contextlib.nullcontext():
-                            loss().backward()
-                        optimizer.step()
-                        optimizer.zero_grad()
+                    name = "llama"
+                flip = Flip(choose.randrange(12), bit, part)
+                steps = trained(name, count, dtype, flip, 4)
+                with numscope.watch(next(steps)[0], check="again:at=1", on_nonfinite="warn", alerts={"mode": "note"}) as scope:
+                    collections.deque(steps, 0)
                 said = [alert for alert in scope.alerts if alert.rule in OURS]
-                named = [said[0].evidence["op"], *said[0].evidence.get("before", ())] if said else []
+                named = [said[0].evidence["op"].rpartition(" ")[2], *said[0].evidence.get("before", ())] if said else []
                 bad = bool(scope.findings or scope.contained)
                 found.append({
-                    "model": name, "dtype": str(dtype), "backward": backward, "bit": bit, "op": flip.op, "nonfinite": bad,
+                    "model": name, "dtype": str(dtype), "part": part, "bit": bit, "op": flip.op, "nonfinite": bad,
                     "said": said[0].rule if said else "", "named": named, "effect": has_effect(name, count, dtype, flip),
                     "text": said[0].text if said else "",
                 })  # fmt: skip
@@ -281,38 +307,50 @@ def costs(rounds: int) -> dict[str, dict[str, float]]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--healthy", type=int, default=1_150)
+    parser.add_argument("--parts", default="cost,flips,healthy")
+    parser.add_argument("--healthy", type=int, default=10_000)
     parser.add_argument("--flips", type=int, default=48)
     parser.add_argument("--rounds", type=int, default=5)
     given = parser.parse_args()
-    cost, flipped, clean = costs(given.rounds), flips(given.flips), healthy(given.healthy)
+    parts, file = given.parts.split(","), Path(__file__).parent / "results" / "again.json"
+    before = json.loads(file.read_text()) if file.exists() else {}
+    cost = costs(given.rounds) if "cost" in parts else before.get("cost", {})
+    flipped = flips(given.flips) if "flips" in parts else before.get("flips", [])
+    clean = healthy(given.healthy) if "healthy" in parts else before.get("healthy", {})
     lines = ["## Cost", "", "| model | check | a checked step over a bare one |", "|---|---|---|"]
     lines += [f"| {name} | `{check}` | {ratio:.1f} × |" for name, several in cost.items() for check, ratio in several.items()]
     lines += [
         "",
         "## Flipped bits",
         "",
-        "| dtype | half | flips | stopped as nan or inf | seen | its operation among those named | named (median) |",
+        "| dtype | part | flips | stopped as nan or inf | suspected hardware | asked about | silent | its operation among those named | "
+        "named (median) |",
+        "|---|---|---|---|---|---|---|---|---|",
     ]
-    lines += ["|---|---|---|---|---|---|---|"]
     groups = collections.defaultdict(list)
     for one in flipped:
         if one["effect"]:
-            groups[one["dtype"].removeprefix("torch."), "backward" if one["backward"] else "forward"].append(one)
+            groups[one["dtype"].removeprefix("torch."), one["part"]].append(one)
     missed = collections.Counter[str]()
-    for (dtype, half), several in groups.items():
+    for (dtype, part), several in groups.items():
         bad = [one for one in several if one["nonfinite"]]
         left = [one for one in several if not one["nonfinite"]]
-        seen = [one for one in left if one["said"] == "suspected hardware"]
-        right, named = sum(one["op"] in one["named"] for one in seen), statistics.median(len(one["named"]) for one in seen)
-        missed.update(f"{dtype} {half} {one['model']} {one['op']} bit {one['bit']}" for one in left if one not in seen)
-        row = len(several), len(bad), f"{len(seen)} of {len(left)}", f"{right} of {len(seen)}", f"{named:g}"
-        lines.append(f"| {dtype} | {half} | {' | '.join(map(str, row))} |")
+        seen = [one for one in left if one["said"]]
+        sure = sum(one["said"] == "suspected hardware" for one in seen)
+        right, named = sum(one["op"] in one["named"] for one in seen), statistics.median([len(one["named"]) for one in seen] or [0])
+        missed.update(f"{dtype} {part} {one['model']} {one['op']} bit {one['bit']}" for one in left if one not in seen)
+        row = len(several), len(bad), sure, len(seen) - sure, len(left) - len(seen), f"{right} of {len(seen)}", f"{named:g}"
+        lines.append(f"| {dtype} | {part} | {' | '.join(map(str, row))} |")
     without = [one for one in flipped if not one["effect"]]
-    lines += ["", f"Not seen: {', '.join(sorted(missed)) or 'none'}. Further {len(without)} flips changed no gradient, of which "]
-    lines[-1] += f"{sum(bool(one['said']) for one in without)} were said."
-    steps, said = sum(one["steps"] for one in clean.values()), sum(len(one["alerts"]) for one in clean.values())
-    lines += ["", "## Healthy steps", "", f"{steps:,} checked steps of {len(MODELS)} models, in two precisions: {said} alerts."]
+    lines += ["", f"Silent: {', '.join(sorted(missed)) or 'none'}."]
+    lines += [
+        f"Further {len(without)} flips changed no gradient, weight or state; of {sum(bool(one['said']) for one in without)} was said."
+    ]
+    lines += ["", "## Healthy steps", ""]
+    for check in ("again", "gradients,float64"):
+        of_check = [one for name, one in clean.items() if name.startswith(f"{check}:")]
+        steps, said = sum(one["steps"] for one in of_check), sum(len(one["alerts"]) for one in of_check)
+        lines.append(f"- `{check}`: {steps:,} checked steps of {len(MODELS)} models, in two precisions: {said} alerts.")
     lines += [f"- {name}: {line}" for name, one in clean.items() for line in one["alerts"]]
     write("again", {"machine": describe(), "cost": cost, "flips": flipped, "healthy": clean}, "Steps done again", lines)
 
