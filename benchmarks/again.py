@@ -2,7 +2,7 @@
 
     ./dev bench again [--parts cost,flips,healthy] [--healthy STEPS] [--flips N]
 
-Healthy steps: ``STEPS`` steps over 23 models, each an own kind, in float32 and under bfloat16 autocast, checked by ``again``; a tenth as
+Healthy steps: ``STEPS`` steps over 28 models, each an own kind, in float32 and under bfloat16 autocast, checked by ``again``; a tenth as
 many by ``gradients`` and ``float64``. Flips: one bit of one element of one operation's result, in a step that is checked, for every bit
 position of float32 and bfloat16, in the forward, the backward and the optimizer's step: the element of largest magnitude, so that what
 follows depends on it. Cost: a checked step against a bare one, interleaved, median of pairs. Parts that are left out stay as they are in
@@ -114,6 +114,9 @@ MODELS: dict[str, Callable[[], tuple[nn.Module, Step]]] = {
     **{name: text(name, **NARROW, num_key_value_heads=2) for name in ("llama", "mistral", "qwen2", "granite")},
     **{name: text(name) for name in ("bert", "roberta", "electra", "phi", "gpt_neox")},
     "opt": text("opt", hidden_size=16, word_embed_proj_dim=16, ffn_dim=32, num_hidden_layers=2, num_attention_heads=2),
+    "gemma2": text("gemma2", **NARROW, num_key_value_heads=2, head_dim=8),
+    "olmo": text("olmo", **NARROW),
+    "bloom": text("bloom", hidden_size=16, n_layer=2, n_head=2),
     "gpt2": text("gpt2", n_embd=16, n_layer=2, n_head=2),
     "t5": text("t5", d_model=16, d_kv=8, d_ff=32, num_layers=2, num_heads=2, decoder_start_token_id=0),
     "mixtral": text("mixtral", **NARROW, num_local_experts=4, num_key_value_heads=2),
@@ -122,6 +125,19 @@ MODELS: dict[str, Callable[[], tuple[nn.Module, Step]]] = {
     "mobilenet_v2": image("mobilenet_v2", depth_multiplier=0.35, image_size=32),
     "convnext": image("convnext", hidden_sizes=[8, 16], depths=[1, 1], num_stages=2, image_size=32),
     "vit": image("vit", image_size=32, patch_size=8, **NARROW),
+    "swin": image("swin", image_size=32, patch_size=2, embed_dim=8, depths=[1, 1], num_heads=[2, 2], window_size=4),
+    "segformer": image(
+        "segformer",
+        num_encoder_blocks=2,
+        depths=[1, 1],
+        sr_ratios=[2, 1],
+        hidden_sizes=[8, 16],
+        patch_sizes=[3, 3],
+        strides=[2, 2],
+        num_attention_heads=[1, 2],
+        mlp_ratios=[2, 2],
+        decoder_hidden_size=16,
+    ),
     "lstm": sequence(lambda: nn.LSTM(16, 16, 2, dropout=0.3, batch_first=True)),
     "gru": sequence(lambda: nn.GRU(16, 16, batch_first=True, bidirectional=False)),
     "experts": sequence(Experts),

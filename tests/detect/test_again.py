@@ -229,6 +229,17 @@ def test_steps_are_those_that_were_asked_for(monkeypatch: pytest.MonkeyPatch) ->
     assert seen == [0, 3, 5, 0, 3, 5, 2]
 
 
+def test_a_check_that_takes_long_says_so_once(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> None:
+    train(Net(kept), "again,float64:at=2")
+    assert "is being checked" not in capfd.readouterr().err
+    monkeypatch.setattr("numscope.replay.fork.PATIENCE_SECONDS", -1)
+    train(Net(kept), "again,float64:at=2")
+    said = [line for line in capfd.readouterr().err.splitlines() if "is being checked" in line]
+    assert said == [
+        f"numscope: step 2 is being checked ({kind}), at most 10 minutes; then the run goes on." for kind in ("again", "float64")
+    ]
+
+
 def test_an_error_of_ours_ends_the_checks_and_nothing_else(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
     def fails(*args: object) -> None:
         raise RuntimeError("ours")

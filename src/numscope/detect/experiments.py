@@ -33,7 +33,7 @@ from numscope.records.observation import Observation
 from numscope.records.places import place
 from numscope.records.site import tensor_of
 from numscope.replay.capture import Call, attributes_now
-from numscope.replay.fork import in_child
+from numscope.replay.fork import MOST_SECONDS, in_child
 from numscope.replay.function_gradients import Outside
 from numscope.report.stderr import say
 from numscope.summary.state import Groups
@@ -154,13 +154,13 @@ class Experiments(StepReader):
             found = ((f"{m}.{slot}".lstrip("."), gradient_of(p)) for m, slot, p in parameters_of(self._probe.names))
             gradients = bits_of({name: g for name, g in found if g is not None})
         if "again" in self._plan.kinds:
-            self._take(self._apart(lambda: self._compared(calls, gradients), lambda why: Checked(None, f"not done again: {why}")))
+            self._take(self._apart("again", lambda: self._compared(calls, gradients), lambda why: Checked(None, f"not done again: {why}")))
         subject = Subject(self._step, calls, self._probe.names, evidence.buffers, os.getpid(), functions)
         if self._across is not None:
             self._ask_across(self._across, subject)
         for kind, ask in _ASKED.items() if self._plan.is_due(self._step) else ():
             if kind in self._plan.kinds:
-                self._answered(kind, self._apart(partial(ask, subject), partial(_unanswered, kind)), subject)
+                self._answered(kind, self._apart(kind, partial(ask, subject), partial(_unanswered, kind)), subject)
         if "precision" in self._plan.kinds and self._plan.is_due(self._step) and is_first:
             self._weigh(calls)
 
@@ -196,7 +196,7 @@ class Experiments(StepReader):
     def _ask_across(self, across: AcrossRanks, subject: Subject) -> None:
         why = across.begin(subject.step, subject.calls[0])
         if not why and across.can_ask(subject.step):
-            sums = self._apart(partial(across.ask, subject), lambda why: Sums(undone=why))
+            sums = self._apart("rank", partial(across.ask, subject), lambda why: Sums(undone=why))
             why = sums.undone
             if not why:
                 across.leave(subject.step, sums)
@@ -204,7 +204,9 @@ class Experiments(StepReader):
 
     def _answered(self, kind: str, answer: Answer, subject: Subject) -> None:
         if answer.alerts and kind == "eager":
-            closer = self._apart(partial(eager.look_closer, subject), partial(_unanswered, kind), confined=False)
+            closer = self._apart(
+                "eager, operation by operation", partial(eager.look_closer, subject), partial(_unanswered, kind), confined=False
+            )
             answer = Answer(closer.alerts or answer.alerts, (*answer.undone, *closer.undone), answer.numbers)
         for undone in answer.undone:
             self._tell(undone)
@@ -213,10 +215,15 @@ class Experiments(StepReader):
             say(f"numscope: step {self._step}: {answer.numbers}.")
         self.post(answer.alerts)
 
-    def _apart(self, work: Callable[[], T], failed: Callable[[str], T], *, confined: bool = True) -> T:
+    def _apart(self, kind: str, work: Callable[[], T], failed: Callable[[str], T], *, confined: bool = True) -> T:
         """The result of work in a process of its own, as many threads as here; where there can be none, of work that puts all back."""
+
+        def lasts() -> None:
+            if agree.rank() == 0:
+                say(f"numscope: step {self._step} is being checked ({kind}), at most {MOST_SECONDS // 60} minutes; then the run goes on.")
+
         with optimizer_probe.paused():
-            done = in_child(work, failed, num_threads=torch.get_num_threads(), confined=confined)
+            done = in_child(work, failed, num_threads=torch.get_num_threads(), confined=confined, lasts=lasts)
             return work() if done is None else done
 
     def _compared(self, calls: list[Call], gradients: dict[str, Bits]) -> Checked:
@@ -227,7 +234,7 @@ class Experiments(StepReader):
         from numscope.detect.low_precision import Weighed, weigh  # loads the recipes, which other checks do not need
 
         names, buffers, step, rank = self._probe.names, self._evidence.buffers, self._step, agree.rank()
-        found = self._apart(lambda: weigh(names, buffers, calls, step, rank), lambda why: Weighed(undone=why))
+        found = self._apart("precision", lambda: weigh(names, buffers, calls, step, rank), lambda why: Weighed(undone=why))
         self._tell(found.undone)
         if found.gaps:
             if rank == 0:

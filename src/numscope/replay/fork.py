@@ -25,6 +25,7 @@ T = TypeVar("T")
 IDLE_SECONDS = 30  # a process that has used next to no CPU for so long waits for something that a fork does not have
 LIMIT_SECONDS = 5  # for work for which the run waits, and goes on
 MOST_SECONDS = 600  # for any
+PATIENCE_SECONDS = 5  # after which who waits is told that it goes on
 
 # Where a thread does nothing but wait, by module and function: for another one, for work, for bytes.
 _RESTS = {
@@ -74,7 +75,13 @@ def _used_accelerator() -> bool:
 
 
 def in_child(
-    work: Callable[[], T], failed: Callable[[str], T], *, goes_on: bool = False, num_threads: int = 1, confined: bool = True
+    work: Callable[[], T],
+    failed: Callable[[str], T],
+    *,
+    goes_on: bool = False,
+    num_threads: int = 1,
+    confined: bool = True,
+    lasts: Callable[[], None] = lambda: None,
 ) -> T | None:
     """Call ``work`` in a forked process, and return what it returns.
 
@@ -83,6 +90,7 @@ def in_child(
         failed: makes the result if the process fails or gets stuck, from the reason: to do the work here then would risk the same.
         goes_on: the run does, whatever is found, and must not be kept waiting.
         num_threads: of torch's operations there; the bits of some depend on it.
+        lasts: called once here when it has taken ``PATIENCE_SECONDS``.
         confined: it reaches nothing outside of itself (``confine``); else, where it compiles, the user's files and terminal are there, too.
 
     Returns: None if there can be no such process.
@@ -111,7 +119,7 @@ def in_child(
         _work(work, writing, parent, num_threads, confined)
     os.close(writing)
     try:
-        told = _hear(reading, child, LIMIT_SECONDS if goes_on else MOST_SECONDS)
+        told = _hear(reading, child, LIMIT_SECONDS if goes_on else MOST_SECONDS, lasts)
     finally:
         os.close(reading)
         try:
@@ -167,17 +175,20 @@ def _with_threads(work: Callable[[], T], num: int) -> T:
     return found[0]
 
 
-def _hear(reading: int, child: int, limit: float) -> bytes:
-    told, used, idle, end = b"", -1, 0, time.monotonic() + limit
-    while idle < IDLE_SECONDS and time.monotonic() < end:
+def _hear(reading: int, child: int, limit: float, lasts: Callable[[], None]) -> bytes:
+    told, used, idle, begin, waits = b"", -1, 0, time.monotonic(), True
+    while idle < IDLE_SECONDS and (now := time.monotonic()) < begin + limit:
+        if waits and now > begin + PATIENCE_SECONDS:
+            waits = False
+            lasts()
         if select.select([reading], [], [], min(1, limit))[0]:
             part = os.read(reading, 1 << 16)
             if not part:
                 return told
             told += part
         else:
-            now = _cpu_ticks(child)
-            idle, used = (idle + 1 if now - used < _FEW_TICKS else 0), now
+            ticks = _cpu_ticks(child)
+            idle, used = (idle + 1 if ticks - used < _FEW_TICKS else 0), ticks
     return b""
 
 
