@@ -60,3 +60,12 @@ def at(line: tuple[str, int, str]) -> str:
 def facts(op: str, line: tuple[str, int, str], **more: Any) -> dict[str, Any]:
     """The evidence of an alert about an operation."""
     return {"op": op, "line": f"{line[0]}:{line[1]}" if line[0] else "", "code": line[2], **more}
+
+
+def share(error: float, of: str = "its size") -> str:
+    """A relative error: ``3.2e-08 of its size``, ``0.45% of its size``, ``154% of its size``, ``38.5 times its size``."""
+    if error >= 10:
+        return f"{error:.3g} times {of}"
+    if error < 1e-3:
+        return f"{error:.1e} of {of}" if error else "0"
+    return f"{error:{'.2%' if error < 0.1 else '.0%'}} of {of}"

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 from torch.fx import Node
 
-from numscope.detect.asked import Answer, Subject, at, facts
+from numscope.detect.asked import Answer, Subject, at, facts, share
 from numscope.detect.float64 import Beside
 from numscope.distributed.agree import has_group
 from numscope.records.alert import Alert
@@ -70,7 +70,7 @@ def _asked(call: Call, subject: Subject, closer: bool) -> Alert | str | None:
             part, (node, phase) = "Inductor", _looked_at(wrong)
     right = beside.shadows.of(own)
     error, op = distance(compiled, right), "" if node is None else node._pretty_print_target(node.target)
-    text = f"{what} is {error:.2g} of its size off from float64 compiled{part and ' by '}{part}, {distance(own, right):.1g} in eager mode"
+    text = f"{what} is off from float64 by {share(error)} compiled{part and ' by '}{part}, by {share(distance(own, right))} in eager mode"
     if node is not None:
         line = place_of(node)
         text += f"; the first result of a graph that is wrong is that of {op} ({phase.value}){at(line)}"

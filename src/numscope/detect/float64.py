@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from numscope.config.options import how_to_set
-from numscope.detect.asked import Answer, Subject, at, facts
+from numscope.detect.asked import Answer, Subject, at, facts, share
 from numscope.distributed.agree import has_group
 from numscope.probe.calls import heard
 from numscope.records.alert import Alert
@@ -98,8 +98,9 @@ class Beside(Stages):
         gradient = math.sqrt(apart / size) if size else math.nan
         if not math.isfinite(apart + size) or (outputs and not math.isfinite(output)):
             return [], "beside float64 the step is not finite: nothing is said of it"
-        numbers = f"beside float64 what the model returned is {output:.1e} off" if outputs else ""
-        numbers += f"{', ' if outputs else 'beside float64 '}the gradient of all parameters {gradient:.1e}" if size else ""
+        said = [f"what the model returned is off by {share(output)}"] if outputs else []
+        said += [f"the gradient of all parameters {'' if outputs else 'is off '}by {share(gradient)}"] if size else []
+        numbers = f"beside float64 {', '.join(said)}" if said else ""
         if self.shadows.off:
             return [self._wrong(off, records[off.index]) for off in self.shadows.off[:_MOST_NAMED]], numbers
         if tensor is not None and output >= MUCH:
@@ -117,8 +118,8 @@ class Beside(Stages):
     def _wrong(self, off: Off, record: OpRecord) -> Alert:
         line = script_line(record, self.call)
         text = (
-            f"{record.op} ({record.phase.value}){at(line)}: its result is off by {off.error:.2g} of its largest element from what its "
-            f"operands give in float64; rounding ({_name(off.dtype)}) explains {off.rounding:.1g}."
+            f"{record.op} ({record.phase.value}){at(line)}: its result is off by {share(off.error, 'its largest element')} from what its "
+            f"operands give in float64; rounding ({_name(off.dtype)}) explains {share(off.rounding, 'it')}."
         )
         advice = "Run it on the same operands in another dtype, on a CPU, or in plain operations; the kernel, or the machine, is at fault."
         evidence = facts(record.op, line, error=off.error, rounding=off.rounding)
@@ -143,11 +144,12 @@ class Beside(Stages):
             return None
         unit = max((torch.finfo(d).eps / 2 for d in of_all), default=0.0)
         after, before, worst = max(path, key=lambda one: one[0] / max(one[1], unit)) if path else (0.0, 0.0, None)
-        off = f"{error:.0%}" if error < 2 else f"{error:.3g} times its own size"
-        text = f"{what} is {off} off from float64 by the rounding of {' and '.join(sorted(map(_name, of_all))) or 'its dtype'}{more}"
+        rounding = f"the rounding of {' and '.join(sorted(map(_name, of_all))) or 'its dtype'}"
+        text = f"{what} is off from float64 by {share(error)}, through {rounding}{more}"
         if worst is not None and after >= _LEAP * max(before, unit):
             module, line = worst.module, script_line(worst, self.call)
-            text += f"; most is lost in {worst.op} ({worst.phase.value}){at(line)}: operands {before:.1g} off, result {after:.1g}."
+            text += f"; most is lost in {worst.op} ({worst.phase.value}){at(line)}: "
+            text += f"operands off by {share(before, 'their size')}, the result by {share(after)}."
             evidence = facts(worst.op, line, error=error)
         else:
             text, evidence = f"{text}, which many operations lose together.", facts("", ("", 0, ""), error=error)
