@@ -1,9 +1,11 @@
 # Each public name and the module it comes from: what type checkers read, and what the package imports a name by when it is first used.
 
+from numscope.detect.two_models import compare_models as compare_models
 from numscope.integrations.notebook import load_ipython_extension as load_ipython_extension
 from numscope.integrations.notebook import unload_ipython_extension as unload_ipython_extension
 from numscope.page.frame import load as load
 from numscope.parity.fingerprint import fingerprint as fingerprint
+from numscope.parity.logprobs import compare_logprobs as compare_logprobs
 from numscope.plugins.registry import feature as feature
 from numscope.plugins.registry import logger as logger
 from numscope.plugins.registry import rule as rule

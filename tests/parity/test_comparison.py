@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import copy
 import json
+import weakref
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -111,7 +113,9 @@ def test_adapters_are_merged_where_the_other_side_has_none() -> None:
     merged = copy.deepcopy(adapted).merge_and_unload()
     assert numscope.compare(numscope.fingerprint(adapted), numscope.fingerprint(merged))
     lost = numscope.compare(numscope.fingerprint(adapted), numscope.fingerprint(base))
-    assert [(pair.a, pair.adapter, pair.why) for pair in lost.differing] == [("0.weight", "a", "and without it equal bits")]
+    assert [(pair.a, pair.adapter, pair.cause, pair.why) for pair in lost.differing] == [
+        ("0.weight", "a", "adapter", "the adapter of a is not in b")
+    ]
 
 
 def test_a_file_keeps_all_of_it_in_about_600_bytes_a_tensor(tmp_path: Path) -> None:
@@ -144,9 +148,36 @@ def test_another_file_is_refused(wrong: str, tmp_path: Path) -> None:
         numscope.compare(tmp_path / "a.json", tmp_path / "a.json")
 
 
-def test_what_is_neither_is_refused() -> None:
-    with pytest.raises(numscope.UsageError, match=r"fingerprint: got list, expected a torch\.nn\.Module or a mapping of tensors by name"):
-        numscope.fingerprint([torch.ones(2)])  # type: ignore[arg-type]
+@pytest.mark.parametrize(
+    ("wrong", "told"),
+    [
+        (3, r"got int, expected a torch\.nn\.Module or tensors by name"),
+        (torch.ones(2), r"got Tensor, expected a torch\.nn\.Module or tensors by name"),
+        ([torch.ones(2)], "got Tensor among its elements, expected pairs of a name and a tensor"),
+        ([("w", 3)], "got tuple among its elements, expected pairs of a name and a tensor"),
+    ],
+)
+def test_what_is_no_model_is_refused(wrong: Any, told: str) -> None:
+    with pytest.raises(numscope.UsageError, match=f"fingerprint: {told}"):
+        numscope.fingerprint(wrong)
+
+
+def test_pairs_of_an_iterator_are_taken_one_at_a_time() -> None:
+    alive: list[weakref.ref[torch.Tensor]] = []
+
+    def weights() -> Iterator[tuple[str, torch.Tensor]]:
+        for name, tensor in model().state_dict().items():
+            assert not [one for one in alive[:-1] if one() is not None]
+            alive.append(weakref.ref(own := tensor.clone()))
+            yield f"model.{name}", own
+
+    assert numscope.compare(numscope.fingerprint(model()), numscope.fingerprint(weights())) and len(alive) == 9
+
+
+def test_buffers_that_no_state_dict_has_do_not_count() -> None:
+    one = model()
+    one.register_buffer("scratch", torch.ones(3), persistent=False)
+    assert numscope.fingerprint(one) == numscope.fingerprint(one.state_dict())
 
 
 def test_what_can_not_be_read_is_left_out_and_said_to(caplog: pytest.LogCaptureFixture) -> None:

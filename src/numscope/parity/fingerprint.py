@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -13,7 +14,7 @@ from numscope.parity.fused import layers_of_fused, sizes_of_fused
 from numscope.probe.naming import qualified_names
 from numscope.records.errors import UsageError
 from numscope.records.faults import suppress
-from numscope.records.fingerprint import WHOLE, Fingerprint, Sketch, TensorPrint
+from numscope.records.fingerprint import LOW, WHOLE, Fingerprint, Sketch, TensorPrint
 from numscope.summary.sketch import Piece, part_of, sketches
 from numscope.summary.unseen import unseen
 from numscope.summary.unwrap import Unsummarizable
@@ -21,8 +22,8 @@ from numscope.summary.unwrap import Unsummarizable
 _log = logging.getLogger("numscope")
 
 
-def fingerprint(model: nn.Module | Mapping[str, Any]) -> Fingerprint:
-    """The fingerprint of a model's parameters and buffers, or of a state dict: 400 bytes a tensor, by which it can be compared later.
+def fingerprint(model: nn.Module | Mapping[str, Any] | Iterable[tuple[str, Tensor]]) -> Fingerprint:
+    """The fingerprint of a model's weights and persistent buffers, or of a state dict: 312 bytes a tensor, by which it can be compared.
 
         numscope.fingerprint(model).save("before.json")
         print(numscope.compare("before.json", numscope.fingerprint(other)))
@@ -33,42 +34,47 @@ def fingerprint(model: nn.Module | Mapping[str, Any]) -> Fingerprint:
     (``qkv_proj``, ``gate_up_proj``) there are its parts as well.
 
     Args:
-        model: a module, or a mapping of tensors by name, also nested; what is no tensor is left out, and so is one without elements that
-            can be read (a meta tensor), of which the logger ``numscope`` warns.
+        model: a module; a mapping of tensors by name, also nested; or pairs of a name and a tensor, as inference engines load weights,
+            of which one tensor at a time is kept. What is no tensor is left out, and so is one without elements that can be read (a meta
+            tensor), of which the logger ``numscope`` warns.
 
-    Raises: UsageError where it is neither.
+    Raises: UsageError where it is none of these.
 
-    *Cost:* one pass over the tensors, and some 30 µs each; with adapters a copy of each weight that has one, one after the other.
+    *Cost:* three passes over the tensors, since a fingerprint also knows their rounding to bfloat16 and float16, a copy of one tensor in
+    16 bits, and some 100 µs each; with adapters a copy of each weight that has one, one after the other.
     """
-    found: dict[str, tuple[Piece, str]] = {}
+    merged = _merged(model) if isinstance(model, nn.Module) else {}
+    found: dict[str, TensorPrint] = {}
     for name, tensor in _named(model):
         try:
             part = part_of(tensor)
         except Unsummarizable as error:
             _log.warning("fingerprint: %s is left out: %s", name, error)
             continue
-        found[name] = part, str(tensor.dtype).removeprefix("torch.")
+        dtype = str(tensor.dtype).removeprefix("torch.")
+        found[name] = TensorPrint(part.shape, dtype, {part.place: _sketch(part)}, merged.get(name))
         for layer, piece in _pieces(name, part):
-            found.setdefault(layer, (piece, found[name][1]))
-    made = sketches([part for part, _ in found.values()])
-    merged = _merged(model) if isinstance(model, nn.Module) else {}
-    return Fingerprint(
-        {
-            name: TensorPrint(part.shape, dtype, {part.place: one}, merged.get(name))
-            for (name, (part, dtype)), one in zip(found.items(), made, strict=True)
-        }
-    )
+            found.setdefault(layer, TensorPrint(piece.shape, dtype, {piece.place: _sketch(piece)}))
+    return Fingerprint(found)
+
+
+def _sketch(part: Piece) -> Sketch:
+    """With the checksums of its rounding."""
+    with unseen():
+        low = [part.tensor.to(getattr(torch, dtype)) for dtype in LOW] if part.tensor.is_floating_point() else []
+    own, *rounded = sketches([part, *(replace(part, tensor=tensor) for tensor in low)])
+    return replace(own, rounded=tuple(one.checksum for one in rounded)) if rounded else own
 
 
 def named_tensors(model: nn.Module, buffers: bool = True) -> Iterator[tuple[str, Tensor]]:
-    """Parameters and buffers by the names that the model's author knows; a tied one under each of its names."""
+    """Parameters and persistent buffers by the names that the model's author knows; a tied one under each of its names."""
     for module, name in qualified_names(model).items():
         for slot, tensor in (*module._parameters.items(), *(module._buffers.items() if buffers else ())):
-            if tensor is not None:
+            if tensor is not None and slot not in module._non_persistent_buffers_set:
                 yield f"{name}.{slot}" if name else slot, tensor
 
 
-def _named(model: nn.Module | Mapping[str, Any], before: str = "") -> Iterator[tuple[str, Tensor]]:
+def _named(model: object, before: str = "") -> Iterator[tuple[str, Tensor]]:
     if isinstance(model, nn.Module):
         yield from ((_without_adapter(name), tensor) for name, tensor in named_tensors(model))
     elif isinstance(model, Mapping):
@@ -77,8 +83,13 @@ def _named(model: nn.Module | Mapping[str, Any], before: str = "") -> Iterator[t
                 yield _without_adapter(f"{before}{name}"), one
             elif isinstance(one, Mapping):
                 yield from _named(one, f"{before}{name}.")
+    elif isinstance(model, Iterable) and not isinstance(model, Tensor | str):
+        for pair in model:
+            if not isinstance(pair, tuple | list) or [type(one) for one in pair[:1]] != [str] or not isinstance(pair[-1], Tensor):
+                raise UsageError(f"got {type(pair).__name__} among its elements, expected pairs of a name and a tensor.", "fingerprint")
+            yield _without_adapter(pair[0]), pair[1]
     else:
-        raise UsageError(f"got {type(model).__name__}, expected a torch.nn.Module or a mapping of tensors by name.", "fingerprint")
+        raise UsageError(f"got {type(model).__name__}, expected a torch.nn.Module or tensors by name.", "fingerprint")
 
 
 def _without_adapter(name: str) -> str:
@@ -105,5 +116,5 @@ def _merged(model: nn.Module) -> dict[str, Sketch]:
         active = [one for one in getattr(module, "active_adapter", ()) if one in getattr(module, "lora_A", ())]
         with suppress(), unseen():  # an adapter of another kind: its weight is compared as it is
             whole = sum((delta(one) for one in active), weight)
-            found[_without_adapter(f"{name}.base_layer.weight")] = sketches([part_of(whole.to(weight.dtype))])[0]
+            found[_without_adapter(f"{name}.base_layer.weight")] = _sketch(part_of(whole.to(weight.dtype)))
     return found

@@ -17,13 +17,15 @@ from numscope.records.files import read_json, write_atomically
 NUM_SUMS = 32
 REPEATS = 4  # sums that an element is part of; mirrors csrc/sketch.cpp
 WHOLE = ""  # the place of a tensor that is in one piece
+LOW = ("bfloat16", "float16")  # dtypes that a fingerprint knows its tensor's rounding to
 VERSION = 1
 _MASK = (1 << 64) - 1
+_LAYOUT = f"<{3 + len(LOW)}Q{2 + NUM_SUMS}d"
 
 
 @dataclass(frozen=True, slots=True)
 class Sketch:
-    """Some elements of a tensor in 288 bytes. Sketches of parts add up to that of the whole.
+    """Some elements of a tensor in 312 bytes. Sketches of parts add up to that of the whole.
 
     Args:
         numel: how many elements.
@@ -31,6 +33,7 @@ class Sketch:
         checksum: of their bits, as of ``numscope.summary.checksum``.
         sum, square_sum: of the elements, in float64.
         sums: 32 signed sums; ``numscope.summary.sketch`` says which.
+        rounded: checksums of the elements rounded to each dtype of ``LOW``; 0 where none was taken.
     """
 
     numel: int = 0
@@ -39,6 +42,7 @@ class Sketch:
     sum: float = 0.0
     square_sum: float = 0.0
     sums: tuple[float, ...] = (0.0,) * NUM_SUMS
+    rounded: tuple[int, ...] = (0,) * len(LOW)
 
     def merge(self, other: Sketch) -> Sketch:
         """The sketch of both parts."""
@@ -49,6 +53,7 @@ class Sketch:
             self.sum + other.sum,
             self.square_sum + other.square_sum,
             tuple(a + b for a, b in zip(self.sums, other.sums, strict=True)),
+            tuple((a + b) & _MASK for a, b in zip(self.rounded, other.rounded, strict=True)),
         )
 
     @property
@@ -140,14 +145,15 @@ def merge_all(sketches: Iterable[Sketch]) -> Sketch:
 
 def packed(sketch: Sketch) -> str:
     """A sketch as text: its numbers in 64 bits each, in base64."""
-    numbers = (sketch.numel, sketch.num_nonfinite, sketch.checksum, sketch.sum, sketch.square_sum, *sketch.sums)
-    return base64.b64encode(struct.pack(f"<3Q{2 + NUM_SUMS}d", *numbers)).decode()
+    numbers = (sketch.numel, sketch.num_nonfinite, sketch.checksum, *sketch.rounded, sketch.sum, sketch.square_sum, *sketch.sums)
+    return base64.b64encode(struct.pack(_LAYOUT, *numbers)).decode()
 
 
 def unpacked(text: str) -> Sketch:
     """Raises: ValueError or struct.error where it is no sketch."""
-    numel, num_nonfinite, checksum, total, square_sum, *sums = struct.unpack(f"<3Q{2 + NUM_SUMS}d", base64.b64decode(text, validate=True))
-    return Sketch(numel, num_nonfinite, checksum, total, square_sum, tuple(sums))
+    numel, num_nonfinite, checksum, *rest = struct.unpack(_LAYOUT, base64.b64decode(text, validate=True))
+    rounded, (total, square_sum, *sums) = rest[: len(LOW)], rest[len(LOW) :]
+    return Sketch(numel, num_nonfinite, checksum, total, square_sum, tuple(sums), tuple(rounded))
 
 
 def _told(one: TensorPrint) -> dict[str, Any]:

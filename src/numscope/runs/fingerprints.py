@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
+import math
 import os
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Literal
 
 from numscope.parity.fused import layers_of_fused
 from numscope.parity.likeness import ROUNDING, Likeness, likeness
-from numscope.records.fingerprint import Fingerprint, TensorPrint, merge_all
-from numscope.records.words import escape
+from numscope.records.fingerprint import LOW, Fingerprint, Sketch, TensorPrint, merge_all
+from numscope.records.words import count, escape, few
 from numscope.runs.align import ObservedLayer, align
 
 Given = Fingerprint | str | os.PathLike[str] | Sequence[str | os.PathLike[str]]
-_MOST = 20  # tensors that the text lists
+Cause = Literal["", "earlier", "adapter", "elsewhere", "order", "rounded"]
+_MOST, _FEW = 20, 4  # tensors that the text lists; of one cause
+_REORDERED = 0.1  # of the norm, a difference beside which sum and norm are not equal by chance
+_SAME_MOMENTS = 1e-5  # of the norm
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,24 +30,35 @@ class TensorPair:
         a, b: their names.
         likeness: how b differs from a; None where parts of one are missing or the shapes differ, as ``why`` says.
         adapter: of which side the adapter was merged into the weight, since the other side has none; ``a`` or ``b``.
+        cause: why they differ, if known. ``earlier``: b has a tensor of the history. ``adapter``: the adapter of one side is not in the
+            other. ``elsewhere``: b has another tensor of a. ``order``: b has a's numbers in another order, by their sum and norm.
+            ``rounded``: they are equal once rounded to 16 bits.
+        why: the cause, or what kept them from being compared, in words.
+        tolerance: of the difference, in units of a's norm.
     """
 
     a: str
     b: str
     likeness: Likeness | None
     adapter: str = ""
+    cause: Cause = ""
     why: str = ""
+    tolerance: float = ROUNDING
 
     @property
     def differs(self) -> bool:
-        return self.likeness is None or not (self.likeness.equal or self.likeness.difference <= ROUNDING)
+        return self.likeness is None or not (self.likeness.equal or self.likeness.difference <= self.tolerance)
+
+    @property
+    def names(self) -> str:
+        """One name where they are the same but for a prefix."""
+        return self.a if f".{self.a}".endswith(f".{self.b}") or self.b.endswith(f".{self.a}") else f"{self.a} and {self.b}"
 
     def text(self) -> str:
         """A line."""
-        names = self.a if self.a == self.b else f"{self.a} and {self.b}"
         told = [] if self.likeness is None else [self.likeness.text()]
         told += [f"with the adapter of {self.adapter} merged"] if self.adapter else []
-        return f"{names}: {', '.join([*told, self.why] if self.why else told)}"
+        return f"{self.names}: {', '.join([*told, self.why] if self.why else told)}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,11 +68,13 @@ class FingerprintComparison:
     Args:
         pairs: the tensors that both have, in a's order.
         only_a, only_b: names of those that one has alone.
+        what: the tensors are; of ``output``, in the order in which modules gave them, the text has the first that differs alone.
     """
 
     pairs: tuple[TensorPair, ...]
     only_a: tuple[str, ...]
     only_b: tuple[str, ...]
+    what: Literal["tensor", "output"] = "tensor"
 
     @property
     def differing(self) -> tuple[TensorPair, ...]:
@@ -66,16 +85,32 @@ class FingerprintComparison:
         return not (self.differing or self.only_a or self.only_b)
 
     def __str__(self) -> str:
+        """Tensors that differ for one known reason share a line; then come the others, largest difference first; roundings come last."""
         differing = self.differing
-        lines = [f"{len(self.pairs) - len(differing)} of {len(self.pairs)} tensors are equal"]
-        for what, found in (("", [pair.text() for pair in differing]), ("only in a: ", self.only_a), ("only in b: ", self.only_b)):
+        agree = "are equal" if self.what == "tensor" else "agree within rounding"
+        lines = [f"{len(self.pairs) - len(differing)} of {count(len(self.pairs), self.what)} {agree}"]
+        groups: dict[str, list[TensorPair]] = {}
+        for pair in differing:
+            groups.setdefault(pair.why if pair.cause else f"{pair.a}: {pair.why}", []).append(pair)
+        told = [
+            pairs[0].text() if len(pairs) == 1 else f"{count(len(pairs), 'tensor')}: {pairs[0].why}: {few([p.names for p in pairs], _FEW)}"
+            for pairs in sorted(groups.values(), key=_rank)
+        ]
+        if self.what == "output":
+            return "\n  ".join([lines[0], *(escape(f"the first that differs: {pair.text()}") for pair in differing[:1])])
+        for what, found in (("", told), ("only in a: ", self.only_a), ("only in b: ", self.only_b)):
             lines += [f"  {what}{escape(one)}" for one in found[:_MOST]]
             if len(found) > _MOST:
                 lines.append(f"  {what}{len(found) - _MOST} more")
         return "\n".join(lines)
 
 
-def compare(a: Given, b: Given) -> FingerprintComparison:
+def _rank(pairs: Sequence[TensorPair]) -> tuple[bool, bool, float]:
+    size = math.inf if pairs[0].likeness is None or any(pairs[0].likeness.num_nonfinite) else pairs[0].likeness.difference
+    return pairs[0].cause == "rounded", not pairs[0].cause, -size
+
+
+def compare(a: Given, b: Given, *, history: Mapping[int | str, Given] | None = None) -> FingerprintComparison:
     """Which tensors two fingerprints share, and how each pair differs: bits, relative difference, cosine, factor, with their bounds.
 
     Tensors correspond by name; by name without the segments of wrappers; by a prefix that one side has, or that was renamed; and equal ones
@@ -84,13 +119,18 @@ def compare(a: Given, b: Given) -> FingerprintComparison:
 
     Args:
         a, b: fingerprints, files of ``Fingerprint.save``, or lists of files, one for each rank.
+        history: what a was before, or is elsewhere, by step or label: a tensor of b that differs is looked for there, so that stale
+            weights are told to be those of ``step 37``.
 
     Raises: UsageError where a file can't be read.
     """
-    return _compared(*(one if isinstance(one, Fingerprint) else _loaded(one) for one in (a, b)))
+    found, before = _compared(_loaded(a), _loaded(b)), {label: _loaded(one) for label, one in (history or {}).items()}
+    return replace(found, pairs=tuple(_explained(found.pairs, _loaded(a), _loaded(b), before)))
 
 
-def _loaded(given: str | os.PathLike[str] | Sequence[str | os.PathLike[str]]) -> Fingerprint:
+def _loaded(given: Given) -> Fingerprint:
+    if isinstance(given, Fingerprint):
+        return given
     return Fingerprint.load(*([given] if isinstance(given, str | os.PathLike) else given))
 
 
@@ -145,5 +185,66 @@ def _pair(name: str, a: TensorPrint, mate: str, b: TensorPrint) -> TensorPair:
         return TensorPair(name, mate, found)
     side = "a" if b.merged is None else "b"
     merged = likeness(a.merged or left, b.merged or right, same_type)
-    why = f"and without it {found.text()}" if found.difference <= ROUNDING < merged.difference else ""
-    return TensorPair(name, mate, merged, side, why)
+    return TensorPair(name, mate, merged, side)
+
+
+def _explained(
+    pairs: Sequence[TensorPair], a: Fingerprint, b: Fingerprint, history: Mapping[int | str, Fingerprint]
+) -> Iterator[TensorPair]:
+    """The pairs, those that differ with their causes. Of several steps that explain one, the step that explains most is told."""
+    places = {key: name for name, tensor in a.tensors.items() for key in _keys(tensor)}
+    labels = {
+        pair.a: [label for label, one in history.items() if pair.a in one.tensors and _is_as(one.tensors[pair.a], b.tensors[pair.b])]
+        for pair in pairs
+        if pair.differs
+    }
+    votes = Counter(label for found in labels.values() for label in found)
+    for pair in pairs:
+        if pair.differs:
+            one, other = a.tensors[pair.a], b.tensors[pair.b]
+            label = max(reversed(labels[pair.a]), key=votes.__getitem__, default=None)
+            cause, why = _cause(pair, one, other, label, next((places[key] for key in _keys(other) if key in places), pair.a))
+            dtypes = f"{one.dtype} and {other.dtype}" if one.dtype != other.dtype else ""
+            pair = replace(pair, cause=cause, why=", ".join(filter(None, (why or pair.why, dtypes))))
+        yield pair
+
+
+def _cause(pair: TensorPair, a: TensorPrint, b: TensorPrint, label: int | str | None, place: str) -> tuple[Cause, str]:
+    left, right = a.whole, b.whole
+    if left is None or right is None:
+        return "", ""
+    if pair.likeness is not None and (low := _low(a.merged or left, b.merged or right, a.dtype, b.dtype)):
+        return "rounded", f"equal once rounded to {low}"
+    if label is not None:
+        return "earlier", f"b has that of {label if isinstance(label, str) else f'step {label}'}"
+    if pair.adapter and _is_as(replace(a, merged=None), replace(b, merged=None)):
+        return "adapter", f"the adapter of {pair.adapter} is not in {'b' if pair.adapter == 'a' else 'a'}"
+    if place != pair.a:
+        return "elsewhere", f"b has a's {place} there"
+    if pair.likeness is None or pair.likeness.difference > _REORDERED:
+        if left.norm and max(abs(left.sum - right.sum), abs(left.norm - right.norm)) <= _SAME_MOMENTS * left.norm:
+            return "order", f"{pair.why}: transposed?" if pair.why else "b has a's numbers in another order, by their sum and norm?"
+    return "", ""
+
+
+def _low(a: Sketch, b: Sketch, *dtypes: str) -> str:
+    """The 16-bit dtype in which they are equal; the one of either where it has one."""
+    within = [dtype for dtype in LOW if dtype in dtypes] or LOW
+    return next((dtype for dtype, x, y in zip(LOW, a.rounded, b.rounded, strict=True) if dtype in within and x == y != 0), "")
+
+
+def _is_as(a: TensorPrint, b: TensorPrint) -> bool:
+    """Whether b is a, in the dtype of b."""
+    left, right = a.merged or a.whole, b.merged or b.whole
+    if left is None or right is None or a.shape != b.shape:
+        return False
+    like = likeness(left, right, a.dtype == b.dtype)
+    return like.equal or like.difference <= ROUNDING or (a.dtype != b.dtype and _low(left, right, a.dtype, b.dtype) != "")
+
+
+def _keys(one: TensorPrint) -> Iterator[tuple[object, ...]]:
+    """As another tensor may have it: itself, and rounded."""
+    whole = one.whole
+    if whole is not None and whole.square_sum:
+        yield one.shape, one.dtype, whole.checksum
+        yield from ((one.shape, dtype, checksum) for dtype, checksum in zip(LOW, whole.rounded, strict=True) if checksum)
