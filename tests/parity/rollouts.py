@@ -16,7 +16,7 @@ from numscope.parity.logprobs import LogprobsComparison
 from numscope.records.fingerprint import Fingerprint
 from numscope.runs.fingerprints import FingerprintComparison
 
-PROMPT, LENGTH, VOCABULARY, STEPS = 4, 24, 64, 4
+PROMPT, LENGTH, VOCABULARY, STEPS = 4, 16, 64, 4
 
 
 def llama(seed: int = 0, **more: Any) -> Any:
@@ -69,7 +69,7 @@ class Rollout:
     ids: Tensor
 
 
-def rollout(model: Any, engine: Any, *, temperature: float = 1.0, top_p: float = 1.0, top_k: int = 0, batch: int = 8) -> Rollout:
+def rollout(model: Any, engine: Any, *, temperature: float = 1.0, top_p: float = 1.0, top_k: int = 0, batch: int = 12) -> Rollout:
     """By ``generate()``; its log-probabilities are those of what it has drawn from."""
     torch.manual_seed(1)
     prompts = torch.randint(2, VOCABULARY, (batch, PROMPT))
@@ -99,7 +99,7 @@ class Case:
         engine: from the trainer to the engine's model.
         weights: words of the comparison of fingerprints; "" where these are to be equal.
         logprobs: kind of the comparison of log-probabilities.
-        first: the first module whose output differs; None: it is not asked.
+        first: the first module whose output differs; None: none, or it is not asked.
         sampling: of ``generate``.
         spoil: what is done to the engine's log-probabilities.
     """
@@ -212,6 +212,10 @@ def shifted(made: Rollout) -> Rollout:
     return replace(made, engine=made.engine.roll(-1, 1), mask=made.mask * (torch.arange(LENGTH) < LENGTH - 1))
 
 
+def divided_by_both(made: Rollout) -> Rollout:
+    return replace(made, trainer=chosen(made.logits / 0.7, made.tokens))
+
+
 def last_is_padding(made: Rollout) -> Rollout:
     made.engine[:, -1] = 0
     return made
@@ -221,11 +225,12 @@ def one_more(made: Rollout) -> Rollout:
     return replace(made, engine=torch.cat([made.engine, made.engine[:, :1]], 1))
 
 
-OTHER_RANK = "rank 1"
+ASKED = ("copied", "eager attention", "all in bfloat16")  # whose modules are to agree
 CASES = {
     "copied": Case(copied, logprobs="rounding"),
     "eager attention": Case(attention("eager"), logprobs="rounding"),
     "merged adapter": Case(merged, logprobs="rounding", adapted=True),
+    "temperature 0.7 of both": Case(copied, logprobs="rounding", sampling={"temperature": 0.7}, spoil=divided_by_both),
     "adapter never merged": Case(base, "the adapter of a is not in b", "other weights", adapted=True),
     "adapter of an earlier step": Case(adapter_of(1), "b has that of step 1", "other weights", adapted=True),
     "one step behind": Case(of_step(STEPS - 1), f"b has that of step {STEPS - 1}", "other weights", "model.embed_tokens"),
@@ -262,13 +267,13 @@ def played(name: str) -> tuple[FingerprintComparison, LogprobsComparison, Logpro
     """What is said of the weights; of log-probabilities alone, and beside the trainer's logits; of the models' outputs."""
     case, told = CASES[name], trainer(CASES[name].adapted)
     engine = case.engine(told)
-    history = {**told.history, OTHER_RANK: numscope.fingerprint(engine)} if name == "of another rank" else told.history
+    history = {**told.history, "rank 1": numscope.fingerprint(engine)} if name == "of another rank" else told.history
     named = ((f"model.{key}", value) for key, value in engine.state_dict().items())  # as engines load weights
     weights = numscope.compare(numscope.fingerprint(told.model), numscope.fingerprint(named), history=history)
     made = case.spoil(rollout(told.model, engine, **case.sampling))
     alone = numscope.compare_logprobs(made.trainer, made.engine, mask=made.mask)
     beside = numscope.compare_logprobs(made.trainer, made.engine, mask=made.mask, tokens=made.tokens, logits=made.logits)
-    models = None if case.adapted else numscope.compare_models(told.model, engine, made.ids)
+    models = numscope.compare_models(told.model, engine, made.ids) if case.first is not None or name in ASKED else None
     return weights, alone, beside, models
 
 
@@ -286,6 +291,6 @@ def wrong(
         "weights": bool(weights) if not case.weights else case.weights in str(weights) and not weights,
         "log-probabilities": alone.kind == case.logprobs or (not alone.is_certain and beside.is_certain),
         "beside logits": beside.kind == case.logprobs and case.words in beside.text,
-        "first module": case.adapted or first == case.first,
+        "first module": first == case.first,
     }
     return ", ".join(what for what, is_right in found.items() if not is_right)

@@ -43,7 +43,7 @@ def compare_models(a: nn.Module, b: nn.Module, *args: Any, **kwargs: Any) -> Fin
     random = RandomState.capture()
     seen = [_outputs(model, random, args, kwargs) for model in (a, b)]
     found, weights = compare(*seen), compare(fingerprint(a), fingerprint(b))
-    known, differing = ({pair.a.rpartition(".")[0]: pair.a for pair in pairs} for pairs in (weights.pairs, weights.differing))
+    known, differing = ({pair.a.rpartition(".")[0]: pair.a for pair in reversed(pairs)} for pairs in (weights.pairs, weights.differing))
     pairs = []
     for pair in found.pairs:
         name = pair.a.partition("[")[0]
