@@ -6,16 +6,22 @@ import copy
 import json
 import weakref
 from collections.abc import Iterator
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
+from hypothesis import given as examples
+from hypothesis import strategies as st
 from torch import nn
 
 import numscope
-from numscope.records.fingerprint import Fingerprint
+from numscope.parity.fingerprint import rounded_sketch
+from numscope.records.fingerprint import Fingerprint, TensorPrint, merge_all
 from numscope.runs.fingerprints import FingerprintComparison
+from numscope.summary.checksum import checksum
+from numscope.summary.sketch import Piece, sketches
 
 
 class Attention(nn.Module):
@@ -125,10 +131,62 @@ def test_a_file_keeps_all_of_it_in_about_600_bytes_a_tensor(tmp_path: Path) -> N
     assert (tmp_path / "a.json").stat().st_size < 650 * len(made.tensors)
 
 
-def test_files_of_several_ranks_are_one_fingerprint(tmp_path: Path) -> None:
-    from numscope.records.fingerprint import TensorPrint
-    from numscope.summary.sketch import Piece, sketches
+@examples(st.integers(1, 5), st.integers(1, 40), st.data())
+def test_roundings_of_shards_add_up_to_the_wholes(rows: int, columns: int, data: st.DataObject) -> None:
+    draw = torch.Generator().manual_seed(data.draw(st.integers(0, 2**32)))
+    whole = torch.randn(rows, columns, generator=draw)
+    down, across = (sorted({0, n, *data.draw(st.lists(st.integers(0, n), max_size=2))}) for n in whole.shape)
+    parts = [
+        rounded_sketch(Piece.at(whole[top:bottom, left:right], whole.shape, (top, left)))
+        for top, bottom in pairwise(down)
+        for left, right in pairwise(across)
+    ]
+    assert merge_all(parts).rounded == tuple(checksum(whole.to(dtype)) for dtype in (torch.bfloat16, torch.float16))
 
+
+def test_a_small_step_of_a_small_tensor_is_not_taken_for_rounding() -> None:
+    before = {"w": torch.linspace(1.02, 1.06, 8)}
+    after = {"w": before["w"] + 1e-5}
+    found = numscope.compare(numscope.fingerprint(after), numscope.fingerprint(before))
+    assert torch.equal(after["w"].bfloat16(), before["w"].bfloat16()) and [pair.cause for pair in found.differing] == [""]
+    found = numscope.compare(numscope.fingerprint(after), numscope.fingerprint(before), history={7: numscope.fingerprint(before)})
+    assert [pair.why for pair in found.differing] == ["b has that of step 7"]
+
+
+def test_stale_weights_in_another_dtype_are_those_of_their_step() -> None:
+    states = {step: {"w": torch.randn(64, generator=torch.Generator().manual_seed(step))} for step in range(3)}
+    history = {step: numscope.fingerprint(state) for step, state in states.items()}
+    found = numscope.compare(history[2], numscope.fingerprint({"w": states[1]["w"].half()}), history=history)
+    assert [pair.why for pair in found.differing] == ["b has that of step 1, float32 and float16"]
+
+
+def test_the_step_that_explains_most_is_told() -> None:
+    steps = [{"bias": torch.full((4,), 3.0), "w": torch.full((4, 4), float(step))} for step in range(3)]
+    history = {step: numscope.fingerprint(state) for step, state in enumerate(steps)}
+    found = numscope.compare(numscope.fingerprint({"bias": torch.ones(4), "w": torch.ones(4, 4) / 3}), history[1], history=history)
+    assert [pair.why for pair in found.differing] == ["b has that of step 1"] * 2
+    assert text(found) == ["0 of 2 tensors are equal", "  2 tensors: b has that of step 1: bias, w"]
+
+
+def test_what_is_known_comes_first_and_rounding_last() -> None:
+    draw = torch.Generator().manual_seed(0)
+    own = {name: torch.randn(8, 8, generator=draw) for name in ("low", "small", "large", "nan", "old", "swapped", "turned")}
+    wide = {"wide": torch.randn(8, 4, generator=draw)}
+    given = {
+        "low": own["low"].bfloat16().float(), "small": own["small"] * 1.01, "large": own["large"] * 3, "nan": own["nan"] / 0,
+        "old": own["old"] + 1, "swapped": own["turned"], "turned": own["turned"].t(), "wide": wide["wide"].t(),
+    }  # fmt: skip
+    history = {"rank 1": numscope.fingerprint({"old": own["old"] + 1})}
+    lines = text(numscope.compare(numscope.fingerprint({**own, **wide}), numscope.fingerprint(given), history=history))
+    assert lines[0] == "0 of 8 tensors are equal"
+    ends = {line.split(":")[0].strip(): line for line in lines[1:]}
+    assert set(list(ends)[:4]) == {"wide", "swapped", "old", "turned"} and list(ends)[4:] == ["nan", "large", "small", "low"]
+    assert ends["wide"] == "  wide: shapes [8, 4] and [4, 8]: transposed?" and ends["swapped"].endswith("b has a's turned there")
+    assert ends["old"].endswith("b has that of rank 1") and ends["turned"].endswith("in another order, by their sum and norm?")
+    assert ends["low"].endswith("equal once rounded to bfloat16") and "factor 1.01 ±" in ends["small"]
+
+
+def test_files_of_several_ranks_are_one_fingerprint(tmp_path: Path) -> None:
     whole = torch.arange(12.0).view(4, 3)
     for rank in range(2):
         part = Piece.at(whole[2 * rank : 2 * rank + 2], (4, 3), (2 * rank, 0))

@@ -46,19 +46,18 @@ def fingerprint(model: nn.Module | Mapping[str, Any] | Iterable[tuple[str, Tenso
     merged = _merged(model) if isinstance(model, nn.Module) else {}
     found: dict[str, TensorPrint] = {}
     for name, tensor in _named(model):
+        dtype = str(tensor.dtype).removeprefix("torch.")
         try:
             part = part_of(tensor)
+            found[name] = TensorPrint(part.shape, dtype, {part.place: rounded_sketch(part)}, merged.get(name))
+            for layer, piece in _pieces(name, part):
+                found.setdefault(layer, TensorPrint(piece.shape, dtype, {piece.place: rounded_sketch(piece)}))
         except Unsummarizable as error:
             _log.warning("fingerprint: %s is left out: %s", name, error)
-            continue
-        dtype = str(tensor.dtype).removeprefix("torch.")
-        found[name] = TensorPrint(part.shape, dtype, {part.place: _sketch(part)}, merged.get(name))
-        for layer, piece in _pieces(name, part):
-            found.setdefault(layer, TensorPrint(piece.shape, dtype, {piece.place: _sketch(piece)}))
     return Fingerprint(found)
 
 
-def _sketch(part: Piece) -> Sketch:
+def rounded_sketch(part: Piece) -> Sketch:
     """With the checksums of its rounding."""
     with unseen():
         low = [part.tensor.to(getattr(torch, dtype)) for dtype in LOW] if part.tensor.is_floating_point() else []
@@ -116,5 +115,5 @@ def _merged(model: nn.Module) -> dict[str, Sketch]:
         active = [one for one in getattr(module, "active_adapter", ()) if one in getattr(module, "lora_A", ())]
         with suppress(), unseen():  # an adapter of another kind: its weight is compared as it is
             whole = sum((delta(one) for one in active), weight)
-            found[_without_adapter(f"{name}.base_layer.weight")] = _sketch(part_of(whole.to(weight.dtype)))
+            found[_without_adapter(f"{name}.base_layer.weight")] = rounded_sketch(part_of(whole.to(weight.dtype)))
     return found

@@ -10,7 +10,7 @@ from typing import Any, Literal
 import torch
 
 from numscope.parity.layout import RecordedLayout, Which
-from numscope.parity.likeness import ROUNDING, Likeness, likeness, norm_of
+from numscope.parity.likeness import ROUNDED, ROUNDING, Likeness, likeness, norm_of
 from numscope.records.fingerprint import Sketch
 from numscope.records.words import count, few
 
@@ -31,7 +31,6 @@ MARGIN = 8  # times what one unit in the last place does is still noise
 _LEAST = 4 * ROUNDING  # of a gradient's norm: below, sums in another order
 _ALMOST = 2e-3  # within which a factor is taken for a number
 _COARSEST = 2.0**-5  # of a gradient's norm: no format that gradients are reduced in rounds by more
-_BF16, _FP16 = 2.0**-11, 2.0**-15  # rounding to bfloat16 moves a tensor by more than the first, to float16 by more than the second
 _MOST_OWN = 24  # backwards of one step whose weights can be told from 32 sums
 
 
@@ -291,8 +290,8 @@ class _Judge:
         within = abs(found.factor - 1) <= max(_ALMOST, 2 * found.factor_error)
         errors = [(other.likeness.difference * other.a.norm, other.a.norm) for other in (one, *differing)]
         apart, size = (math.sqrt(math.fsum(value * value for value in values)) for values in zip(*errors, strict=True))
-        if found.difference <= _COARSEST and found.difference > _FP16 and within and apart <= _COARSEST * size:
-            name = "bfloat16" if found.difference > _BF16 else "float16"
+        if found.difference <= _COARSEST and found.difference > ROUNDED["float16"] and within and apart <= _COARSEST * size:
+            name = "bfloat16" if found.difference > ROUNDED["bfloat16"] else "float16"
             exact = solved is not None and solved[3] <= 0.1 * found.difference
             where = "reduced" if exact else "computed or reduced"
             return "low precision", f"has the noise of {name}, so it is {where} in that: it {told}", {"difference": found.difference}

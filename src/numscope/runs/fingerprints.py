@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 from numscope.parity.fused import layers_of_fused
-from numscope.parity.likeness import ROUNDING, Likeness, likeness
+from numscope.parity.likeness import ROUNDED, ROUNDING, Likeness, likeness
 from numscope.records.fingerprint import LOW, Fingerprint, Sketch, TensorPrint, merge_all
 from numscope.records.words import count, escape, few
 from numscope.runs.align import ObservedLayer, align
@@ -213,10 +213,11 @@ def _cause(pair: TensorPair, a: TensorPrint, b: TensorPrint, label: int | str | 
     left, right = a.whole, b.whole
     if left is None or right is None:
         return "", ""
-    if pair.likeness is not None and (low := _low(a.merged or left, b.merged or right, a.dtype, b.dtype)):
-        return "rounded", f"equal once rounded to {low}"
-    if label is not None:
+    low = _low(a.merged or left, b.merged or right, a.dtype, b.dtype) if pair.likeness is not None else ""
+    if label is not None and (not low or a.dtype == b.dtype):
         return "earlier", f"b has that of {label if isinstance(label, str) else f'step {label}'}"
+    if low and pair.likeness is not None and (a.dtype != b.dtype or pair.likeness.difference > ROUNDED[low]):  # not a small step away
+        return "rounded", f"equal once rounded to {low}"
     if pair.adapter and _is_as(replace(a, merged=None), replace(b, merged=None)):
         return "adapter", f"the adapter of {pair.adapter} is not in {'b' if pair.adapter == 'a' else 'a'}"
     if place != pair.a:
