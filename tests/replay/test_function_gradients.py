@@ -108,7 +108,7 @@ def test_whether_it_is_named_does_not_depend_on_the_numbers(in_float32: bool) ->
 def test_a_gradient_that_could_not_be_asked_for_is_said(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
     monkeypatch.setattr("numscope.replay.function_gradients.MOST_SECONDS", -1.0)
     assert alerts(function("Wrong", lambda x: x**3, lambda g, x: g).apply) == []
-    assert "check of step 0, in part or whole: the gradients of Wrong and those after it were not asked for: -1 s were over." in caplog.text
+    assert "step 0 was not checked in full: the gradients of Wrong and those after it were not asked for: -1 s were over." in caplog.text
 
 
 def strided(gradient: Tensor, x: Tensor) -> Tensor:

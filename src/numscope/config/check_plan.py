@@ -42,6 +42,10 @@ class CheckPlan:
             return False
         return step in self.at if self.at else step == 1 or (step > 0 and step % self.every == 0)
 
+    def when(self) -> str:
+        """Which steps are checked."""
+        return f"steps {', '.join(map(str, self.at))} were asked for" if self.at else f"the second step and each {self.every}th are"
+
     @classmethod
     def of(cls, text: object) -> CheckPlan:
         """Read what a user wrote. Raises: UsageError."""

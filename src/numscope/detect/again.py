@@ -129,13 +129,15 @@ def compare(probe: ModuleProbe, buffers: BufferCopies, journal: Journal, calls: 
         if name in gradients
     }
     now.read()
+    was: Bits | None = None  # where it was not seen by a hook
     same, first = _first(seen_in(journal, calls), seen_in(again, calls), not undone)
     if first is None:
         wrong = [seen for name, seen in given.items() if seen.handle != UNOBSERVED and seen.bits != gradients[name]]
         if not wrong:
             return Checked(None, undone, len(same) + len(given))
-        first = None, wrong[0]
-    return Checked(_explained(probe, buffers, calls, *first, {seen.bits for seen in same}), undone)
+        name = next(name for name, seen in given.items() if seen is wrong[0])
+        first, was = (None, wrong[0]), gradients[name]
+    return Checked(_explained(probe, buffers, calls, *first, was, {seen.bits for seen in same}), undone)
 
 
 def seen_in(journal: Journal, calls: Sequence[Call]) -> list[Seen]:
@@ -174,9 +176,15 @@ def _first(was: list[Seen], now: list[Seen], with_backward: bool) -> tuple[list[
 
 
 def _explained(
-    probe: ModuleProbe, buffers: BufferCopies, calls: Sequence[Call], was: Seen | None, now: Seen | None, same: Collection[Bits]
+    probe: ModuleProbe,
+    buffers: BufferCopies,
+    calls: Sequence[Call],
+    was: Seen | None,
+    now: Seen | None,
+    bits: Bits | None,
+    same: Collection[Bits],
 ) -> Difference:
-    """Why, and where: the calls are done twice more, operation by operation. ``same``: what was the same."""
+    """Why, and where: the calls are done twice more, operation by operation. ``bits``: as it was; ``same``: what was the same."""
     at = was or now
     assert at is not None
     runs = [[_Taped(call, probe) for call in calls] for _ in range(2)]
@@ -189,7 +197,8 @@ def _explained(
         if differs is not None:
             record, cause = differs
             return Difference(record.phase, record.module, "output", cause, record.op, *script_line(record, one.call))
-    flip = ("", -1) if was is None or now is None else flipped(was.bits, now.bits)
+    bits = bits or (None if was is None else was.bits)
+    flip = ("", -1) if bits is None or now is None else flipped(bits, now.bits)
     found = next(((record, stages) for stages in runs[0] for record in _writers(stages, now)), None)
     if found is None:
         return Difference(at.phase, at.module, at.slot, Cause.UNKNOWN, flip=flip[0], bit=flip[1])
@@ -226,7 +235,9 @@ def flipped(was: Bits, now: Bits) -> tuple[str, int]:
     bits = both.view(of_bits).tolist()
     flipped = (bits[0] ^ bits[1]) & ((1 << 8 * dtype.itemsize) - 1)
     bit = flipped.bit_length() - 1
-    return (f"one element was {both[0]:.6g} and is {both[1]:.6g}: bit {bit}", bit) if flipped.bit_count() == 1 else ("", -1)
+    return (
+        (f"one element was {both[0]:.6g} in the run and is {both[1]:.6g} again: bit {bit}", bit) if flipped.bit_count() == 1 else ("", -1)
+    )
 
 
 def _first_operation(one: _Taped, other: _Taped) -> tuple[OpRecord, Cause] | None:

@@ -215,7 +215,8 @@ def _small(operation: _Operation, shrinks: bool) -> _Packed:
         one, other = runs
         return one if one is not None and other is not None and torch.equal(one[1].nan_to_num(), other[1].nan_to_num()) else None
 
-    if failure(leaves) is None:
+    first = failure(leaves)
+    if first is None:
         raise _Unwritable(f"{operation.func} alone gives finite results")
     # Indices and lengths point into other operands, and not every operation looks whether beyond their end.
     shrinks = shrinks and all(t.is_floating_point() or t.is_complex() or t.dtype is torch.bool for t in leaves if isinstance(t, Tensor))
@@ -224,7 +225,7 @@ def _small(operation: _Operation, shrinks: bool) -> _Packed:
     while goes_on and time.monotonic() < end:
         goes_on = False
         for smaller in _halves(leaves):
-            if failure(smaller) is not None:
+            if (found := failure(smaller)) is not None and found[0] == first[0] and _has_nan(found) == _has_nan(first):
                 leaves, goes_on = smaller, True
                 break
     tensors = [t.clone() if isinstance(t, Tensor) else t for t in leaves]
@@ -243,6 +244,10 @@ def _small(operation: _Operation, shrinks: bool) -> _Packed:
     written = [_written(value, name, operands) for name, value in zip(names, args, strict=False)]
     written += [f"{name}={_written(value, name, operands)}" for name, value in kwargs.items()]
     return _Packed(str(operation.func), ", ".join(written), operands, (made[0], made[1].detach().clone()))
+
+
+def _has_nan(failure: tuple[int, Tensor]) -> bool:
+    return bool(failure[1].isnan().any())
 
 
 @contextlib.contextmanager

@@ -320,7 +320,8 @@ _FACTOR = 100  # by which no sound update multiplies a weight's largest magnitud
 _AT_LEAST = 10  # where it ends above this; biases may start from next to nothing
 _MOST_PENDING = 8  # bad tensors that are looked into where a script dies
 _FINITE_FORWARD = (
-    "not reproduced: the call's forward was finite the second time; it may depend on more than its arguments (a counter, the time, a file)"
+    "not reproduced: the call's forward was finite the second time; it may depend on more than its arguments (a counter, the time, a file) "
+    "or the machine failed once (--check again looks for that)"
 )
 _UNSEEN_LOSS = (
     "not reproduced: the model is finite, and the loss was made where no operation is seen, as by compiled code. "

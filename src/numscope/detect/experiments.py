@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import os
 import socket
+from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from threading import get_ident
@@ -14,7 +15,7 @@ import torch
 from torch import nn
 from torch.optim import Optimizer
 
-from numscope.config.check_plan import CheckPlan
+from numscope.config.check_plan import CAPSULE, CheckPlan
 from numscope.detect import eager, float64, gradients
 from numscope.detect.across_ranks import AcrossRanks, Sums
 from numscope.detect.again import Bits, Cause, Checked, Difference, bits_of, compare
@@ -31,7 +32,8 @@ from numscope.probe.step import StepReader
 from numscope.records.alert import Alert
 from numscope.records.observation import Observation
 from numscope.records.places import place
-from numscope.records.site import tensor_of
+from numscope.records.site import Phase, tensor_of
+from numscope.records.words import count
 from numscope.replay.capture import Call, attributes_now
 from numscope.replay.fork import MOST_SECONDS, in_child
 from numscope.replay.function_gradients import Outside
@@ -93,9 +95,11 @@ class Experiments(StepReader):
         self._begins_bare = False  # no parameter had a gradient when it began
         self._done: set[int] = set()  # numbers of its calls
         self._suspect: tuple[int, Difference] | None = None
-        self._looks: list[Difference | None] = []  # at the steps after it
+        self._looks: list[tuple[int, Difference | None]] = []  # at the steps after it, and which
         self._said: set[str] = set()
-        self._differed = False  # a step before did, for a reason that is known or not
+        self._differed = False  # a step before did, and not by one flipped bit
+        self._versions: list[int] = []  # of the weights, as the step's first call began
+        self._num_asked = Counter[str]()  # steps, by kind
         self._outside = Outside(probe.names)
         self._updates = UpdateAgain(probe.names)
         self._across = AcrossRanks(probe, wrapper) if "rank" in plan.kinds else None
@@ -118,13 +122,14 @@ class Experiments(StepReader):
     def began(self) -> None:
         """A call has begun, and nothing of it has been seen yet."""
         step = self._evidence.step
-        if self._suspect is not None and len(self._looks) >= LOOKS and step != self._step:
+        if self._suspect is not None and len({at for at, _ in self._looks}) >= LOOKS and step != self._step:
             self._conclude()
         due = self._plan.is_due(step) or self._suspect is not None or (self._across is not None and self._across.is_due(step))
         if due or self._step >= 0:
             self._evidence.journal.ledger.want(Groups.ALL if due else Groups.HEALTH)
         if due and self._step != step:
             self._done.clear()
+            self._versions = self._versions_now()
             self._begins_bare = all(gradient_of(p) is None for p in self._probe.root.parameters())
         self._step = step if due else -1
         if "gradients" in self._plan.kinds and self._plan.is_due(step):
@@ -147,12 +152,15 @@ class Experiments(StepReader):
         evidence.read()
         if evidence.journal.any_bad():
             return
+        if self._versions != self._versions_now():
+            return self._tell("weights have been written since the call began, as by an optimizer's step within the backward")
         is_first = not self._done
         self._done |= {call.index for call in calls}
         gradients: dict[str, Bits] = {}
         if is_first and self._begins_bare and not self._averages and len(evidence.calls) == len(calls):
             found = ((f"{m}.{slot}".lstrip("."), gradient_of(p)) for m, slot, p in parameters_of(self._probe.names))
             gradients = bits_of({name: g for name, g in found if g is not None})
+        self._num_asked.update(self._plan.kinds if is_first and self._plan.is_due(self._step) else ())
         if "again" in self._plan.kinds:
             self._take(self._apart("again", lambda: self._compared(calls, gradients), lambda why: Checked(None, f"not done again: {why}")))
         subject = Subject(self._step, calls, self._probe.names, evidence.buffers, os.getpid(), functions)
@@ -176,8 +184,8 @@ class Experiments(StepReader):
         found, _ = self._updates.after(optimizer)
         if found is None or self._suspect is None:
             self._judge(found)
-        elif self._looks:
-            self._looks[-1] = self._looks[-1] or found
+        elif self._suspect[0] != self._step:
+            self._looks.append((self._step, found))
 
     @optimizer_probe.guarded()
     def skipped_step(self, optimizer: Optimizer) -> None:
@@ -190,6 +198,9 @@ class Experiments(StepReader):
         self._outside.end()
         if self._suspect is not None:
             self._conclude()
+        if agree.rank() == 0 and self._evidence.steps.num_steps:
+            asked = ", ".join(f"{kind} at {count(num, 'step')}" for kind, num in self._num_asked.items() if kind != CAPSULE)
+            say(f"numscope: {self._evidence.model}: checked: {asked or f'no step; {self._plan.when()}'}.")
         if self._across is not None:
             self.post(self._across.look(-1))
 
@@ -247,7 +258,7 @@ class Experiments(StepReader):
     def _take(self, checked: Checked) -> None:
         self._tell(checked.undone)
         if self._suspect is not None:
-            self._looks.append(checked.difference)
+            self._looks.append((self._step, checked.difference))
         else:
             self._judge(checked.difference)
 
@@ -262,17 +273,23 @@ class Experiments(StepReader):
         """Once of each."""
         if undone and undone not in self._said:
             self._said.add(undone)
-            log.warning("numscope: check of step %d, in part or whole: %s.", self._step, undone)
+            log.log(logging.INFO if agree.rank() else logging.WARNING, "numscope: step %d was not checked in full: %s.", self._step, undone)
 
     def _conclude(self) -> None:
         assert self._suspect is not None
         (step, found), looks, self._suspect = self._suspect, self._looks, None
-        self.post([self._alert(step, found, looks)])
-        self._differed = True
+        alert = self._alert(step, found, looks)
+        self.post([alert])
+        self._differed = self._differed or alert.rule != HARDWARE
 
-    def _alert(self, step: int, found: Difference, looks: list[Difference | None]) -> Alert:
+    def _versions_now(self) -> list[int]:
+        return [p._version for p in self._probe.root.parameters()]
+
+    def _alert(self, step: int, found: Difference, looks: list[tuple[int, Difference | None]]) -> Alert:
         line = place(found.file, found.line) if found.file else ""
         before = f" or one of {len(found.before)} operations before it" if found.before else ""
+        if found.phase is Phase.OPTIMIZER and found.bit < 0:  # what one of many numbers on the way has become
+            before = " or one before it"
         slot, _, state = found.slot.partition(": ")
         at = f"{found.op} ({found.phase.value}){f' at {line}' if line else ''}{before}: " if found.op else ""
         at += state and f"{state}: "
@@ -283,22 +300,24 @@ class Experiments(StepReader):
             "code": found.code,
         }
         where = step, NOT_THE_SAME, found.module, tensor_of(found.phase, slot), None, None
-        repeats = any(
-            look is not None and (look.module, look.slot, look.phase) == (found.module, found.slot, found.phase) for look in looks
-        )
+        others = [look for _, look in looks if look is not None]
+        is_flip = all(one.bit >= ROUNDING for one in (found, *others))  # no counter changes one bit of one element
+        repeats = any((one.module, one.slot, one.phase) == (found.module, found.slot, found.phase) for one in others) and not is_flip
         if found.cause is not Cause.UNKNOWN or repeats:
             cause = Cause.STATE if repeats else found.cause
             return Alert(*where, f"{at}other bits when its call is done again. {_WHY[cause]}", _ADVICE[cause], evidence, asks=True)
         device = next((str(p.device) for p in self._probe.root.parameters()), "cpu")
         host, rank = socket.gethostname(), agree.rank()
-        after = f"{len(looks)} steps after it were checked too, and " if looks else "no later step could be checked."
-        if looks:
-            after += "are the same." if not any(looks) else f"{sum(look is not None for look in looks)} differ elsewhere."
+        num = len({at for at, _ in looks if at != step})
+        after = "no later step could be checked."
+        if num:
+            differ = f"{len(others)} of their calls gave other bits{', by one flipped bit each' if is_flip else ''}."
+            after = f"{count(num, 'step')} after it {'was' if num == 1 else 'were'} checked too: {differ if others else 'all the same.'}"
         evidence |= {"host": host, "device": device, "pid": os.getpid(), "before": list(found.before)}
         flip = f" ({found.flip})" if found.flip else ""
         text = f"{at}other bits than when its call was done again, three times the same{flip}; on {host}, {device}, rank {rank}; {after}"
         test = f"Test {device} of {host} (a GPU: dcgmi diag -r 3; memory: memtest)"
-        if found.bit >= ROUNDING and not any(looks) and not self._differed:
+        if is_flip and not self._differed:
             return Alert(step, HARDWARE, *where[2:], text, f"{test}, and leave it out of the job until it has passed.", evidence)
         advice = f"If nothing outside of the model explains it (a clock, another thread, a cache), it may be the machine. {test}."
         return Alert(*where, text, advice, evidence, asks=True)

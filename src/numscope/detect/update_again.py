@@ -16,6 +16,7 @@ from numscope.distributed.agree import has_group
 from numscope.probe import optimizer as optimizer_probe
 from numscope.probe import walk
 from numscope.probe.calls import heard, in_backward
+from numscope.probe.dynamo import in_compiled
 from numscope.probe.optimizers import ids_known, ids_of, states_of
 from numscope.records.site import Phase
 from numscope.replay import stack as stacks
@@ -56,6 +57,8 @@ class UpdateAgain:
         """Returns: why this one's step is not taken twice, a sentence's part; "" if it is."""
         if optimizer_probe.has_closure() or in_backward():
             return f"{OF_UPDATE}, which runs forward and backward" if optimizer_probe.has_closure() else f"{OF_UPDATE}, within a backward"
+        if in_compiled():
+            return f"{OF_UPDATE}, which is compiled"
         found = []
         for taped in (True, False):
             with optimizer_probe.paused():
@@ -74,7 +77,8 @@ class UpdateAgain:
             expected = one.bits.get(name)
             if expected is not None and not bits == expected == other.bits.get(name):
                 cause = Cause.UNKNOWN if expected == other.bits.get(name) else Cause.STATE
-                op = f"{type(optimizer).__name__}.step: {one.ops[name]}" if name in one.ops else f"{type(optimizer).__name__}.step"
+                step = f"{type(optimizer).__name__}.step"
+                op = f"{step}: {one.ops[name]}" if name in one.ops else step
                 frame = stacks.user_frame(sys._getframe())
                 line = ("", 0) if frame is None else (frame.f_code.co_filename, frame.f_lineno)
                 return Difference(Phase.OPTIMIZER, *name, cause, op, *line, "", *flipped(bits, expected)), len(now)

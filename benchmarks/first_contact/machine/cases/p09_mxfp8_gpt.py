@@ -1,0 +1,18 @@
+# opts: --recipe mxfp8 --check precision:at=1,5
+# truth: healthy: GPT under mxfp8; numbers
+# source: arXiv 2506.08027 (MXFP8 recipes)
+# modes: wf
+import common as C, torch, blocks, ptruth
+from torch import nn
+import torch.nn.functional as F
+from blocks import GPT
+torch.manual_seed(0)
+m = GPT(); o = torch.optim.AdamW(m.parameters(), 1e-3); t = ptruth.Truth(m); DT, K = None, 1.0
+for C.STEP in range(9):
+    i = torch.randint(0, 50, (8, 17)); t.before(i[:, :-1])
+    with torch.autocast("cpu", DT, enabled=DT is not None): y = m(i[:, :-1])
+    y.retain_grad(); l = F.cross_entropy(y.float().flatten(0, 1), i[:, 1:].flatten()) * K
+    l.backward()
+    if C.STEP in (1, 5): t.after(y.grad, C.STEP)
+    o.step(); o.zero_grad()
+C.finish(m)
