@@ -26,6 +26,7 @@ from hypothesis import HealthCheck, settings
 
 from tests.distributed.ranks import RankPool
 from tests.quick import Quick
+from tests.rewriting import rewrite_all
 from tests.warm import differing, load_all_at_first, prepare, use_large_pages
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")
@@ -62,6 +63,7 @@ def pytest_sessionstart(session: pytest.Session) -> None:
     """What is started with ``sys.executable`` has torch from its start, xdist's workers too; tests of a fresh interpreter take ``COLD``."""
     if session.config.pluginmanager.hasplugin("dsession"):
         load_all_at_first()  # before the workers come
+        rewrite_all(session.config)
         STACKS.mkdir(exist_ok=True)
     told = getattr(session.config, "workerinput", None)
     if told is not None:
@@ -118,7 +120,9 @@ LONGEST = """
     cli/test_precision_scripts runs/test_comparison harm/test_generators faults/test_structures sinks/test_shared detect/test_skips
     replay/test_function_gradients simulated/test_device doctor/test_thousands cli/test_stats storage/test_reading
     view/test_slow_clients doctor/test_hub_attacked harm/test_operators runs/test_portions doctor/test_control_reach harm/test_replay
-    forms/test_forms distributed/test_inspector_ranks inspect/test_shown_in_c
+    forms/test_forms distributed/test_inspector_ranks inspect/test_shown_in_c detect/test_low_precision runs/test_foreign detect/test_eager
+    integrations/test_notebook distributed/test_diverging parity/test_layouts precision/casting/test_native_cast test_contributing
+    faults/test_structures report/test_page precision/test_modules_training view/test_live
 """.split()
 
 
