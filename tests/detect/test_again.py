@@ -30,7 +30,7 @@ def test_a_healthy_step_comes_out_the_same_and_training_is_bitwise_what_it_is_wi
 
     @contextlib.contextmanager
     def watch(model: nn.Module) -> Iterator[Any]:
-        with numscope.watch(model, check="again,gradients,float64:every=1") as scope:
+        with numscope.watch(model, check="again,gradients,float64:at=1") as scope:
             scopes.append(scope)
             yield scope
 
