@@ -116,14 +116,14 @@ def test_the_numbers_are_those_of_gradients_made_by_hand(recipe: str | None, in_
 
 
 def llama() -> tuple[nn.Module, Callable[[], Tensor]]:
-    sizes = {"hidden_size": 64, "intermediate_size": 96, "num_hidden_layers": 2, "num_attention_heads": 4, "num_key_value_heads": 2}
+    sizes = {"hidden_size": 64, "intermediate_size": 96, "num_hidden_layers": 1, "num_attention_heads": 4, "num_key_value_heads": 2}
     model = transformers.LlamaForCausalLM(transformers.LlamaConfig(**sizes, vocab_size=64))
     ids = torch.randint(0, 64, (4, 16))
     return model, lambda: model(input_ids=ids, labels=ids).loss
 
 
 def t5() -> tuple[nn.Module, Callable[[], Tensor]]:
-    sizes = {"d_model": 32, "d_kv": 8, "d_ff": 64, "num_layers": 2, "num_heads": 4, "dropout_rate": 0.1}
+    sizes = {"d_model": 32, "d_kv": 8, "d_ff": 64, "num_layers": 1, "num_heads": 4, "dropout_rate": 0.1}
     model = transformers.T5ForConditionalGeneration(transformers.T5Config(**sizes, vocab_size=64, decoder_start_token_id=0))
     ids = torch.randint(3, 64, (4, 16))
     return model, lambda: model(input_ids=ids, labels=ids).loss
@@ -149,7 +149,7 @@ def lstm() -> tuple[nn.Module, Callable[[], Tensor]]:
 
 
 def chain() -> tuple[nn.Module, Callable[[], Tensor]]:
-    model = nn.Sequential(*(layer for _ in range(4) for layer in (nn.LayerNorm(32), nn.Linear(32, 32), nn.GELU(), nn.Dropout(0.2))))
+    model = nn.Sequential(*(layer for _ in range(2) for layer in (nn.LayerNorm(32), nn.Linear(32, 32), nn.GELU(), nn.Dropout(0.2))))
     return model, lambda: model(torch.randn(64, 32).to(next(model.parameters()).dtype)).float().square().mean()
 
 
