@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import subprocess
 import sys
-from pathlib import Path
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -94,6 +95,7 @@ def slowly(self):
     return "run"
 
 MlflowSink._opened = slowly
+MlflowSink.parameters = lambda self, values: None  # for which it would load MLflow
 MlflowSink.settle = lambda self: self._outbox.settle(0.1)
 for method in ("set_tag", "log_text", "set_terminated"):
     setattr(MlflowSink, method, lambda self, run, *args, method=method: print(method, *args, flush=True))
@@ -110,14 +112,28 @@ if sys.argv[2] == "close":
 """
 
 
-@pytest.mark.parametrize(
-    ("mode", "end", "status"), [("raise", "", 1), ("warn", "exit", 7), ("warn", "error", 1), ("warn", "", 0), ("warn", "close", 0)]
-)
-def test_finding_reaches_a_service_that_is_slower_to_start_than_the_run_ends(mode: str, end: str, status: int, tmp_path: Path) -> None:
-    ran = subprocess.run([sys.executable, "-c", SLOW, mode, end], cwd=tmp_path, capture_output=True, text=True, timeout=100)
-    assert ran.returncode == status, ran.stderr
-    told = ran.stdout.splitlines()
-    assert [line for line in told if line.startswith("set_tag numscope/finding ")], (told, ran.stderr)
+ENDS = [("raise", "", 1), ("warn", "exit", 7), ("warn", "error", 1), ("warn", "", 0), ("warn", "close", 0)]
+
+
+@pytest.fixture(scope="module")
+def slow_runs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[tuple[str, str], subprocess.Popen[str]]]:
+    """All at once, since each waits for its service."""
+    with contextlib.ExitStack() as stack:
+        runs = {}
+        for mode, end, _ in ENDS:
+            folder, pipe = tmp_path_factory.mktemp("slow"), subprocess.PIPE
+            run = subprocess.Popen([sys.executable, "-c", SLOW, mode, end], cwd=folder, stdout=pipe, stderr=pipe, text=True)
+            runs[mode, end] = stack.enter_context(run)
+            stack.callback(run.kill)
+        yield runs
+
+
+@pytest.mark.parametrize(("mode", "end", "status"), ENDS)
+def test_finding_reaches_a_service_that_is_slower_to_start_than_the_run_ends(mode: str, end: str, status: int, slow_runs: Any) -> None:
+    out, err = slow_runs[mode, end].communicate(timeout=100)
+    assert slow_runs[mode, end].returncode == status, err
+    told = out.splitlines()
+    assert [line for line in told if line.startswith("set_tag numscope/finding ")], (told, err)
     assert any(line.startswith("log_text ") for line in told)
     assert told[-1] == "set_terminated FAILED"
-    assert "may not have arrived" not in ran.stderr
+    assert "may not have arrived" not in err
