@@ -17,7 +17,7 @@ from numscope.distributed import agree, reduce
 from tests.distributed.ranks import RankPool
 from tests.distributed.test_inspector_ranks import config
 
-ANSWER_S = 2.0
+ANSWER_S = 1.0
 STEPS = 6
 
 

@@ -135,7 +135,7 @@ def test_a_storage_that_stays_away_is_said_with_what_it_lacks(store: Store, scri
     from numscope.storage.shipping import Shipper
 
     store.stop()
-    code = "import sys; from numscope.storage import shipping\nshipping.LAST_S = 3.0\nshipping.main(*sys.argv[1:])"
+    code = "import sys; from numscope.storage import shipping\nshipping.LAST_S = 1.0\nshipping.main(*sys.argv[1:])"
     folder = Path(script[1]).parent / "spool"
     (folder / "statistics").mkdir(parents=True)
     (folder / "statistics" / "rank0-1-000000.parquet").write_bytes(b"PAR1")
