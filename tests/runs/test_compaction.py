@@ -85,7 +85,7 @@ def plain_rows(folder: Path) -> Counter[str]:
 FULL: Writes = [(0, [[(0, 0), (0, 1)]], True)]  # has all columns
 
 
-@settings(max_examples=examples(8), deadline=None)
+@settings(max_examples=examples(6), deadline=None)
 @given(first=WRITES, second=st.one_of(st.just([]), WRITES))
 def test_any_rows_in_any_parts_are_the_same_once_compacted_and_once_more(first: Writes, second: Writes) -> None:
     with TemporaryDirectory() as name:

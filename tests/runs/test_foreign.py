@@ -252,7 +252,7 @@ def sample(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return made
 
 
-quick = settings(max_examples=examples(10), deadline=None, suppress_health_check=list(HealthCheck))
+quick = settings(max_examples=examples(6), deadline=None, suppress_health_check=list(HealthCheck))
 
 
 @quick

@@ -21,6 +21,7 @@ from numscope.sinks.parquet import ParquetSink
 from numscope.summary.dispatch import observe_extras, summarize
 from numscope.summary.extras import EXPONENTS, Layout, blockwise
 from numscope.summary.operand_casts import PAPER_EXTRAS
+from tests.effort import examples
 from tests.runs.tensors import Place, joined, observe, two_layers, write
 
 EXACT = FIELDS[:10]  # counts and extrema
@@ -207,7 +208,7 @@ def test_wrong_words_are_usage_errors(folder: Path, by: str, stats: list[str], m
         group(find_run(folder), by, stats)
 
 
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=examples(15), deadline=None)
 @given(st.lists(st.lists(st.floats(width=32), max_size=8), min_size=1, max_size=12))
 def test_any_split_merges_to_the_whole(tmp_path_factory: pytest.TempPathFactory, parts: list[list[float]]) -> None:
     folder = tmp_path_factory.mktemp("split")

@@ -44,7 +44,7 @@ def rows(draw: st.DrawFn) -> Observation:
     )  # fmt: skip
 
 
-RUNS = st.lists(rows(), min_size=1, max_size=24)
+RUNS = st.lists(rows(), min_size=1, max_size=8)
 
 
 def write(folder: Path, seen: list[Observation], *, alone: bool) -> str:
