@@ -36,9 +36,13 @@ VIEWS = (
 # The contrast of each visible text and mark with what is below it, mixed from all backgrounds. Texts in a canvas are asked of the chart.
 SHOWN = """(() => {
   const pen = document.createElement("canvas").getContext("2d", { willReadFrequently: true });
+  const known = new Map();
   const parse = (color) => {
-    pen.clearRect(0, 0, 1, 1); pen.fillStyle = color; pen.fillRect(0, 0, 1, 1);
-    const [r, g, b, a] = pen.getImageData(0, 0, 1, 1).data; return [r, g, b, a / 255];
+    if (!known.has(color)) {
+      pen.clearRect(0, 0, 1, 1); pen.fillStyle = color; pen.fillRect(0, 0, 1, 1);
+      const [r, g, b, a] = pen.getImageData(0, 0, 1, 1).data; known.set(color, [r, g, b, a / 255]);
+    }
+    return [...known.get(color)];
   };
   const over = (top, below) => top.slice(0, 3).map((c, i) => c * top[3] + below[i] * (1 - top[3])).concat(1);
   const behind = (at) => at === null ? [255, 255, 255, 1] : over(parse(getComputedStyle(at).backgroundColor), behind(at.parentElement));
