@@ -75,7 +75,7 @@ _SPECS = (
     RuleSpec("normalized over one number", "a softmax, a norm, or a division by the sum, over a dimension of size 1"),
     RuleSpec("layers outside the model", "layers or parameters that the model does not know of get gradients, and no optimizer has them"),
     RuleSpec("nothing is loaded", "the keys of what load_state_dict is given are not the module's"),
-    RuleSpec("state not loaded", "a checkpoint has the state of an optimizer or scheduler, which begins anew"),
+    RuleSpec("state not loaded", "a run goes on from a checkpoint, of ``run`` or of its own folder, without all of its state", {"run": ""}),
     RuleSpec("own tensors loaded", "load_state_dict is given the module's own tensors"),
     RuleSpec("model without optimizer", "no optimizer has any parameter of a model, while others in the same loss are trained"),
     RuleSpec("setting without effect", "an attribute is set that nothing reads, such as a module's requires_grad or an optimizer's lr"),

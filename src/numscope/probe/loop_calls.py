@@ -1,5 +1,5 @@
 """Calls of a training loop's own: clipping, a scheduler's step, GradScaler's scaling and unscaling, ``load_state_dict`` of a module, a
-sampler's epoch.
+sampler's epoch, a save.
 
 Torch has no hooks for them, so the optimizer probe has their functions patched while any listener is there.
 """
@@ -19,6 +19,7 @@ from torch.optim.lr_scheduler import LRScheduler
 from torch.utils.data import WeightedRandomSampler
 
 from numscope.probe.patching import patch, patch_inside
+from numscope.probe.saves import hear_saves
 
 _num_loads = 0
 _clips = False
@@ -34,18 +35,20 @@ def clips() -> bool:
     return _clips
 
 
-Kind = Literal["clip", "scheduler", "scale", "unscale", "load", "sample"]
+Kind = Literal["clip", "scheduler", "scale", "unscale", "load", "sample", "save"]
 
 
 @dataclass(frozen=True, slots=True)
 class LoopCall:
-    """A call of a function of the loop, before it runs, but for ``scale`` and ``load``.
+    """A call of a function of the loop, before it runs, but for ``scale``, ``load`` and ``save``.
 
     Args:
         kind: ``clip``: of gradients, by norm or value; ``scheduler``: its step; ``scale``: of a loss; ``unscale``: of gradients;
-            ``load``: ``load_state_dict`` of a module; ``sample``: an epoch of a WeightedRandomSampler.
-        target: the scheduler, the scaler, the module or the sampler; None for ``clip``.
-        args: what it was called with, by position; of ``scale`` what it returns; of ``load`` what is loaded, and what it returns.
+            ``load``: ``load_state_dict`` of a module, or a checkpoint's into tensors; ``sample``: an epoch of a WeightedRandomSampler;
+            ``save``: a file was written.
+        target: the scheduler, the scaler, the module or the sampler; None for ``clip``, ``save`` and a load into tensors.
+        args: what it was called with, by position; of ``scale`` what it returns; of ``load`` what is loaded, and what it returns; of
+            ``save`` how many elements of floating-point tensors, ``inf`` where a whole checkpoint was.
         kwargs: and by name.
     """
 
@@ -131,4 +134,5 @@ def hear_loop(tell: Tell) -> list[Callable[[], None]]:
         patch(WeightedRandomSampler, "__iter__", sample),
         patch(torch.amp.GradScaler, "scale", scale),
         patch(torch.amp.GradScaler, "unscale_", unscale),
+        hear_saves(tell),
     ]

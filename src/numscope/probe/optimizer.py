@@ -29,6 +29,7 @@ from numscope.probe.living import Living
 from numscope.probe.loop_calls import Kind, LoopCall, hear_loop
 from numscope.probe.patching import patch, patch_warnings, settle_inference, settle_subclasses
 from numscope.probe.rehearsal import hear_rehearsals
+from numscope.probe.saves import hear_late_saves
 
 Method = TypeVar("Method", bound=Callable[..., None])
 
@@ -95,9 +96,10 @@ def guarded(*through: type[Exception]) -> Callable[[Method], Method]:
 
 _listeners: Living[StepListener] = Living()
 _undo: list[Callable[[], None]] = []
-# The same for what scripts load later: Keras's optimizers, pipelines.
+# The same for what scripts load later: Keras's optimizers, pipelines, packages that save.
 _keras: list[Callable[[], None]] = []
 _pipelines: list[Callable[[], None]] = []
+_saves: list[Callable[[], None]] = []
 _unscaled: WeakValueDictionary[int, Optimizer] = WeakValueDictionary()  # by id: not stepped since GradScaler unscaled
 _lock = threading.RLock()  # of the two; a listener may be collected, and taken off, while another is put on
 _paused: dict[int, tuple[int, bool]] = {}  # by id of each ``paused`` at work: its thread, and whether that may train
@@ -132,7 +134,7 @@ def unlisten(listener: StepListener) -> None:
         _listeners.discard(listener)
         if not _listeners:
             forget_kept()
-            for undo in (_undo, _keras, _pipelines):
+            for undo in (_undo, _keras, _pipelines, _saves):
                 while undo:
                     undo.pop()()
 
@@ -241,6 +243,7 @@ def _install_late() -> None:
         _keras.extend(hear_steps(_skip, is_paused))
     if not _pipelines:
         _pipelines.extend(hear_rehearsals(_rehearse))
+    _saves.extend(hear_late_saves(_tell_of_call))
 
 
 def _install() -> None:

@@ -145,7 +145,7 @@ class ModelWatch:
             if self._experiments is not None:
                 self._experiments.keep = self.inspector.keep
         if self._detection is not None and self.alerting.plan.mode != "off":
-            subject = Subject(model, self._probe, self._steps, self._detection.evidence.journal)
+            subject = Subject(model, self._probe, self._steps, self._detection.evidence.journal, options.log_dir)
             self._checker = Checker(subject, self.alerting.desk.post, CHECKS, self.alerting.plan.rules)
             if self._experiments is not None:
                 self._experiments.post = self.alerting.desk.post

@@ -28,7 +28,7 @@ from torch import Tensor
 
 from numscope.records.fingerprint import NUM_SUMS, REPEATS, WHOLE, Sketch, merge_all
 from numscope.summary import native
-from numscope.summary.checksum import sum_on_device
+from numscope.summary.checksum import Checksums, merged, sum_on_device
 from numscope.summary.unseen import unseen
 from numscope.summary.unwrap import Unsummarizable, describe, plain
 
@@ -66,6 +66,12 @@ class Piece:
         if tuple(self.tensor.shape) == self.shape:
             return WHOLE
         return f"[{', '.join('+'.join(f'{start}:{start + n}' for _, start, n in along) for along in self.stretches)}]"
+
+    @property
+    def num_rows(self) -> int:
+        """Stretches of the whole that it is made of, at most: 1 for all of it and for a part along the first dimension."""
+        cut = [d for d, n in enumerate(self.shape) if self.tensor.shape[d] != n]
+        return prod(self.tensor.shape[: cut[-1]]) if cut else 1
 
 
 def part_of(tensor: Tensor) -> Piece:
@@ -136,6 +142,29 @@ def sketches(parts: Sequence[Piece]) -> list[Sketch]:
     return [merge_all(own) for own in found]
 
 
+def checksums(parts: Sequence[Piece]) -> list[int]:
+    """The checksum of each part, as it counts in the whole tensor's: those of all parts add up.
+
+    Raises: Unsummarizable.
+
+    *Cost:* one pass over memory, and some 10 µs a part; of a shard that is no stretch of the whole, 3 µs for each of its rows.
+    """
+    owners: list[int] = []
+    runs: list[Tensor] = []
+    firsts: list[int] = []
+    with unseen():
+        for owner, part in enumerate(parts):
+            for block in _blocks(part):
+                for i, first in enumerate(_firsts(block)):
+                    owners.append(owner)
+                    runs.append(block.data[i * block.run : (i + 1) * block.run])
+                    firsts.append(first)
+        found = [0] * len(parts)
+        for owner, value in zip(owners, Checksums(runs, firsts).read(), strict=True):
+            found[owner] = merged([found[owner], value])
+    return found
+
+
 @dataclass(frozen=True, slots=True)
 class _Block:
     """A block of a whole tensor, flat in memory: rows of ``run`` elements from ``first`` on, as ``sizes`` and ``steps`` say."""
@@ -192,12 +221,17 @@ def _native_sketches(blocks: Sequence[_Block]) -> list[Sketch]:
 # ---- with torch's operations, on any device
 
 
-def _sketch_by_torch(block: _Block) -> Sketch:
-    rows = torch.zeros(1, dtype=torch.int64, device="cpu")
+def _firsts(block: _Block) -> list[int]:
+    """Where each row of a block begins in the whole."""
+    rows = torch.full((1,), block.first, dtype=torch.int64, device="cpu")
     for size, step in zip(block.sizes, block.steps, strict=True):
         rows = (rows[:, None] + step * torch.arange(size, device="cpu")).flatten()
+    return rows.tolist()
+
+
+def _sketch_by_torch(block: _Block) -> Sketch:
     found = []
-    for row, begin in enumerate((rows + block.first).tolist()):
+    for row, begin in enumerate(_firsts(block)):
         run = block.data[row * block.run : (row + 1) * block.run]
         checksum = int(sum_on_device(run, begin)) & ((1 << 64) - 1)
         for at in range(0, block.run, _PART):

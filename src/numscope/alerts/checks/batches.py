@@ -9,7 +9,7 @@ from torch import nn
 from torch.utils import data
 
 from numscope.alerts.checks.check import Check, Subject
-from numscope.alerts.checks.inputs import KEPT, Batch
+from numscope.probe.inputs import KEPT, Batch
 from numscope.probe.loop_calls import LoopCall
 from numscope.records.heap import instances_of
 from numscope.records.words import count

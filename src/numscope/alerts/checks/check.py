@@ -10,10 +10,10 @@ from typing import Any, ClassVar, NamedTuple, cast
 
 from torch import nn
 
-from numscope.alerts.checks.inputs import Inputs
 from numscope.config.options import how_to_set
 from numscope.detect.journal import Journal
 from numscope.distributed.agree import rank
+from numscope.probe.inputs import Inputs
 from numscope.probe.module import ModuleProbe
 from numscope.probe.naming import named_state
 from numscope.probe.optimizers import Optimizers
@@ -91,15 +91,17 @@ class Subject:
         model: without the wrapper around it.
         num: of the step, counted from 0 at the watch's start, whatever number the run gives it.
         thorough: this step is one of those at which each parameter is looked at.
+        log_dir: the run's folder, or None.
         inputs: the data of the model's steps, once a check tells of them.
         is_over: the watch is about to end.
     """
 
     wrapper: Weak[nn.Module] = Weak()
 
-    def __init__(self, wrapper: nn.Module, probe: ModuleProbe, steps: Step, journal: Journal) -> None:
+    def __init__(self, wrapper: nn.Module, probe: ModuleProbe, steps: Step, journal: Journal, log_dir: str | None = None) -> None:
         self.wrapper, self.probe, self.steps, self.journal = wrapper, probe, steps, journal
         self.num, self.thorough, self.is_over = 0, True, False
+        self.log_dir = None if log_dir is None else os.path.abspath(log_dir)
         self.rank, self.inputs = rank(), Inputs()
 
     @property

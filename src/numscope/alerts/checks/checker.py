@@ -24,6 +24,7 @@ from numscope.alerts.checks.lost_updates import UpdatesLost
 from numscope.alerts.checks.rank_data import SameDataOnRanks
 from numscope.alerts.checks.recomputing import Recomputation
 from numscope.alerts.checks.replicas import ReplicasDiffer
+from numscope.alerts.checks.resuming import Resuming
 from numscope.alerts.checks.scaling import ScalerUse
 from numscope.alerts.checks.schedules import Schedules
 from numscope.alerts.checks.states import LostState, Owners
@@ -52,6 +53,7 @@ CHECKS: tuple[type[Check], ...] = (
     LossGraph,
     Labels,
     Loading,
+    Resuming,
     Unread,
     ScalerUse,
     Schedules,

@@ -10,16 +10,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from torch import Tensor, nn
-from torch.optim import Optimizer
-from torch.optim.lr_scheduler import LRScheduler
 
 from numscope.alerts.checks.check import Check, ScriptLine, Subject, current_line
 from numscope.probe import optimizer as optimizer_probe
 from numscope.probe.loop_calls import LoopCall
-from numscope.records.heap import instances_of
 
 OWN = "own tensors loaded"
-STATE = "state not loaded"
 MOST_WALKS = 8  # in search of checkpoints: they are loaded at first, and target networks again and again
 
 log = logging.getLogger("numscope")
@@ -35,7 +31,7 @@ class _Verdict(NamedTuple):
 
 _walks = itertools.count()
 # Of checkpoints whose tensors were loaded, "optimizer" and "scheduler": their keys, the line, and the module that got the tensors.
-_saved: dict[str, tuple[str, ScriptLine, weakref.ref[nn.Module]]] = {}
+saved: dict[str, tuple[str, ScriptLine, weakref.ref[nn.Module]]] = {}
 _verdicts: dict[tuple[str, str], _Verdict | None] = {}  # by text and line, of this process: the first check that is asked says it
 
 
@@ -48,6 +44,7 @@ class Loads(optimizer_probe.StepListener):
     """
 
     closed = False
+    _in_place = False  # a checkpoint was loaded into tensors, which a module may be given then
 
     def failed(self, error: Exception) -> None:
         self.closed = True
@@ -59,6 +56,7 @@ class Loads(optimizer_probe.StepListener):
             return
         given, result = call.args
         module = call.target
+        self._in_place = self._in_place or module is None
         if not isinstance(given, Mapping):
             return
         _hold(given, module)
@@ -67,7 +65,7 @@ class Loads(optimizer_probe.StepListener):
         name = f"{type(module).__name__}.load_state_dict"
         if missing and (unexpected or not given):  # a filter of keys that match may leave none
             self._judge_names(name, here, given, [key for key in here if key in missing], unexpected)
-        elif not call.kwargs.get("assign") and (loaded := [key for key in given if key in here and here[key].numel()]):
+        elif not (call.kwargs.get("assign") or self._in_place) and (loaded := [key for key in given if key in here and here[key].numel()]):
             if all(isinstance(given[key], Tensor) and _is_same(given[key], here[key]) for key in loaded):
                 line = current_line()
                 text = f"{name}{line.at()} is given the module's own tensors: nothing changes."
@@ -108,7 +106,7 @@ class Loading(Check):
     """
 
     name = "nothing is loaded"
-    also = (OWN, STATE)
+    also = (OWN,)
     cheap = True
 
     def __init__(self, subject: Subject) -> None:
@@ -121,17 +119,6 @@ class Loading(Check):
             verdict, _verdicts[key] = _verdicts[key], None
             assert verdict is not None
             self.say(verdict.text, verdict.advice, rule=verdict.rule, line=verdict.line, asks=verdict.asks, again=True)
-
-    def before_step(self, optimizer: Optimizer) -> None:
-        for kind, (key, line, loaded) in list(_saved.items()) if self.subject.num == 0 else ():
-            module = loaded()
-            if module is None or not (module in self.subject.probe.names or self.subject.model in module.modules()):
-                continue
-            schedulers = [each for each in instances_of(LRScheduler) if getattr(each, "optimizer", None) is optimizer]
-            if any(each.last_epoch == 0 for each in schedulers) if kind == "scheduler" else not optimizer.state:
-                del _saved[kind]
-                text = f"The checkpoint whose tensors were loaded{line.at()} has {key!r}, and the {kind} of this run begins anew."
-                self.say(text, f"Call {kind}.load_state_dict(checkpoint[{key!r}]).", rule=STATE, line=line, again=True, asks=True)
 
     def last(self) -> None:
         self.enter(self.subject.model, (), {})
@@ -147,7 +134,7 @@ def _hold(given: Mapping[str, Any], module: nn.Module) -> None:
             states = [(str(key), each) for key, each in held.items() if isinstance(each, Mapping)]
             keys = {"optimizer": [key for key, each in states if "param_groups" in each and each.get("state")]}
             keys["scheduler"] = [key for key, each in states if "_step_count" in each and each.get("last_epoch")]
-            _saved.update({kind: (found[0], current_line(), weakref.ref(module)) for kind, found in keys.items() if found})
+            saved.update({kind: (found[0], current_line(), weakref.ref(module)) for kind, found in keys.items() if found})
 
 
 def _note(rule: str, text: str, advice: str, line: ScriptLine, asks: bool) -> None:

@@ -1,0 +1,224 @@
+"""A run that goes on from a checkpoint goes on with all of its state."""
+
+from __future__ import annotations
+
+import os
+import socket
+import threading
+import time
+from collections import deque
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+from torch import nn
+from torch.optim import Optimizer
+from torch.optim.lr_scheduler import LRScheduler
+
+from numscope.alerts.checks import loading
+from numscope.alerts.checks.check import Check, ScriptLine, Subject
+from numscope.distributed.agree import num_ranks, spread
+from numscope.parity.resumed import find_origin, losses
+from numscope.parity.snapshot import LoopObjects, random_states, states_and_counts, weights_of
+from numscope.probe.loop_calls import LoopCall
+from numscope.probe.naming import class_name
+from numscope.records.faults import suppress
+from numscope.records.heap import instances_of
+from numscope.records.training_state import FOLDER, KEPT, Moment, TrainingState, name_of, read_states
+
+PROCESS = f"{socket.gethostname()}-{os.getpid()}-{time.time_ns():x}"
+BATCHES_BEFORE, BATCHES_AFTER = 64, 8  # a save, whose checksums are kept
+PATIENCE = 8  # steps for the first batch's checksum to come from a device
+
+
+class Resuming(Check):
+    """Keeps the training's state in the run's folder at each save of a checkpoint and at the end, and compares a run that begins with the
+    weights of such a state with it, at its first step. Where nothing was kept: says of a checkpoint whose tensors were loaded that the
+    state of an optimizer or a scheduler in it was not.
+
+    *Cost:* with a folder, a checksum of 4,096 elements of each input a step, which other checks share. At a save one pass over weights,
+    optimizers' states and copies of the model, and two walks over all objects. At the first step of a run whose folder has states, the
+    same once more.
+    """
+
+    name = "state not loaded"
+    cheap = True
+
+    def __init__(self, subject: Subject, run: str = "") -> None:
+        super().__init__(subject)
+        self._folder, self._from = subject.log_dir, os.path.abspath(run) if run else subject.log_dir
+        self._must = bool(run)
+        self._first: Moment | None = None
+        self._now: TrainingState | None = None  # of a run that may go on from a state, until its first step is over
+        self._states: list[TrainingState] = []
+        self._is_read = False  # the optimizers' states are in ``_now``
+        self._offset = 0  # steps that earlier processes have made
+        self._open: tuple[TrainingState, str, LoopObjects] | None = None  # the last one kept, which batches are still to follow
+        self._key: tuple[Any, ...] = ()  # of the tensors that it is of
+        self._files: deque[str] = deque()
+        self._batches: deque[tuple[int, str]] = deque(maxlen=BATCHES_BEFORE)
+        self._num_seen = 0
+        self._unloaded: list[tuple[str, str, ScriptLine]] = []
+
+    # ---- occasions
+
+    def enter(self, module: nn.Module, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
+        if not torch.is_grad_enabled() or torch.compiler.is_compiling() or not (self._folder or self._from):
+            return
+        if self._first is None:
+            self._first = Moment(random_states())
+            self._begin()
+        if self._open is not None and self._open[0].following is None:
+            self._open[0].following = self._open[2].moment()
+        self.subject.inputs.see(self.subject.num, self.subject.step, args, kwargs)
+
+    def before_step(self, optimizer: Optimizer) -> None:
+        if self._now is not None and not self._is_read:
+            self._is_read = True
+            self._add_optimizers(self._now)
+        if self.subject.num == 0:
+            self._find_unloaded(optimizer)
+
+    def called(self, call: LoopCall) -> None:
+        if call.kind != "save" or self._folder is None or self.subject.steps.thread not in (None, threading.get_ident()):
+            return
+        trained = [p for p in self.subject.parameters().values() if p.requires_grad]
+        if 2 * call.args[0] >= sum(p.numel() for p in trained) > 0:
+            self._keep()
+
+    def end(self, closing: bool) -> None:
+        self._take_batches()
+        if self._now is not None and (self._now.batches or self.subject.num >= PATIENCE or closing):
+            self._compare(self._now)
+            self._now, self._states = None, []
+        for text, advice, line in self._unloaded if self._now is None else ():
+            self.say(text, advice, line=line, again=True, asks=True)
+            self._unloaded = []
+        if self._first is not None and self.subject.num == 0 and spread() and self.subject.rank and self._folder is not None:
+            self._write(self._state())  # its generators, should rank 0 alone save
+
+    def last(self) -> None:
+        if self._folder is not None and self._first is not None and self.subject.steps.num_steps:
+            self._keep()
+
+    def close(self) -> None:
+        if self._open is not None:
+            state, name, _ = self._open
+            self._open = None
+            self._write(state, name)
+
+    # ---- what a run goes on from
+
+    def _begin(self) -> None:
+        """The first call of a training begins."""
+        if self._from is not None:
+            self._states = [one for one in read_states(self._from, {0, self.subject.rank}) if one.process != PROCESS]
+        if any(one.weights for one in self._states):
+            self._now = self._state()
+            self._add_weights(self._now)
+            loop = LoopObjects(self.subject.model, self._optimizers())
+            self._now.moment, self._now.averages = loop.moment(), loop.averages()
+
+    def _compare(self, now: TrainingState) -> None:
+        assert self._from is not None
+        origin = find_origin(now, self._states)
+        if origin is None or any(one.world > 1 and one.world != now.world for one in self._states):
+            self._states = read_states(self._from)  # weights may have been spread over other ranks
+            origin = find_origin(now, self._states) or origin
+        if origin is None:
+            if self._must:
+                text = f"None of the {len(self._states)} states of {self._from} has the weights that this run begins with."
+                self.say(text, "Load the checkpoint before the first step.")
+            return
+        self._offset = origin.state.step - now.step
+        self._batches = deque([(step + self._offset, value) for step, value in self._batches], BATCHES_BEFORE)
+        self._unloaded = []
+        found = losses(origin, now)
+        if found:
+            text = f"Resumed at step {origin.state.step}: {'; '.join(one.text for one in found)}."
+            advice = " ".join(dict.fromkeys(one.advice for one in found))
+            names = [name for one in found for name in one.parameters]
+            about = {"resumed at": origin.state.step, "lost": [one.text for one in found]}
+            asks = all(one.asks for one in found)
+            self.say(text, advice, parameters=list(dict.fromkeys(names)), evidence=about, asks=asks)
+
+    def _find_unloaded(self, optimizer: Optimizer) -> None:
+        for kind, (key, line, loaded) in list(loading.saved.items()):
+            module = loaded()
+            if module is None or not (module in self.subject.probe.names or self.subject.model in module.modules()):
+                continue
+            schedulers = [each for each in instances_of(LRScheduler) if getattr(each, "optimizer", None) is optimizer]
+            if any(each.last_epoch == 0 for each in schedulers) if kind == "scheduler" else not optimizer.state:
+                del loading.saved[kind]
+                text = f"The checkpoint whose tensors were loaded{line.at()} has {key!r}, and the {kind} of this run begins anew."
+                self._unloaded.append((text, f"Call {kind}.load_state_dict(checkpoint[{key!r}]).", line))
+
+    # ---- what is kept
+
+    def _keep(self) -> None:
+        """The state as it is now."""
+        optimizers = self._optimizers()
+        tensors = [t for o in optimizers for kept in o.state.values() if isinstance(kept, dict) for t in kept.values()]
+        key = (
+            self.subject.steps.num_steps,
+            *((id(t), t._version) for t in (*self.subject.parameters().values(), *tensors) if isinstance(t, torch.Tensor)),
+        )
+        if self._open is not None and self._open[0].following is None and key == self._key:
+            self._open[0].moment = self._open[2].moment()  # another file of the same checkpoint
+            return
+        self.close()
+        self._key = key
+        state, loop = self._state(), LoopObjects(self.subject.model, optimizers)
+        self._take_batches()
+        self._add_weights(state)
+        self._add_optimizers(state)
+        state.moment, state.averages, state.places = loop.moment(), loop.averages(), loop.places()
+        state.batches = list(self._batches)
+        self._open = state, self._write(state), loop
+
+    def _state(self) -> TrainingState:
+        steps = self.subject.steps
+        step = steps.number + steps.has_stepped + self._offset
+        own = class_name(self.subject.model), self.subject.rank, num_ranks() if spread() else 1
+        return TrainingState(*own, PROCESS, step, first=self._first or Moment())
+
+    def _add_weights(self, state: TrainingState) -> None:
+        state.weights = weights_of(self.subject.probe.names)
+        state.trained = [name for name, one in self.subject.parameters().items() if one.requires_grad]
+
+    def _add_optimizers(self, state: TrainingState) -> None:
+        optimizers = self._optimizers()
+        state.optimizers = [type(one).__name__ for one in optimizers]
+        state.states, state.counts = states_and_counts(self.subject.parameters(), optimizers)
+
+    def _optimizers(self) -> list[Optimizer]:
+        self.subject.optimizers.search()
+        return self.subject.optimizers.living
+
+    def _take_batches(self) -> None:
+        inputs = self.subject.inputs
+        inputs.settle()
+        new = [(batch.step + self._offset, f"{batch.sum:x}") for batch in inputs.since(self._num_seen)]
+        self._num_seen = inputs.num_batches
+        self._batches.extend(new)
+        if self._now is not None and not self._now.batches:
+            self._now.batches = new
+        if self._open is not None and new:
+            state, name, _ = self._open
+            state.next_batches += [value for _, value in new]
+            if len(state.next_batches) == len(new):
+                self._write(state, name)
+            elif len(state.next_batches) >= BATCHES_AFTER:
+                self.close()
+
+    def _write(self, state: TrainingState, name: str = "") -> str:
+        assert self._folder is not None
+        if not name:
+            name = name_of(time.time_ns(), state.rank, state.step)
+            self._files.append(name)
+            if len(self._files) > KEPT:
+                with suppress(OSError):
+                    os.unlink(os.path.join(self._folder, FOLDER, self._files.popleft()))
+        with suppress(OSError):  # a full disk: the run's other files say so
+            state.write(self._folder, name)
+        return name

@@ -1,0 +1,169 @@
+"""Takes the training state of a model that trains in this process."""
+
+from __future__ import annotations
+
+import ctypes
+import hashlib
+import random
+import struct
+import sys
+from array import array
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.amp.grad_scaler import GradScaler
+from torch.optim import Optimizer
+from torch.optim.lr_scheduler import LRScheduler
+from torch.utils.data import Sampler
+from torch.utils.data.dataloader import _BaseDataLoaderIter
+
+from numscope.probe.calls import is_captured
+from numscope.probe.naming import class_name, named_state
+from numscope.probe.optimizers import ids_known, ids_of, living_optimizers, settings_of, states_of
+from numscope.records.faults import suppress
+from numscope.records.heap import instances_of
+from numscope.records.training_state import Bits, Moment
+from numscope.summary.checksum import Checksums, merged
+from numscope.summary.sketch import Piece, checksums, part_of
+from numscope.summary.unseen import unseen
+from numscope.summary.unwrap import Unsummarizable, plain
+
+_MOST_ROWS = 256  # of a shard on a device that is no stretch of the whole: each costs a dozen kernels
+_WORDS = slice(24, 24 + 624 * 8)  # of the bytes of torch's generator for CPUs; before them its place
+
+
+def weights_of(names: Mapping[nn.Module, str]) -> dict[str, Bits]:
+    """A model's parameters and what a checkpoint has of its buffers, by name. *Cost:* one pass; a sync on a device."""
+    passing = {f"{name}.{slot}".lstrip(".") for module, name in names.items() for slot in module._non_persistent_buffers_set}
+    found = {f"{name}.{slot}".lstrip("."): tensor for name, slot, tensor in named_state(names)}
+    return bits_of({name: tensor for name, tensor in found.items() if name not in passing})
+
+
+def states_and_counts(
+    parameters: Mapping[str, nn.Parameter], optimizers: Iterable[Optimizer]
+) -> tuple[dict[str, dict[str, Bits]], dict[str, dict[str, float]]]:
+    """Optimizers' states by their own name and by parameter: tensors, and single numbers. *Cost:* one pass; two syncs on a device."""
+    tensors: dict[str, dict[str, Tensor]] = {}
+    numbers: dict[str, dict[str, Tensor]] = {}
+    counts: dict[str, dict[str, float]] = {}
+    for optimizer in optimizers:
+        mine = ids_of(optimizer)
+        for name, parameter in parameters.items():
+            if mine.isdisjoint(ids_known(parameter)):
+                continue
+            for key, value in states_of(optimizer, parameter).items():
+                if isinstance(value, Tensor):
+                    (numbers if value.dim() == 0 else tensors).setdefault(str(key), {})[name] = value
+                elif isinstance(value, int | float):
+                    counts.setdefault(str(key), {})[name] = float(value)
+    with unseen():
+        for key, values in numbers.items():
+            read = torch.stack([plain(value).double() for value in values.values()]).tolist()  # one sync for all
+            counts.setdefault(key, {}).update(zip(values, read, strict=True))
+    return {key: bits_of(values) for key, values in tensors.items()}, counts
+
+
+def bits_of(tensors: Mapping[str, Tensor]) -> dict[str, Bits]:
+    """The bits of what can be read of some tensors here."""
+    parts: dict[str, tuple[Piece, str]] = {}
+    for name, tensor in tensors.items():
+        with suppress(Unsummarizable), unseen():
+            part = part_of(tensor)
+            is_plain = part.tensor.layout is torch.strided and not part.tensor.is_nested
+            if is_plain and (part.tensor.is_cpu or part.num_rows <= _MOST_ROWS):
+                parts[name] = part, str(tensor.dtype).removeprefix("torch.")
+    sums = checksums([part for part, _ in parts.values()])
+    return {
+        name: Bits(dtype, _product(part.shape), {part.place: (part.tensor.numel(), value)} if part.tensor.numel() else {})
+        for (name, (part, dtype)), value in zip(parts.items(), sums, strict=True)
+    }
+
+
+def _product(shape: Sequence[int]) -> int:
+    return torch.Size(shape).numel()
+
+
+class LoopObjects:
+    """What a training loop has beside model and optimizers, as found now: schedulers, samplers, loss scalers, copies of the model.
+
+    *Cost:* one walk over all objects, 100 ms for a million.
+    """
+
+    def __init__(self, model: nn.Module, optimizers: Sequence[Optimizer]) -> None:
+        kinds: tuple[type[Any], ...] = (LRScheduler, Sampler, GradScaler, _BaseDataLoaderIter, type(model))
+        found: list[Any] = instances_of(*kinds)
+        self._optimizers = optimizers
+        self._iterators = [one for one in found if isinstance(one, _BaseDataLoaderIter)]
+        self._schedulers = [
+            one for one in found if isinstance(one, LRScheduler) and any(getattr(one, "optimizer", 0) is o for o in optimizers)
+        ]
+        self._samplers: list[Any] = [one for one in found if isinstance(one, Sampler) and isinstance(getattr(one, "epoch", None), int)]
+        self._scalers = [one for one in found if isinstance(one, GradScaler) and one.is_enabled()]
+        self._model, own = model, set(model.modules())
+        self._copies = [one for one in found if type(one) is type(model) and one not in own and _is_alike(one, model)]
+
+    def moment(self) -> Moment:
+        """What they have now. *Cost:* a sync for a scaler on a device."""
+        return Moment(
+            random_states(),
+            settings_of(self._optimizers),
+            sorted((type(one).__name__, int(getattr(one, "last_epoch", 0))) for one in self._schedulers),
+            sorted({(type(one).__name__, int(one.epoch)) for one in self._samplers}),
+            next((float(one.get_scale()) for one in self._scalers), None),
+        )
+
+    def places(self) -> list[tuple[int, int]]:
+        """How many batches each iterator of a loader has given, and of how many."""
+        found = []
+        for one in self._iterators:
+            with suppress(TypeError, NotImplementedError):  # a stream has no length
+                found.append((int(one._num_yielded), len(one._index_sampler)))
+        return found
+
+    def averages(self) -> list[tuple[str, str]]:
+        """Class and checksum of each copy of the model that no optimizer trains. *Cost:* a pass over each; a sync on a device."""
+        trained = {number for optimizer in living_optimizers() for number in ids_of(optimizer)}
+        copies = [one for one in self._copies if all(id(p) not in trained for p in one.parameters())]
+        return [(class_name(one), of_parameters(one)) for one in copies]
+
+
+def of_parameters(model: nn.Module) -> str:
+    """One checksum of all parameters that can be read, as text; "" where one can't."""
+    with suppress(Unsummarizable):
+        return f"{merged([(i + 1) * value for i, value in enumerate(Checksums(list(model.parameters())).read())]):x}"
+    return ""
+
+
+def _is_alike(one: nn.Module, model: nn.Module) -> bool:
+    shapes = [[(name, p.shape) for name, p in each.named_parameters()] for each in (one, model)]
+    return shapes[0] == shapes[1] != [] and next(one.parameters()) is not next(model.parameters())
+
+
+def random_states() -> dict[str, tuple[str, int]]:
+    """By generator the block of numbers that it is in, and its place there: a state that was restored and drawn from a little is in the
+    same block. Nothing is drawn.
+    """
+    _, words, _ = random.getstate()
+    found = {"python": (_digest(array("Q", words[:-1]).tobytes()), int(words[-1]))}
+    numpy: Any = sys.modules.get("numpy.random")
+    if numpy is not None:
+        kind, keys, place, *_ = numpy.get_state()
+        if kind == "MT19937":
+            found["numpy"] = _digest(keys.tobytes()), int(place)
+    with unseen():
+        state = _bytes(torch.get_rng_state())
+        found["torch"] = _digest(state[_WORDS]), struct.unpack_from("<q", state, 16)[0]
+        if torch.cuda.is_initialized() and not is_captured():  # type: ignore[no-untyped-call]
+            seed, offset = struct.unpack_from("<Qq", _bytes(torch.cuda.get_rng_state()))
+            found["cuda"] = f"{seed:x}", offset
+    return found
+
+
+def _bytes(state: Tensor) -> bytes:
+    return ctypes.string_at(state.data_ptr(), state.numel())
+
+
+def _digest(data: bytes) -> str:
+    return hashlib.blake2b(data, digest_size=8).hexdigest()

@@ -1,0 +1,223 @@
+"""A run that goes on from a checkpoint: each lost part of its state is named, and exact resumes are left alone."""
+
+from __future__ import annotations
+
+import gc
+import itertools
+import random
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+from torch.nn import functional as F
+from torch.optim.swa_utils import AveragedModel
+from torch.utils.data import DataLoader, TensorDataset
+
+import numscope
+from numscope.alerts.checks import resuming
+from numscope.records.alert import Alert
+from numscope.records.training_state import KEPT, read_states
+
+Checkpoint = dict[str, Any]
+_processes = itertools.count()
+
+
+class Training:
+    """A plain loop, with all that it has to go on from."""
+
+    def __init__(self, seed: int = 0) -> None:
+        for seeds in (torch.manual_seed, random.seed, np.random.seed):
+            seeds(seed)
+        self.model = nn.Sequential(nn.Linear(6, 8), nn.BatchNorm1d(8), nn.Dropout(0.3), nn.Linear(8, 3))
+        self.optimizer = torch.optim.AdamW(self.model.parameters(), lr=0.01)
+        self.scheduler = torch.optim.lr_scheduler.StepLR(self.optimizer, 2, 0.5)
+        self.scaler = torch.amp.GradScaler("cpu", growth_interval=3)
+        self.average = AveragedModel(self.model)
+        draw = torch.Generator().manual_seed(7)
+        self.data = TensorDataset(torch.randn(96, 6, generator=draw), torch.randint(3, (96,), generator=draw))
+        self.done = 0
+
+    def parts(self) -> dict[str, Any]:
+        return {name: getattr(self, name) for name in ("model", "optimizer", "scheduler", "scaler", "average")}
+
+    def save(self, path: Path) -> None:
+        generators = {"torch": torch.get_rng_state(), "random": random.getstate(), "numpy": np.random.get_state()[1:3]}
+        torch.save({**{name: part.state_dict() for name, part in self.parts().items()}, "generators": generators, "done": self.done}, path)
+
+    def load(self, path: Path, change: Callable[[Checkpoint], object] = lambda checkpoint: None) -> None:
+        checkpoint = torch.load(path, weights_only=False)
+        change(checkpoint)
+        for name, part in self.parts().items():
+            if name in checkpoint:
+                part.load_state_dict(checkpoint[name])
+        generators = checkpoint.get("generators", {})
+        if "torch" in generators:
+            torch.set_rng_state(generators["torch"])
+        if "random" in generators:
+            random.setstate(generators["random"])
+        if "numpy" in generators:
+            np.random.set_state(("MT19937", *generators["numpy"]))
+        self.done = checkpoint["done"]
+
+    def batches(self, skips: int) -> Any:
+        order = torch.randperm(96, generator=torch.Generator().manual_seed(3)).tolist()
+        return DataLoader(self.data, batch_size=4, sampler=order[4 * skips :])
+
+    def run(self, steps: int, saves: Mapping[int, Path] | None = None, skips: int | None = None) -> None:
+        for x, y in self.batches(self.done if skips is None else skips):
+            if self.done == steps:
+                break
+            smoothing = 0.01 * random.random() * np.random.rand()
+            self.optimizer.zero_grad()
+            self.scaler.scale(F.cross_entropy(self.model(x), y, label_smoothing=smoothing)).backward()
+            self.scaler.step(self.optimizer)
+            self.scaler.update()
+            self.scheduler.step()
+            self.average.update_parameters(self.model)
+            self.done += 1
+            if saves and self.done in saves:
+                self.save(saves[self.done])
+
+
+@pytest.fixture(autouse=True)
+def new_process(monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
+    """Runs of one test are those of several processes."""
+
+    def change() -> None:
+        gc.collect()  # models of the run before
+        monkeypatch.setattr(resuming, "PROCESS", str(next(_processes)))
+
+    change()
+    return change
+
+
+@pytest.fixture(scope="module")
+def recorded(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run's folder, with a checkpoint of step 6 of 9."""
+    folder = tmp_path_factory.mktemp("recorded")
+    training = Training()
+    resuming.PROCESS = "first"
+    with numscope.watch(training.model, log_dir=folder / "run") as scope:
+        training.run(9, {6: folder / "checkpoint"})
+    assert not scope.fault and not scope.alerts
+    return folder
+
+
+def resumed(folder: Path, change: Callable[[Checkpoint], object] = lambda checkpoint: None, **how: Any) -> list[Alert]:
+    training = Training(seed=1)
+    alerts = {"state not loaded": {"run": str(folder / "run")}}
+    with numscope.watch(training.model, on_nonfinite="warn", alerts=alerts) as scope:
+        training.load(folder / "checkpoint", change)
+        training.run(training.done + 2, **how)
+    assert not scope.fault
+    return scope.alerts
+
+
+def test_exact_resume_is_left_alone(recorded: Path) -> None:
+    assert resumed(recorded) == []
+
+
+def clear(part: str, *keys: str) -> Callable[[Checkpoint], None]:
+    """A checkpoint without a part, or a part of a part."""
+
+    def change(checkpoint: Checkpoint) -> None:
+        inner = checkpoint
+        for key in (part, *keys)[:-1]:
+            inner = inner[key]
+        del inner[(part, *keys)[-1]]
+
+    return change
+
+
+def state_of_optimizer(key: str, value: float) -> Callable[[Checkpoint], None]:
+    def change(checkpoint: Checkpoint) -> None:
+        for state in checkpoint["optimizer"]["state"].values():
+            state[key].fill_(value)
+
+    return change
+
+
+def head(checkpoint: Checkpoint) -> None:
+    checkpoint["model"] = {**checkpoint["model"], "3.weight": torch.ones(3, 8)}
+
+
+def rate(checkpoint: Checkpoint) -> None:
+    checkpoint["optimizer"]["param_groups"][0]["lr"] = 0.5
+
+
+LOST = {
+    "a weight": (head, "1 weight of 9 is not what was saved, the first is 3.weight"),
+    "first moments": (state_of_optimizer("exp_avg", 0), "AdamW's exp_avg is zero in 6 parameters"),
+    "step counts": (state_of_optimizer("step", 0), "AdamW's step is 0 in 6 parameters, and was 6"),
+    "the optimizer": (clear("optimizer"), "AdamW begins without state (exp_avg, exp_avg_sq, step); lr is 0.01, and was 0.00125"),
+    "the rate": (rate, "lr is 0.5, and was 0.00125"),
+    "the schedule": (clear("scheduler"), "StepLR is at 0, and was at 6"),
+    "the scaler": (clear("scaler"), "GradScaler's scale is 65536, and was 262144"),
+    "the average": (clear("average"), "the averaged copy of Sequential is another one"),
+    "torch's generator": (clear("generators", "torch"), "the random state of torch is not what was saved"),
+    "other generators": (
+        lambda c: (c["generators"].pop("random"), c["generators"].pop("numpy")),
+        "the random state of python, numpy is not what was saved",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("what", LOST)
+def test_what_is_lost_is_named(recorded: Path, what: str) -> None:
+    change, text = LOST[what]
+    (alert,) = resumed(recorded, change)
+    assert alert.text == f"Resumed at step 6: {text}."
+    assert alert.rule == "state not loaded" and alert.evidence["resumed at"] == 6
+
+
+@pytest.mark.parametrize(
+    ("skips", "text"),
+    [(4, "the batch of step 4 comes again"), (8, "2 batches are skipped"), (20, "the first batch is not the one that came next")],
+)
+def test_other_batches_are_named(recorded: Path, skips: int, text: str) -> None:
+    (alert,) = resumed(recorded, skips=skips)
+    assert alert.text == f"Resumed at step 6: {text}." and alert.asks
+
+
+@pytest.mark.parametrize("skips", [6, 2])
+def test_run_that_ended_at_its_save_goes_on_in_its_own_folder(tmp_path: Path, skips: int, new_process: Callable[[], None]) -> None:
+    for steps in (6, 8):
+        new_process()
+        training = Training(seed=steps)
+        with numscope.watch(training.model, on_nonfinite="warn", log_dir=tmp_path / "run") as scope:
+            if steps == 8:
+                training.load(tmp_path / "checkpoint")
+            training.run(steps, {6: tmp_path / "checkpoint"}, skips=skips if steps == 8 else 0)
+        assert not scope.fault
+    texts = [] if skips == 6 else ["Resumed at step 6: the batch of step 2 comes again."]
+    assert [alert.text for alert in scope.alerts] == texts
+
+
+def test_other_run_in_the_same_folder_is_left_alone(recorded: Path) -> None:
+    training = Training(seed=0)
+    with numscope.watch(training.model, on_nonfinite="warn", log_dir=recorded / "run") as scope:
+        training.run(2)
+    assert not scope.fault and not scope.alerts
+
+
+def test_run_that_does_not_begin_with_a_state_of_the_named_run_is_told_so(recorded: Path) -> None:
+    training = Training(seed=1)
+    with numscope.watch(training.model, on_nonfinite="warn", alerts={"state not loaded": {"run": str(recorded / "run")}}) as scope:
+        training.run(2)
+    (alert,) = scope.alerts
+    assert alert.text.startswith("None of the 3 states of ") and not alert.asks
+
+
+def test_small_saves_keep_no_state_and_few_files_stay(tmp_path: Path) -> None:
+    training = Training()
+    with numscope.watch(training.model, on_nonfinite="warn", log_dir=tmp_path):
+        for step in range(1, KEPT + 4):
+            training.run(step, {step: tmp_path / "checkpoint"}, skips=0)
+            torch.save({"loss": torch.ones(2), "step": step}, tmp_path / "small")
+    states = read_states(str(tmp_path))
+    assert [state.step for state in states] == [*range(4, KEPT + 4)]
+    assert all(len(state.batches) == state.step and state.weights for state in states)
