@@ -17,6 +17,7 @@ from transformers import LlamaConfig, LlamaForCausalLM, Trainer, TrainerCallback
 from transformers.debug_utils import DebugUnderflowOverflow
 
 import numscope
+from numscope.alerts.checks import resuming
 from numscope.integrations.transformers import NumscopeCallback, disable_debug_option, enable_debug_option
 from numscope.records.errors import NonFiniteError, UsageError
 from tests.integrations.page import run_lines
@@ -173,6 +174,31 @@ def test_lines_of_the_page_are_all_it_takes(tmp_path):
     run_lines("Hugging Face Trainer", trainer=run)
     with pytest.raises(NonFiniteError):
         run.train()
+
+
+def test_trainer_that_goes_on_from_a_checkpoint_says_what_it_has_lost(tmp_path, monkeypatch):
+    def run(name: str, checkpoint: Path | None = None, **how: Any) -> list[str]:
+        monkeypatch.setattr(resuming, "PROCESS", name)
+        model = tiny()
+        for layer in model.model.layers:
+            layer.self_attn.attention_dropout = 0.1  # draws random numbers
+        given = {"max_steps": 5, "save_strategy": "steps", "save_steps": 3, **how}
+        rules = {"state not loaded": {"run": str(tmp_path / "run")}}
+        with numscope.watch(model, on_nonfinite="warn", log_dir=None if checkpoint else tmp_path / "run", alerts=rules) as scope:
+            trainer(tmp_path / "out", model, **given).train(resume_from_checkpoint=checkpoint and str(checkpoint))
+        assert not scope.fault
+        return [alert.text for alert in scope.alerts if alert.rule == "state not loaded"]
+
+    checkpoint = tmp_path / "out" / "checkpoint-3"
+    assert run("first") == []
+    assert run("exact", checkpoint) == []
+    (checkpoint / "rng_state.pth").unlink()
+    assert run("other batches", checkpoint, ignore_data_skip=True) == [
+        "Resumed at step 3: the random state of torch is not what was saved; the batch of step 0 comes again."
+    ]
+    (checkpoint / "scheduler.pt").unlink()  # Trainer loads both or none
+    (text,) = run("no optimizer", checkpoint)
+    assert "AdamW begins without state (exp_avg, exp_avg_sq, step); lr is 0.01, and was 0.004; LambdaLR is at 0, and was at 3" in text
 
 
 def test_wrong_option_is_refused_at_once():

@@ -26,6 +26,7 @@ Kind = Literal[
     "clip norm",
     "update",
     "other",
+    "resume",
 ]
 MARGIN = 8  # times what one unit in the last place does is still noise
 _LEAST = 4 * ROUNDING  # of a gradient's norm: below, sums in another order

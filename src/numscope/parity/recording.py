@@ -178,7 +178,7 @@ class StepRecorder(optimizer_probe.StepListener):
             key = new_id()
             hook_calls(module, key, Hook(self._before, module is model), Hook(_nothing), always=False, first=False)
             self._undo.append(partial(unhook_calls, module, key))
-        if (given := _call_at_work(model)) is not None:  # torch has listed its hooks
+        if (given := call_at_work(model)) is not None:  # torch has listed its hooks
             self._called(model, given)
 
     # ---- told by hooks
@@ -313,7 +313,8 @@ class StepRecorder(optimizer_probe.StepListener):
         return Piece.at(part.tensor, shape, starts_of)
 
 
-def _call_at_work(model: nn.Module) -> tuple[Any, ...] | None:
+def call_at_work(model: nn.Module) -> tuple[Any, ...] | None:
+    """The arguments of the model's call that is at work, by position and by name; None where there is none."""
     frame: FrameType | None = sys._getframe(1)
     while frame is not None:
         if frame.f_code is _CALL and frame.f_locals.get("self") is model:

@@ -196,8 +196,8 @@ def _of_random(origin: Origin, now: TrainingState) -> Iterable[Loss]:
         if name in origin.differs and block in {known for known, _ in of_first}:
             text = f"rank {now.rank} has rank 0's random state ({name})"
             yield Loss(text, "Save and load the random states of each rank.")
-        if before.rank != now.rank or name not in before.moment.random or before.first.random.get(name) == before.moment.random[name]:
-            continue  # nothing was drawn from it
+        if before.rank != now.rank or name not in before.draws:
+            continue
         known = [one.random[name] for one in (before.moment, before.following) if one is not None and name in one.random]
         if not any(block == theirs and place >= least for theirs, least in known):
             lost.append(name)

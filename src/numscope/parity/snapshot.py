@@ -96,9 +96,9 @@ class LoopObjects:
         found: list[Any] = instances_of(*kinds)
         self._optimizers = optimizers
         self._iterators = [one for one in found if isinstance(one, _BaseDataLoaderIter)]
-        self._schedulers = [
-            one for one in found if isinstance(one, LRScheduler) and any(getattr(one, "optimizer", 0) is o for o in optimizers)
-        ]
+        own_ids = {number for optimizer in optimizers for number in ids_of(optimizer)}
+        schedulers: list[Any] = [one for one in found if isinstance(one, LRScheduler) and hasattr(one, "optimizer")]
+        self._schedulers = [one for one in schedulers if not own_ids.isdisjoint(ids_of(one.optimizer))]
         self._samplers: list[Any] = [one for one in found if isinstance(one, Sampler) and isinstance(getattr(one, "epoch", None), int)]
         self._scalers = [one for one in found if isinstance(one, GradScaler) and one.is_enabled()]
         self._model, own = model, set(model.modules())
@@ -126,13 +126,13 @@ class LoopObjects:
         """Class and checksum of each copy of the model that no optimizer trains. *Cost:* a pass over each; a sync on a device."""
         trained = {number for optimizer in living_optimizers() for number in ids_of(optimizer)}
         copies = [one for one in self._copies if all(id(p) not in trained for p in one.parameters())]
-        return [(class_name(one), of_parameters(one)) for one in copies]
+        return [(class_name(one), one_checksum(one.parameters())) for one in copies]
 
 
-def of_parameters(model: nn.Module) -> str:
-    """One checksum of all parameters that can be read, as text; "" where one can't."""
+def one_checksum(tensors: Iterable[Tensor]) -> str:
+    """One checksum of all tensors, as text; "" where one can't be read."""
     with suppress(Unsummarizable):
-        return f"{merged([(i + 1) * value for i, value in enumerate(Checksums(list(model.parameters())).read())]):x}"
+        return f"{merged([(i + 1) * value for i, value in enumerate(Checksums(list(tensors)).read())]):x}"
     return ""
 
 

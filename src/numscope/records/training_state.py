@@ -104,6 +104,7 @@ class TrainingState:
         process: tells the processes of a run apart.
         step: optimizer steps before it.
         first: at the first call of this process.
+        draws: generators from which training draws; of torch's those from which a step does, as each epoch of a loader draws from them too.
         moment: as the state was taken.
         following: at the next training call; None where none came.
         weights: parameters and buffers by name.
@@ -125,6 +126,7 @@ class TrainingState:
     first: Moment = field(default_factory=Moment)
     moment: Moment = field(default_factory=Moment)
     following: Moment | None = None
+    draws: list[str] = field(default_factory=list)
     weights: dict[str, Bits] = field(default_factory=dict)
     trained: list[str] = field(default_factory=list)
     optimizers: list[str] = field(default_factory=list)
@@ -149,7 +151,7 @@ class TrainingState:
         if told["training_state"] != VERSION:
             raise ValueError("another version's")
         read: dict[str, Any] = {name: _moment(told[name]) for name in ("first", "moment")}
-        read |= {name: [str(one) for one in told[name]] for name in ("trained", "optimizers", "next_batches")}
+        read |= {name: [str(one) for one in told[name]] for name in ("trained", "optimizers", "next_batches", "draws")}
         read |= {name: str(told[name]) for name in ("model", "process")}
         read |= {name: int(told[name]) for name in ("rank", "world", "step")}
         read["following"] = None if told["following"] is None else _moment(told["following"])

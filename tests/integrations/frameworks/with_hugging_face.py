@@ -10,6 +10,7 @@ import torch
 from torch import Tensor, nn
 
 import numscope
+from numscope.alerts.checks import resuming
 from numscope.records.errors import NonFiniteError
 
 pytestmark = pytest.mark.filterwarnings("ignore")
@@ -95,6 +96,46 @@ def test_accelerate_prepares_before_or_after_the_watch(order, precision):
         accelerated(order, 100.0, precision)
     finding = error.value.finding
     assert (finding.step, finding.culprit.op, finding.culprit.line) == (2, "aten.log", line_of("# HERE"))
+
+
+def test_accelerates_state_that_is_not_loaded_is_named(tmp_path, monkeypatch):
+    def run(name: str, damaged: str = "", skipped: int = 3) -> list[str]:
+        monkeypatch.setattr(resuming, "PROCESS", name)
+        torch.manual_seed(len(name))
+        model = nn.Sequential(nn.Linear(4, 8), nn.Dropout(0.2), nn.Linear(8, 1))
+        optimizer = torch.optim.AdamW(model.parameters(), lr=0.01)
+        x = torch.rand(32, 4, generator=torch.Generator().manual_seed(1))
+        loader = torch.utils.data.DataLoader(torch.utils.data.TensorDataset(x, x.sum(1, keepdim=True)), batch_size=4)
+        accelerator = Accelerator(cpu=True)
+        prepared, optimizer, loader, schedule = accelerator.prepare(model, optimizer, loader, torch.optim.lr_scheduler.StepLR(optimizer, 2))
+        rules = {"state not loaded": {"run": str(tmp_path / "run")}}
+        log_dir = tmp_path / "run" if name == "first" else None
+        with numscope.watch(model, on_nonfinite="warn", log_dir=log_dir, alerts=rules) as scope:
+            done = 0
+            if name != "first":
+                accelerator.load_state(str(tmp_path / "saved"))
+                loader, done = accelerator.skip_first_batches(loader, skipped), 3
+                if damaged == "optimizer":
+                    for state in optimizer.state.values():
+                        state["exp_avg"].zero_()
+            for batch, target in loader:
+                accelerator.backward(((prepared(batch) - target) ** 2).mean())
+                optimizer.step()
+                schedule.step()
+                optimizer.zero_grad()
+                done += 1
+                if done == 3:
+                    accelerator.save_state(str(tmp_path / "saved"))
+                if done == 5:
+                    break
+        assert not scope.fault
+        return [alert.text for alert in scope.alerts if alert.rule == "state not loaded"]
+
+    assert run("first") == [] == run("exact")
+    assert run("damaged", "optimizer") == ["Resumed at step 3: AdamW's exp_avg is zero in 4 parameters."]
+    assert run("batches again", skipped=1) == ["Resumed at step 3: the batch of step 1 comes again."]
+    next((tmp_path / "saved").glob("random_states*")).unlink()
+    assert run("other random numbers") == ["Resumed at step 3: the random state of torch is not what was saved."]
 
 
 def tiny() -> LlamaForCausalLM:

@@ -19,6 +19,8 @@ from lightning.pytorch.plugins.precision import MixedPrecision
 from torch import Tensor, nn
 from torch.utils.data import DataLoader, TensorDataset
 
+import numscope
+from numscope.alerts.checks import resuming
 from numscope.integrations.lightning import NumscopeCallback
 from numscope.records.errors import NonFiniteError, UsageError
 from tests.integrations.page import lines_of, run_lines
@@ -181,6 +183,33 @@ def test_numbers_of_steps_go_on_after_a_checkpoint(tmp_path):
     with pytest.raises(NonFiniteError) as error:
         trainer(max_epochs=2, callbacks=[callback]).fit(made(bad_step=6), data(), data(), ckpt_path=tmp_path / "last.ckpt")
     assert error.value.finding.step == 6
+
+
+def test_what_a_run_has_lost_that_goes_on_from_a_checkpoint(tmp_path, monkeypatch):
+    def run(name: str, dropout: float = 0.0, change: Any = None) -> list[str]:
+        monkeypatch.setattr(resuming, "PROCESS", name)
+        model, checkpoint = made(), tmp_path / f"{dropout}.ckpt"
+        model.body[2].p = dropout
+        if change is not None:
+            saved = torch.load(checkpoint, weights_only=False)
+            change(saved)
+            torch.save(saved, checkpoint := tmp_path / "changed.ckpt")
+        saves = lightning.callbacks.ModelCheckpoint(tmp_path, str(dropout), every_n_train_steps=6 if dropout else 8, save_top_k=-1)
+        is_first = name.startswith("first")
+        settings = {"enable_checkpointing": True, "callbacks": [saves]} if is_first else {}
+        rules = {} if is_first else {"state not loaded": {"run": str(tmp_path / "run")}}
+        with numscope.watch(model, on_nonfinite="warn", log_dir=tmp_path / "run" if is_first else None, alerts=rules) as scope:
+            trainer(max_epochs=2 if dropout else 3, **settings).fit(model, data(), ckpt_path=None if is_first else checkpoint)
+        assert not scope.fault
+        return [alert.text for alert in scope.alerts if alert.rule == "state not loaded"]
+
+    assert run("first") == run("exact") == []
+    moments = lambda saved: [state["exp_avg"].zero_() for state in saved["optimizer_states"][0]["state"].values()]  # noqa: E731
+    assert run("moments", change=moments) == ["Resumed at step 8: AdamW's exp_avg is zero in 4 parameters."]
+    assert run("first of a kind", 0.1) == []
+    assert run("within an epoch", 0.1) == [  # Lightning keeps neither of these
+        "Resumed at step 6: the random state of torch is not what was saved; the batch of step 4 comes again."
+    ]
 
 
 def test_accumulated_and_manual_steps_are_optimizer_steps():

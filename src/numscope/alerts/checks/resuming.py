@@ -22,12 +22,14 @@ from numscope.parity.resumed import find_origin, losses
 from numscope.parity.snapshot import LoopObjects, random_states, states_and_counts, weights_of
 from numscope.probe.loop_calls import LoopCall
 from numscope.probe.naming import class_name
+from numscope.probe.optimizers import ids_of
 from numscope.records.faults import suppress
 from numscope.records.heap import instances_of
 from numscope.records.training_state import FOLDER, KEPT, Moment, TrainingState, name_of, read_states
 
 PROCESS = f"{socket.gethostname()}-{os.getpid()}-{time.time_ns():x}"
 BATCHES_BEFORE, BATCHES_AFTER = 64, 8  # a save, whose checksums are kept
+_OUTSIDE = frozenset({"python", "numpy"})  # generators from which nothing but the script draws, in steps and between them
 PATIENCE = 8  # steps for the first batch's checksum to come from a device
 
 
@@ -49,6 +51,7 @@ class Resuming(Check):
         self._folder, self._from = subject.log_dir, os.path.abspath(run) if run else subject.log_dir
         self._must = bool(run)
         self._first: Moment | None = None
+        self._drawn: list[str] | None = None  # torch's generators from which the first step has drawn
         self._now: TrainingState | None = None  # of a run that may go on from a state, until its first step is over
         self._states: list[TrainingState] = []
         self._is_read = False  # the optimizers' states are in ``_now``
@@ -59,6 +62,11 @@ class Resuming(Check):
         self._batches: deque[tuple[int, str]] = deque(maxlen=BATCHES_BEFORE)
         self._num_seen = 0
         self._unloaded: list[tuple[str, str, ScriptLine]] = []
+
+    @property
+    def is_done(self) -> bool:
+        """Never: states are kept when it has spoken too."""
+        return False
 
     # ---- occasions
 
@@ -88,6 +96,8 @@ class Resuming(Check):
 
     def end(self, closing: bool) -> None:
         self._take_batches()
+        if self._first is not None and self._drawn is None:
+            self._drawn = [name for name in _drawn(self._first, random_states()) if name not in _OUTSIDE]
         if self._now is not None and (self._now.batches or self.subject.num >= PATIENCE or closing):
             self._compare(self._now)
             self._now, self._states = None, []
@@ -173,6 +183,7 @@ class Resuming(Check):
         self._add_weights(state)
         self._add_optimizers(state)
         state.moment, state.averages, state.places = loop.moment(), loop.averages(), loop.places()
+        state.draws = [*(self._drawn or ()), *_OUTSIDE.intersection(_drawn(state.first, state.moment.random))]
         state.batches = list(self._batches)
         self._open = state, self._write(state), loop
 
@@ -192,8 +203,13 @@ class Resuming(Check):
         state.states, state.counts = states_and_counts(self.subject.parameters(), optimizers)
 
     def _optimizers(self) -> list[Optimizer]:
+        """Those of the model, without a library's wrappers around them, which have the same parameters."""
         self.subject.optimizers.search()
-        return self.subject.optimizers.living
+        found: dict[frozenset[int], Optimizer] = {}
+        for one in self.subject.optimizers.living:
+            if (key := frozenset(ids_of(one))) not in found or type(one).__module__.startswith("torch."):
+                found[key] = one
+        return list(found.values())
 
     def _take_batches(self) -> None:
         inputs = self.subject.inputs
@@ -222,3 +238,7 @@ class Resuming(Check):
         with suppress(OSError):  # a full disk: the run's other files say so
             state.write(self._folder, name)
         return name
+
+
+def _drawn(first: Moment, now: Mapping[str, tuple[str, int]]) -> list[str]:
+    return [name for name, state in now.items() if first.random.get(name) != state]
