@@ -182,10 +182,9 @@ def _of_settings(before: TrainingState, then: Moment, now: TrainingState) -> Ite
 
 
 def _of_averages(before: TrainingState, now: TrainingState) -> Iterable[Loss]:
-    mine, own = {value for _, value in now.averages}, [kind for kind, _ in now.averages]
-    for kind in dict.fromkeys(kind for kind, value in before.averages if value and value not in mine):
-        where = "is another one" if kind in own else "is not there"
-        yield Loss(f"the averaged copy of {kind} {where}", "Save and load the averaged copy's state_dict too.", True)
+    kinds, mine = {kind for kind, _ in now.averages}, {value for _, value in now.averages}
+    for kind in dict.fromkeys(kind for kind, value in before.averages if value and kind in kinds and value not in mine):
+        yield Loss(f"the averaged copy of {kind} is another one", "Save and load the averaged copy's state_dict too.", True)
 
 
 def _of_random(origin: Origin, now: TrainingState) -> Iterable[Loss]:

@@ -104,14 +104,14 @@ class LoopObjects:
         self._model, own = model, set(model.modules())
         self._copies = [one for one in found if type(one) is type(model) and one not in own and _is_alike(one, model)]
 
-    def moment(self) -> Moment:
-        """What they have now. *Cost:* a sync for a scaler on a device."""
+    def moment(self, *, with_scale: bool = True) -> Moment:
+        """What they have now. ``with_scale``: that of a scaler too. *Cost:* a sync for one on a device."""
         return Moment(
             random_states(),
             settings_of(self._optimizers),
             sorted((type(one).__name__, int(getattr(one, "last_epoch", 0))) for one in self._schedulers),
             sorted({(type(one).__name__, int(one.epoch)) for one in self._samplers}),
-            next((float(one.get_scale()) for one in self._scalers), None),
+            next((float(one.get_scale()) for one in self._scalers if with_scale), None),
         )
 
     def places(self) -> list[tuple[int, int]]:

@@ -193,10 +193,11 @@ def steps_after(first: Sequence[RankTrail], most: int) -> int:
     """How many steps, ``most`` at most, a run has made after its last save. Raises: UsageError for a run without any."""
     saved = max((save for one in first for save in one.saves), default=0)
     num = min(len(one.steps) for one in first)
+    made = f"the run has made {count(num, 'step')}"
     if not saved:
-        raise UsageError(f"the run has made {count(num, 'step')} and saved no checkpoint that was seen, expected a script that saves.", "parity")
+        raise UsageError(f"{made} and saved no checkpoint that was seen, expected a script that saves.", "parity")
     if num == saved:
-        raise UsageError(f"the run has made {count(num, 'step')}, and saved after the last one alone, expected one that goes on.", "parity")
+        raise UsageError(f"{made}, and saved after the last one alone, expected one that goes on.", "parity")
     return min(most, num - saved)
 
 
@@ -207,11 +208,9 @@ def judge_resume(first: Sequence[RankTrail], second: Sequence[RankTrail]) -> Par
     why = f" {' '.join(lost)}" if lost else ""
     saved = max((save for one in first for save in one.saves), default=0)
     at = next((number for number in range(len(begun) - 1, -1, -1) if begun[number] == second[0].begin), None)
-    if at is None:
-        return ParityVerdict("resume", f"the second run begins with weights of no step of the first, which saved after step {saved}.{why}", step=-1)
-    if at == 0:
-        text = f"the second run begins at the beginning again: it loads nothing. The first saved after step {saved}."
-        return ParityVerdict("resume", text, step=-1)
+    if not at:
+        begins = "at the beginning again: it loads nothing" if at == 0 else "with weights of no step of the first"
+        return ParityVerdict("resume", f"the second run begins {begins}; the first saved after step {saved}.{why}", step=-1)
     num = min(min(len(one.steps) - at for one in first), min(len(one.steps) for one in second))
     widest = 0.0
     for i in range(num):
@@ -230,7 +229,8 @@ def judge_resume(first: Sequence[RankTrail], second: Sequence[RankTrail]) -> Par
             return ParityVerdict("resume", f"resumed after step {at}: at step {at + i + 1}{where} {what}.{why}", step=at + i)
     same = all(a.steps[at + num - 1].weights == b.steps[num - 1].weights for a, b in zip(first, second, strict=False))
     bits = "bit by bit" if same else f"up to rounding: losses differ by {widest:.2g} of themselves at most, weights in their bits"
-    return ParityVerdict(None, f"the run that was resumed after step {at} goes on as the other one, {bits}, over {count(num, 'step')}.", notes=lost)
+    text = f"the run that was resumed after step {at} goes on as the other one, {bits}, over {count(num, 'step')}."
+    return ParityVerdict(None, text, notes=lost)
 
 
 def _distance(a: float | None, b: float | None) -> float:

@@ -12,6 +12,8 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from hypothesis import given
+from hypothesis import strategies as st
 from torch import nn
 from torch.nn import functional as F
 from torch.optim.swa_utils import AveragedModel
@@ -20,9 +22,12 @@ from torch.utils.data import DataLoader, TensorDataset
 import numscope
 from numscope.alerts.checks import resuming
 from numscope.records.alert import Alert
-from numscope.records.training_state import KEPT, read_states
+from numscope.records.training_state import KEPT, Bits, name_of, read_states
+from numscope.summary.checksum import checksum
+from numscope.summary.sketch import Piece, checksums
 
 Checkpoint = dict[str, Any]
+SAVE = torch.save
 _processes = itertools.count()
 
 
@@ -119,6 +124,7 @@ def resumed(folder: Path, change: Callable[[Checkpoint], object] = lambda checkp
 
 def test_exact_resume_is_left_alone(recorded: Path) -> None:
     assert resumed(recorded) == []
+    assert torch.save is SAVE
 
 
 def clear(part: str, *keys: str) -> Callable[[Checkpoint], None]:
@@ -209,7 +215,40 @@ def test_run_that_does_not_begin_with_a_state_of_the_named_run_is_told_so(record
     with numscope.watch(training.model, on_nonfinite="warn", alerts={"state not loaded": {"run": str(recorded / "run")}}) as scope:
         training.run(2)
     (alert,) = scope.alerts
-    assert alert.text.startswith("None of the 3 states of ") and not alert.asks
+    assert "states of" in alert.text and "has the weights that this run begins with" in alert.text and not alert.asks
+
+
+def test_run_without_states_is_told_so(tmp_path: Path) -> None:
+    training = Training()
+    with numscope.watch(training.model, on_nonfinite="warn", alerts={"state not loaded": {"run": str(tmp_path)}}) as scope:
+        training.run(2)
+    assert [alert.text for alert in scope.alerts] == [f"{tmp_path} holds no training state, expected those of a run that saved."]
+
+
+@pytest.mark.parametrize("text", ["", "[]", "{}", '{"training_state": 1}', "nothing"])
+def test_files_that_are_no_states_are_left_out(tmp_path: Path, text: str) -> None:
+    (tmp_path / "resume").mkdir()
+    (tmp_path / "resume" / name_of(1, 0, 3)).write_text(text)
+    assert read_states(str(tmp_path)) == []
+
+
+@given(st.lists(st.integers(1, 8), min_size=1, max_size=4), st.integers(1, 5), st.data())
+def test_checksums_of_parts_are_those_of_the_whole_in_any_layout(rows: list[int], columns: int, data: st.DataObject) -> None:
+    whole = torch.arange(sum(rows) * columns, dtype=torch.float32).view(-1, columns) + 1
+
+    def bits(cuts: list[int]) -> Bits:
+        starts = list(itertools.accumulate(cuts, initial=0))
+        pieces = [Piece.at(part, whole.shape, (at, 0)) for part, at in zip(whole.split(cuts), starts, strict=False)]
+        values = zip(pieces, checksums(pieces), strict=True)
+        return Bits("float32", whole.numel(), {one.place: (one.tensor.numel(), value) for one, value in values})
+
+    cut, one = bits(rows), bits([sum(rows)])
+    assert one.parts[""][1] == checksum(whole) and one.equals(cut)
+    merged = data.draw(st.integers(1, len(rows)))
+    assert bits([sum(rows[:merged]), *rows[merged:]]).equals(cut)
+    assert cut.equals(one) is (True if len(rows) == 1 else None)  # a part of what was one piece is not known
+    other = Bits("float32", whole.numel(), {place: (num, value ^ 1) for place, (num, value) in cut.parts.items()})
+    assert one.equals(other) is False
 
 
 def test_small_saves_keep_no_state_and_few_files_stay(tmp_path: Path) -> None:

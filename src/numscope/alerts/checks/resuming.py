@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from typing import Any
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 from torch.optim import Optimizer
 from torch.optim.lr_scheduler import LRScheduler
 
@@ -77,7 +77,7 @@ class Resuming(Check):
             self._first = Moment(random_states())
             self._begin()
         if self._open is not None and self._open[0].following is None:
-            self._open[0].following = self._open[2].moment()
+            self._open[0].following = self._open[2].moment(with_scale=False)
         self.subject.inputs.see(self.subject.num, self.subject.step, args, kwargs)
 
     def before_step(self, optimizer: Optimizer) -> None:
@@ -123,6 +123,8 @@ class Resuming(Check):
         """The first call of a training begins."""
         if self._from is not None:
             self._states = [one for one in read_states(self._from, {0, self.subject.rank}) if one.process != PROCESS]
+        if self._must and not any(one.weights for one in self._states):
+            self.say(f"{self._from} holds no training state, expected those of a run that saved.", "Name a run's log_dir.")
         if any(one.weights for one in self._states):
             self._now = self._state()
             self._add_weights(self._now)
@@ -132,7 +134,7 @@ class Resuming(Check):
     def _compare(self, now: TrainingState) -> None:
         assert self._from is not None
         origin = find_origin(now, self._states)
-        if origin is None or any(one.world > 1 and one.world != now.world for one in self._states):
+        if any(one.world > 1 and (origin is None or one.world != now.world) for one in self._states):
             self._states = read_states(self._from)  # weights may have been spread over other ranks
             origin = find_origin(now, self._states) or origin
         if origin is None:
@@ -168,13 +170,13 @@ class Resuming(Check):
     def _keep(self) -> None:
         """The state as it is now."""
         optimizers = self._optimizers()
-        tensors = [t for o in optimizers for kept in o.state.values() if isinstance(kept, dict) for t in kept.values()]
-        key = (
-            self.subject.steps.num_steps,
-            *((id(t), t._version) for t in (*self.subject.parameters().values(), *tensors) if isinstance(t, torch.Tensor)),
-        )
+        states = [t for o in optimizers for kept in o.state.values() if isinstance(kept, dict) for t in kept.values()]
+        tensors = [t for t in (*self.subject.parameters().values(), *states) if isinstance(t, Tensor) and not t.is_inference()]
+        key = (self.subject.steps.num_steps, *((id(t), t._version) for t in tensors))
         if self._open is not None and self._open[0].following is None and key == self._key:
-            self._open[0].moment = self._open[2].moment()  # another file of the same checkpoint
+            state, name, loop = self._open  # another file of the same checkpoint
+            state.moment = loop.moment()
+            self._write(state, name)
             return
         self.close()
         self._key = key
