@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -42,7 +43,7 @@ def steps(model: nn.Module, optimizer: torch.optim.Optimizer, numbers: range, sh
 
 def play(rank: int, folder: Path, process: str, loads: str = "", spread: bool = False, num: int = 6, write: bool = True) -> list[str]:
     """Steps 0 to 5 with a checkpoint after the third; or those from there on."""
-    resuming.PROCESS = process
+    resuming._processes[os.getpid()] = process
     model, wrapped, optimizer = made(7 if loads else 0, spread)
     torch.manual_seed(rank + (50 if loads else 0))
     checkpoint = folder / "checkpoint"
@@ -84,7 +85,7 @@ def test_fsdp2_goes_on_in_the_same_and_in_another_layout(ranks: RankPool, tmp_pa
     found: dict[str, Any] = {}
     for loads in ("all", "no generators", "no optimizer"):
         found[loads] = [told.value for told in ranks.run(play, tmp_path, loads, loads, True, 5, False)]
-    monkeypatch.setattr(resuming, "PROCESS", "")
+    monkeypatch.setitem(resuming._processes, os.getpid(), "")
     found["on one rank"] = [play(0, tmp_path, "alone", loads, True, 5, False) for loads in ("all", "no optimizer")]
     lost = "Resumed at step 3: AdamW begins without state (exp_avg, exp_avg_sq, step)."
     assert found == {

@@ -20,6 +20,7 @@ from torch.utils.data import Sampler
 from torch.utils.data.dataloader import _BaseDataLoaderIter
 
 from numscope.probe.calls import is_captured
+from numscope.probe.living import Living
 from numscope.probe.naming import class_name, named_state
 from numscope.probe.optimizers import ids_known, ids_of, living_optimizers, settings_of, states_of
 from numscope.records.faults import suppress
@@ -86,40 +87,48 @@ def _product(shape: Sequence[int]) -> int:
 
 
 class LoopObjects:
-    """What a training loop has beside model and optimizers, as found now: schedulers, samplers, loss scalers, copies of the model.
+    """What a training loop has beside model and optimizers, as found now: schedulers, samplers, loss scalers, iterators of loaders, copies
+    of the model. None of it is kept alive.
 
     *Cost:* one walk over all objects, 100 ms for a million.
     """
 
     def __init__(self, model: nn.Module, optimizers: Sequence[Optimizer]) -> None:
         kinds: tuple[type[Any], ...] = (LRScheduler, Sampler, GradScaler, _BaseDataLoaderIter, type(model))
-        found: list[Any] = instances_of(*kinds)
-        self._optimizers = optimizers
-        self._iterators = [one for one in found if isinstance(one, _BaseDataLoaderIter)]
-        own_ids = {number for optimizer in optimizers for number in ids_of(optimizer)}
-        schedulers: list[Any] = [one for one in found if isinstance(one, LRScheduler) and hasattr(one, "optimizer")]
-        self._schedulers = [one for one in schedulers if not own_ids.isdisjoint(ids_of(one.optimizer))]
-        self._samplers: list[Any] = [one for one in found if isinstance(one, Sampler) and isinstance(getattr(one, "epoch", None), int)]
-        self._scalers = [one for one in found if isinstance(one, GradScaler) and one.is_enabled()]
-        self._model, own = model, set(model.modules())
-        self._copies = [one for one in found if type(one) is type(model) and one not in own and _is_alike(one, model)]
+        own, ids = set(model.modules()), {number for optimizer in optimizers for number in ids_of(optimizer)}
+        self._optimizers, self._found, self._copies = Living[Optimizer](), Living[Any](), Living[nn.Module]()
+        for optimizer in optimizers:
+            self._optimizers.add(optimizer)
+        for one in instances_of(*kinds):
+            if isinstance(one, LRScheduler) and ids.isdisjoint(ids_of(one.optimizer) if hasattr(one, "optimizer") else ()):
+                continue
+            if type(one) is not type(model):
+                self._found.add(one)
+            elif one not in own and _is_alike(one, model):
+                self._copies.add(one)
 
     def moment(self, *, with_scale: bool = True) -> Moment:
         """What they have now. ``with_scale``: that of a scaler too. *Cost:* a sync for one on a device."""
-        return Moment(
-            random_states(),
-            settings_of(self._optimizers),
-            sorted((type(one).__name__, int(getattr(one, "last_epoch", 0))) for one in self._schedulers),
-            sorted({(type(one).__name__, int(one.epoch)) for one in self._samplers}),
-            next((float(one.get_scale()) for one in self._scalers if with_scale), None),
-        )
+        found = Moment(random_states(), settings_of(self._optimizers))
+        for one in self._found:
+            kind = type(one).__name__
+            if isinstance(one, LRScheduler):
+                found.schedulers.append((kind, int(getattr(one, "last_epoch", 0))))
+            elif isinstance(one, Sampler) and isinstance(epoch := getattr(one, "epoch", None), int):
+                found.epochs.append((kind, epoch))
+            elif isinstance(one, GradScaler) and with_scale and one.is_enabled():
+                found.scale = float(one.get_scale())
+        found.schedulers.sort()
+        found.epochs.sort()
+        return found
 
     def places(self) -> list[tuple[int, int]]:
         """How many batches each iterator of a loader has given, and of how many."""
         found = []
-        for one in self._iterators:
+        for one in self._found:
             with suppress(TypeError, NotImplementedError):  # a stream has no length
-                found.append((int(one._num_yielded), len(one._index_sampler)))
+                if isinstance(one, _BaseDataLoaderIter):
+                    found.append((int(one._num_yielded), len(one._index_sampler)))
         return found
 
     def averages(self) -> list[tuple[str, str]]:

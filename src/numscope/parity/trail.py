@@ -74,9 +74,9 @@ def read_trails(folder: str | os.PathLike[str]) -> list[RankTrail]:
             one.steps = [TrailStep(*step) for step in one.steps]
     except ours(OSError, ValueError, TypeError) as error:
         raise UsageError(f"can't be read ({error}), expected a recording of numscope parity.", os.fspath(folder)) from None
-    error = next((one.error for one in found if one.error), "")
-    if error or not found:
-        raise UsageError(f"nothing was recorded: {error or 'no torch optimizer stepped'}.", os.fspath(folder))
+    fault = next((one.error for one in found if one.error), "")
+    if fault or not found:
+        raise UsageError(f"nothing was recorded: {fault or 'no torch optimizer stepped'}.", os.fspath(folder))
     return found
 
 
@@ -99,7 +99,8 @@ class Trail(optimizer_probe.StepListener):
         self._optimizer: Callable[[], Optimizer | None] = lambda: None
         self._inputs = Inputs()
         self._undo: Callable[[], None] | None = None
-        self._random, self._loss = "", None
+        self._random = ""
+        self._loss: float | None = None
 
     def failed(self, error: Exception) -> None:
         """Note the tool's own error, and record nothing more."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import itertools
+import os
 import random
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -94,7 +95,7 @@ def new_process(monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
 
     def change() -> None:
         gc.collect()  # models of the run before
-        monkeypatch.setattr(resuming, "PROCESS", str(next(_processes)))
+        monkeypatch.setitem(resuming._processes, os.getpid(), str(next(_processes)))
 
     change()
     return change
@@ -105,7 +106,7 @@ def recorded(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A run's folder, with a checkpoint of step 6 of 9."""
     folder = tmp_path_factory.mktemp("recorded")
     training = Training()
-    resuming.PROCESS = "first"
+    resuming._processes[os.getpid()] = "first"
     with numscope.watch(training.model, log_dir=folder / "run") as scope:
         training.run(9, {6: folder / "checkpoint"})
     assert not scope.fault and not scope.alerts

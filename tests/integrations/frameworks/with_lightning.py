@@ -187,7 +187,7 @@ def test_numbers_of_steps_go_on_after_a_checkpoint(tmp_path):
 
 def test_what_a_run_has_lost_that_goes_on_from_a_checkpoint(tmp_path, monkeypatch):
     def run(name: str, dropout: float = 0.0, change: Any = None) -> list[str]:
-        monkeypatch.setattr(resuming, "PROCESS", name)
+        monkeypatch.setitem(resuming._processes, os.getpid(), name)
         model, checkpoint = made(), tmp_path / f"{dropout}.ckpt"
         model.body[2].p = dropout
         if change is not None:

@@ -27,10 +27,17 @@ from numscope.records.faults import suppress
 from numscope.records.heap import instances_of
 from numscope.records.training_state import FOLDER, KEPT, Moment, TrainingState, name_of, read_states
 
-PROCESS = f"{socket.gethostname()}-{os.getpid()}-{time.time_ns():x}"
 BATCHES_BEFORE, BATCHES_AFTER = 64, 8  # a save, whose checksums are kept
 _OUTSIDE = frozenset({"python", "numpy"})  # generators from which nothing but the script draws, in steps and between them
+WALKS, WALK_EVERY = 4, 16  # saves at which the loop's objects are looked for: the first ones, then one of so many
 PATIENCE = 8  # steps for the first batch's checksum to come from a device
+
+_processes: dict[int, str] = {}  # by id; of those that this one was forked from too
+
+
+def process_name() -> str:
+    """Tells the processes of a run apart."""
+    return _processes.setdefault(os.getpid(), f"{socket.gethostname()}-{os.getpid()}-{time.time_ns():x}")
 
 
 class Resuming(Check):
@@ -39,8 +46,8 @@ class Resuming(Check):
     state of an optimizer or a scheduler in it was not.
 
     *Cost:* with a folder, a checksum of 4,096 elements of each input a step, which other checks share. At a save one pass over weights,
-    optimizers' states and copies of the model, and two walks over all objects. At the first step of a run whose folder has states, the
-    same once more.
+    optimizers' states and copies of the model; at the first saves, and rarely later, a walk over all objects. At the first step of a run
+    whose folder has states, the same once more.
     """
 
     name = "state not loaded"
@@ -56,6 +63,8 @@ class Resuming(Check):
         self._states: list[TrainingState] = []
         self._is_read = False  # the optimizers' states are in ``_now``
         self._offset = 0  # steps that earlier processes have made
+        self._loop: LoopObjects | None = None
+        self._num_kept = 0
         self._open: tuple[TrainingState, str, LoopObjects] | None = None  # the last one kept, which batches are still to follow
         self._key: tuple[Any, ...] = ()  # of the tensors that it is of
         self._files: deque[str] = deque()
@@ -122,7 +131,7 @@ class Resuming(Check):
     def _begin(self) -> None:
         """The first call of a training begins."""
         if self._from is not None:
-            self._states = [one for one in read_states(self._from, {0, self.subject.rank}) if one.process != PROCESS]
+            self._states = [one for one in read_states(self._from, {0, self.subject.rank}) if one.process != process_name()]
         if self._must and not any(one.weights for one in self._states):
             self.say(f"{self._from} holds no training state, expected those of a run that saved.", "Name a run's log_dir.")
         if any(one.weights for one in self._states):
@@ -180,7 +189,10 @@ class Resuming(Check):
             return
         self.close()
         self._key = key
-        state, loop = self._state(), LoopObjects(self.subject.model, optimizers)
+        state = self._state()
+        if self._loop is None or self._num_kept < WALKS or self._num_kept % WALK_EVERY == 0:
+            self._loop = LoopObjects(self.subject.model, optimizers)
+        loop, self._num_kept = self._loop, self._num_kept + 1
         self._take_batches()
         self._add_weights(state)
         self._add_optimizers(state)
@@ -193,7 +205,7 @@ class Resuming(Check):
         steps = self.subject.steps
         step = steps.number + steps.has_stepped + self._offset
         own = class_name(self.subject.model), self.subject.rank, num_ranks() if spread() else 1
-        return TrainingState(*own, PROCESS, step, first=self._first or Moment())
+        return TrainingState(*own, process_name(), step, first=self._first or Moment())
 
     def _add_weights(self, state: TrainingState) -> None:
         state.weights = weights_of(self.subject.probe.names)
