@@ -83,6 +83,8 @@ def test_a_command_that_records_nothing_is_refused_with_its_output(tmp_path: Pat
     assert told.exit_code == 2
     assert "a: holds no recording" in told.stderr and "It ended with status 0. Its output:\n" in told.stderr
     assert "nothing to see" in told.stderr
+    told = called("parity", "--resume", "2", "--", sys.executable, "empty.py")
+    assert told.exit_code == 2 and "nothing was recorded: no torch optimizer stepped" in told.stderr and "nothing to see" in told.stderr
 
 
 @pytest.mark.parametrize(
@@ -95,6 +97,9 @@ def test_a_command_that_records_nothing_is_refused_with_its_output(tmp_path: Pat
         (("2", "3", "--", "python", "a.py", "--", "python", "b.py"), "got '2 3' before the first --, expected"),
         (("--", "make", "train", "--", "python", "b.py"), "parity: got 'make train', expected a command with a script's name in it"),
         (("--", "no-such-python", "a.py", "--", "python", "b.py"), "parity: got 'no-such-python', expected a command that can be run"),
+        (("--resume", "4", "--", "python", "a.py", "--", "python", "b.py"), "got '--resume 4' and 2 commands, expected"),
+        (("--resume", "--", "python", "a.py"), "got '--resume' and 1 commands, expected"),
+        (("--resume", "4", "--", "make", "train"), "parity: got 'make train', expected a command with a script's name in it"),
         (("record", "there"), "got no script, expected numscope parity record DIR train.py ARGS…"),
         (("nowhere", "else"), "nowhere: holds no recording, expected one of numscope parity"),
     ],

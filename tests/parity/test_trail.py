@@ -32,6 +32,7 @@ def with_step(at: int, **fields: Any) -> RankTrail:
         (with_step(0, loss=1.6), 5, "at step 6 the loss is 1.6, and was 1.5, from the same batch. Resumed"),
         (with_step(2, loss=1.0, random="other"), 7, "at step 8 the loss is 1, and was 1.3, from the same batch and other random numbers."),
         (replace(SECOND, begin="weights 0"), -1, "begins at the beginning again: it loads nothing; the first saved after step 5."),
+        (replace(SECOND, begin="weights 9"), -1, "goes on after step 9, the last one of the first, which has saved as it was ended."),
         (replace(SECOND, begin="strange"), -1, "begins with weights of no step of the first; the first saved after step 5."),
     ],
 )  # fmt: skip

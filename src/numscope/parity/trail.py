@@ -208,11 +208,15 @@ def judge_resume(first: Sequence[RankTrail], second: Sequence[RankTrail]) -> Par
     lost = tuple(dict.fromkeys(text for one in second for text in one.lost))
     why = f" {' '.join(lost)}" if lost else ""
     saved = max((save for one in first for save in one.saves), default=0)
-    at = next((number for number in range(len(begun) - 1, -1, -1) if begun[number] == second[0].begin), None)
+    same = [number for number, weights in enumerate(begun) if weights == second[0].begin]  # some updates change nothing
+    at = next((number for number in reversed(same) if number in first[0].saves), same[0] if same else None)
     if not at:
         begins = "at the beginning again: it loads nothing" if at == 0 else "with weights of no step of the first"
         return ParityVerdict("resume", f"the second run begins {begins}; the first saved after step {saved}.{why}", step=-1)
     num = min(min(len(one.steps) - at for one in first), min(len(one.steps) for one in second))
+    if num < 1:
+        text = f"the second run goes on after step {at}, the last one of the first, which has saved as it was ended."
+        return ParityVerdict("resume", text, step=-1)
     widest = 0.0
     for i in range(num):
         for a, b in zip(first, second, strict=False):
@@ -228,8 +232,8 @@ def judge_resume(first: Sequence[RankTrail], second: Sequence[RankTrail]) -> Par
                 continue
             where = f" on rank {a.rank}" if len(first) > 1 else ""
             return ParityVerdict("resume", f"resumed after step {at}: at step {at + i + 1}{where} {what}.{why}", step=at + i)
-    same = all(a.steps[at + num - 1].weights == b.steps[num - 1].weights for a, b in zip(first, second, strict=False))
-    bits = "bit by bit" if same else f"up to rounding: losses differ by {widest:.2g} of themselves at most, weights in their bits"
+    equal = all(a.steps[at + num - 1].weights == b.steps[num - 1].weights for a, b in zip(first, second, strict=False))
+    bits = "bit by bit" if equal else f"up to rounding: losses differ by {widest:.2g} of themselves at most, weights in their bits"
     text = f"the run that was resumed after step {at} goes on as the other one, {bits}, over {count(num, 'step')}."
     return ParityVerdict(None, text, notes=lost)
 
