@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from numscope.records.training_state import Bits, Moment, TrainingState
+from numscope.parity.training_state import Bits, Moment, TrainingState
 from numscope.records.words import count, few
 
 _LEAST = 0.5  # share of the trained weights that have to be a state's for a run to have begun from it

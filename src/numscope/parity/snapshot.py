@@ -19,13 +19,13 @@ from torch.optim.lr_scheduler import LRScheduler
 from torch.utils.data import Sampler
 from torch.utils.data.dataloader import _BaseDataLoaderIter
 
+from numscope.parity.training_state import Bits, Moment
 from numscope.probe.calls import is_captured
 from numscope.probe.living import Living
 from numscope.probe.naming import class_name, named_state
 from numscope.probe.optimizers import ids_known, ids_of, living_optimizers, settings_of, states_of
 from numscope.records.faults import suppress
 from numscope.records.heap import instances_of
-from numscope.records.training_state import Bits, Moment
 from numscope.summary.checksum import Checksums, merged
 from numscope.summary.sketch import Piece, checksums, part_of
 from numscope.summary.unseen import unseen

@@ -22,8 +22,8 @@ from torch.utils.data import DataLoader, TensorDataset
 
 import numscope
 from numscope.alerts.checks import resuming
+from numscope.parity.training_state import KEPT, Bits, name_of, read_states
 from numscope.records.alert import Alert
-from numscope.records.training_state import KEPT, Bits, name_of, read_states
 from numscope.summary.checksum import checksum
 from numscope.summary.sketch import Piece, checksums
 
@@ -226,7 +226,9 @@ def test_run_without_states_is_told_so(tmp_path: Path) -> None:
     assert [alert.text for alert in scope.alerts] == [f"{tmp_path} holds no training state, expected those of a run that saved."]
 
 
-@pytest.mark.parametrize("text", ["", "[]", "{}", '{"training_state": 1}', "nothing"])
+@pytest.mark.parametrize(
+    "text", ["", "[]", "{}", '{"version": 1, "state": {"step": []}}', "nothing", '{"version": 1, "state": ' + "[" * 99_999]
+)
 def test_files_that_are_no_states_are_left_out(tmp_path: Path, text: str) -> None:
     (tmp_path / "resume").mkdir()
     (tmp_path / "resume" / name_of(1, 0, 3)).write_text(text)

@@ -20,12 +20,12 @@ from numscope.alerts.checks.check import Check, ScriptLine, Subject
 from numscope.distributed.agree import num_ranks, spread
 from numscope.parity.resumed import find_origin, losses
 from numscope.parity.snapshot import LoopObjects, random_states, states_and_counts, weights_of
+from numscope.parity.training_state import FOLDER, KEPT, Moment, TrainingState, name_of, read_states
 from numscope.probe.loop_calls import LoopCall
 from numscope.probe.naming import class_name
 from numscope.probe.optimizers import ids_of
 from numscope.records.faults import suppress
 from numscope.records.heap import instances_of
-from numscope.records.training_state import FOLDER, KEPT, Moment, TrainingState, name_of, read_states
 
 BATCHES_BEFORE, BATCHES_AFTER = 64, 8  # a save, whose checksums are kept
 _OUTSIDE = frozenset({"python", "numpy"})  # generators from which nothing but the script draws, in steps and between them

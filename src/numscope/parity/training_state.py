@@ -6,12 +6,16 @@ import json
 import os
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, fields
-from typing import Any
+from dataclasses import asdict, dataclass, field, replace
+from functools import cache
+from typing import TYPE_CHECKING
 
 from numscope.records.faults import ours
-from numscope.records.files import read_json, replacing
+from numscope.records.files import read_bytes, replacing
 from numscope.records.fingerprint import WHOLE
+
+if TYPE_CHECKING:
+    from pydantic import TypeAdapter
 
 FOLDER = "resume"  # in a run's folder
 VERSION = 1
@@ -142,30 +146,22 @@ class TrainingState:
         place = os.path.join(folder, FOLDER)
         os.makedirs(place, exist_ok=True)
         with replacing(os.path.join(place, name)) as aside, open(aside, "x", encoding="utf-8") as file:
-            json.dump({"training_state": VERSION, **_document(self)}, file, separators=(",", ":"))
+            json.dump({"version": VERSION, "state": asdict(self)}, file, separators=(",", ":"))
 
     @classmethod
     def read(cls, path: str | os.PathLike[str]) -> TrainingState:
-        """Raises: OSError, ValueError, KeyError, TypeError or AttributeError where it is none."""
-        told = read_json(path)
-        if told["training_state"] != VERSION:
+        """Raises: OSError, ValueError, KeyError, TypeError or RecursionError where it is none."""
+        told = json.loads(read_bytes(path))
+        if told["version"] != VERSION:
             raise ValueError("another version's")
-        read: dict[str, Any] = {name: _moment(told[name]) for name in ("first", "moment")}
-        read |= {name: [str(one) for one in told[name]] for name in ("trained", "optimizers", "next_batches", "draws")}
-        read |= {name: str(told[name]) for name in ("model", "process")}
-        read |= {name: int(told[name]) for name in ("rank", "world", "step")}
-        read["following"] = None if told["following"] is None else _moment(told["following"])
-        read["weights"] = _bits_by_name(told["weights"])
-        read["states"] = {str(key): _bits_by_name(one) for key, one in told["states"].items()}
-        read["counts"] = {str(key): {str(name): float(value) for name, value in one.items()} for key, one in told["counts"].items()}
-        read["averages"] = [(str(kind), str(value)) for kind, value in told["averages"]]
-        read["batches"] = [(int(step), str(value)) for step, value in told["batches"]]
-        read["places"] = [(int(done), int(total)) for done, total in told["places"]]
-        return cls(**read)
+        try:
+            return _adapter().validate_python(told["state"])
+        except ValueError as error:  # pydantic's own has no arguments, as one from another thread
+            raise ValueError(str(error)) from None
 
     def with_parts_of(self, others: Iterable[TrainingState]) -> TrainingState:
         """With what other ranks have of spread tensors."""
-        merged = TrainingState(**{one.name: getattr(self, one.name) for one in fields(self)})
+        merged = replace(self)
         for other in others:
             merged.weights = _merge(merged.weights, other.weights)
             merged.states = {
@@ -189,7 +185,7 @@ def read_states(folder: str, ranks: set[int] | None = None) -> list[TrainingStat
     for found in matches[-MOST_READ:]:
         try:
             states.append(TrainingState.read(os.path.join(place, found[0])))
-        except ours(OSError, ValueError, KeyError, TypeError, AttributeError):
+        except ours(OSError, ValueError, KeyError, TypeError, RecursionError):
             continue
     return states
 
@@ -202,36 +198,8 @@ def _merge(mine: Mapping[str, Bits], theirs: Mapping[str, Bits]) -> dict[str, Bi
     return found
 
 
-def _document(state: TrainingState) -> dict[str, Any]:
-    told: dict[str, Any] = {one.name: getattr(state, one.name) for one in fields(state)}
-    told["weights"] = _of_bits(state.weights)
-    told["states"] = {key: _of_bits(one) for key, one in state.states.items()}
-    for name in ("first", "moment", "following"):
-        moment = getattr(state, name)
-        told[name] = None if moment is None else {one.name: getattr(moment, one.name) for one in fields(moment)}
-    return told
+@cache
+def _adapter() -> TypeAdapter[TrainingState]:
+    from pydantic import TypeAdapter  # a run that goes on from no state has no use for it
 
-
-def _of_bits(bits: Mapping[str, Bits]) -> dict[str, Any]:
-    """Checksums as text: JSON's readers make numbers of 64 bits into floats."""
-    return {
-        name: [one.dtype, one.numel, {place: [num, f"{value:x}"] for place, (num, value) in one.parts.items()}]
-        for name, one in bits.items()
-    }
-
-
-def _bits_by_name(told: Mapping[str, Any]) -> dict[str, Bits]:
-    return {
-        str(name): Bits(str(dtype), int(numel), {str(place): (int(num), int(value, 16)) for place, (num, value) in parts.items()})
-        for name, (dtype, numel, parts) in told.items()
-    }
-
-
-def _moment(told: Mapping[str, Any]) -> Moment:
-    return Moment(
-        random={str(name): (str(block), int(place)) for name, (block, place) in told["random"].items()},
-        settings={str(name): [float(one) for one in values] for name, values in told["settings"].items()},
-        schedulers=[(str(kind), int(step)) for kind, step in told["schedulers"]],
-        epochs=[(str(kind), int(epoch)) for kind, epoch in told["epochs"]],
-        scale=None if told["scale"] is None else float(told["scale"]),
-    )
+    return TypeAdapter(TrainingState)
