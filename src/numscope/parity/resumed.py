@@ -127,7 +127,7 @@ def _of_optimizers(before: TrainingState, now: TrainingState) -> Iterable[Loss]:
     advice = "Call optimizer.load_state_dict before the first step, with the parameters in the same order."
     held = any(before.states.values()) or any(before.counts.values())
     if held and not now.states and not now.counts:
-        yield Loss(f"{kind} begins without state ({', '.join([*before.states, *before.counts])})", advice)
+        yield Loss(f"{kind} begins without state ({', '.join([*before.states, *before.counts])})", advice, True)  # it may be tuned anew
         return
     for key, saved in before.states.items():
         mine = now.states.get(key, {})
