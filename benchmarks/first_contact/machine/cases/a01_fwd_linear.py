@@ -1,7 +1,7 @@
 # opts: --check again:every=1
 # truth: one bit (20) of one element of F.linear's result at step 4; aten.addmm forward, layer fc2
 # source: Dixit et al., arXiv 2102.11245 (silent data corruption at scale)
-import common as C, torch
+import flips as C, torch
 from torch import nn
 import torch.nn.functional as F
 class Lin(nn.Linear):

@@ -1,7 +1,7 @@
 # opts: --check again:every=1
 # truth: bit 9 of one bfloat16 element of scaled_dot_product_attention's result (inner operation), step 3
 # source: OPT-175B logbook / Llama 3 paper (SDC in attention); invented geometry
-import common as C, torch
+import flips as C, torch
 from torch import nn
 import torch.nn.functional as F
 class Attn(nn.Module):

@@ -1,7 +1,7 @@
 # opts: --check again:every=1
 # truth: bit 27 of one element of softmax inside of written-out attention (no module's output), step 4
 # source: transformers' eager attention; fault as arXiv 2102.11245
-import common as C, torch
+import flips as C, torch
 from torch import nn
 import torch.nn.functional as F
 class Attn(nn.Module):

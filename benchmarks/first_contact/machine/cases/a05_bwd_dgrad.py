@@ -1,7 +1,7 @@
 # opts: --check again:every=1
 # truth: bit 18 of one element of the input gradient (mm in a Function's backward), step 4
 # source: Megatron-LM's LinearWithGradAccumulation, as a small Function; fault as arXiv 2102.11245
-import common as C, torch
+import flips as C, torch
 from torch import nn
 class Lin(torch.autograd.Function):
     @staticmethod

@@ -1,7 +1,7 @@
 # opts: --check again:every=1
 # truth: bit 24 of one element of the gradient that conv2's backward gave (input of conv2 = output of relu), at step 4; op convolution_backward at conv2's line
 # source: pytorch/examples mnist's net; fault as arXiv 2102.11245
-import common as C, torch
+import flips as C, torch
 from torch import nn
 import torch.nn.functional as F
 class Net(nn.Module):

@@ -1,7 +1,7 @@
 # opts: --check again:every=1
 # truth: bit 17 of 0.weight after _foreach_addcdiv_, step 4, foreach AdamW
 # source: torch.optim; fault as arXiv 2502.12340 (SDC in LLM training: in the step too)
-import common as C, torch
+import flips as C, torch
 from torch import nn
 f = torch._foreach_addcdiv_
 def g(a, *r, **k): f(a, *r, **k); C.poke(a[0].data, 33, 17, what="_foreach_addcdiv_ weight 0.weight")

@@ -1,7 +1,7 @@
 # opts: --check again:every=1
 # truth: bit 22 of exp_avg_sq of 2.weight after _fused_adam_, step 4
 # source: torch.optim; fault as arXiv 2502.12340 (SDC in LLM training: in the step too)
-import common as C, torch
+import flips as C, torch
 from torch import nn
 f = torch._fused_adam_
 def g(a, gr, ea, es, *r, **k): f(a, gr, ea, es, *r, **k); C.poke(es[2], 40, 22, what="_fused_adam_ exp_avg_sq of 2.weight")

@@ -1,7 +1,7 @@
 # opts: --check again:every=1
 # truth: bit 12 of momentum_buffer of 2.weight after add_, step 4, single tensor SGD
 # source: torch.optim; fault as arXiv 2502.12340 (SDC in LLM training: in the step too)
-import common as C, torch
+import flips as C, torch
 from torch import nn
 f = torch.Tensor.add_
 def g(a, *r, **k):

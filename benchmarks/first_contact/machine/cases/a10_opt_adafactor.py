@@ -1,7 +1,7 @@
 # opts: --check again:every=1
 # truth: bit 24 of row_var of 2.weight after lerp_, step 4, Adafactor
 # source: torch.optim; fault as arXiv 2502.12340 (SDC in LLM training: in the step too)
-import common as C, torch
+import flips as C, torch
 from torch import nn
 f = torch.Tensor.lerp_
 def g(a, *r, **k):

@@ -1,7 +1,7 @@
 # opts: --check again:every=1
 # truth: bit 26 of state m of 0.weight after lerp_ in an own Lion, step 4 (github lucidrains/lion-pytorch)
 # source: torch.optim; fault as arXiv 2502.12340 (SDC in LLM training: in the step too)
-import common as C, torch
+import flips as C, torch
 from torch import nn
 class Lion(torch.optim.Optimizer):
     def __init__(s, p, lr): super().__init__(p, dict(lr=lr))

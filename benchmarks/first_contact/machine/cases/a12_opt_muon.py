@@ -1,7 +1,7 @@
 # opts: --check again:every=1
 # truth: bit 11 of a bfloat16 element of an addmm inside of Muons Newton-Schulz, step 4
 # source: torch.optim; fault as arXiv 2502.12340 (SDC in LLM training: in the step too)
-import common as C, torch
+import flips as C, torch
 from torch import nn
 f = torch.addmm
 def g(*r, **k):

@@ -1,7 +1,7 @@
 # opts: --check again:every=1
 # truth: no hardware; another thread of the script scales a weight by numpy (Hogwild by hand) while forward runs (layer 2.weight changes at the ReLU of one step in two)
 # source: pytorch/examples mnist_hogwild, Hogwild! (Niu et al. 2011)
-import common as C, torch, threading
+import flips as C, torch, threading
 from torch import nn
 class Act(nn.Module):
     def forward(s, x):

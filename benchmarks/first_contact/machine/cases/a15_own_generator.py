@@ -1,7 +1,7 @@
 # opts: --check again:every=1
 # truth: no hardware; a torch.Generator of the module of the file (global) draws the noise: aten.randn/bernoulli_ in Noise
 # source: diffusers' training scripts pass generator=; global here
-import common as C, torch
+import flips as C, torch
 from torch import nn
 G = torch.Generator().manual_seed(3)
 class Noise(nn.Module):

@@ -1,7 +1,7 @@
 # opts: --check again:every=1
 # truth: no hardware; torch.empty is read (a padded row that nobody writes); reading op is cat/mul in Pad
 # source: pytorch issues on uninitialized memory (torch.empty in padding); utils.deterministic.fill_uninitialized_memory docs
-import common as C, torch, ctypes
+import flips as C, torch, ctypes
 from torch import nn
 class Pad(nn.Module):
     def forward(s, x):

@@ -1,7 +1,7 @@
 # opts: --check again:every=1
 # truth: no hardware; a global counter (in an object that no module holds) changes a scale in each call: first op with another number is aten.mul in Warm
 # source: schedules inside of forward (e.g. KL annealing by a global step), pytorch forum
-import common as C, torch
+import flips as C, torch
 from torch import nn
 class S: n = 0
 class Warm(nn.Module):

@@ -1,7 +1,7 @@
 # opts: --check again:every=1
 # truth: no hardware; index_put_(accumulate=True) with two threads adds by atomics: other bits each time
 # source: pytorch docs, use_deterministic_algorithms; pytorch/pytorch issues on index_put_ accumulate on CPU
-import common as C, torch
+import flips as C, torch
 from torch import nn
 torch.set_num_threads(2)
 class Scatter(nn.Module):

@@ -1,7 +1,7 @@
 # opts: --check again:every=1
 # truth: no hardware; the wall clock goes into the forward (a decay by time): mul in Clock
 # source: wandb-like throttles / time-based decay; invented
-import common as C, torch, time
+import flips as C, torch, time
 from torch import nn
 class Clock(nn.Module):
     def forward(s, x): return x * (1 + (time.time() % 1 if C.FAULT else 0.5))  # FAULT

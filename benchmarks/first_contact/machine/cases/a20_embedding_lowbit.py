@@ -1,7 +1,7 @@
 # opts: --check again:every=1
 # truth: bit 1 (low) of one element of the embedding's weight gradient... poked in LSTM's output at step 4: docs say a low bit only asks
 # source: pytorch/examples word_language_model; fault as arXiv 2102.11245
-import common as C, torch
+import flips as C, torch
 from torch import nn
 class Net(nn.Module):
     def __init__(s): super().__init__(); s.e, s.r, s.d = nn.Embedding(30, 16), nn.LSTM(16, 24, batch_first=True), nn.Linear(24, 30)

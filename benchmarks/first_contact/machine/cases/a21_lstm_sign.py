@@ -1,7 +1,7 @@
 # opts: --check again:every=1
 # truth: sign bit (31) of one element of the LSTM output at step 4
 # source: pytorch/examples word_language_model; fault as arXiv 2102.11245
-import common as C, torch
+import flips as C, torch
 from torch import nn
 class Net(nn.Module):
     def __init__(s): super().__init__(); s.e, s.r, s.d = nn.Embedding(30, 16), nn.LSTM(16, 24, batch_first=True), nn.Linear(24, 30)

@@ -1,7 +1,7 @@
 # opts: --check again:every=1 --on-nonfinite warn
 # truth: bit 30 of one element of gelu's result at step 4: a value of about 1e38, which then overflows (inf/nan): hardware, not math
 # source: arXiv 2605.04213 as named in docs (one in a hundred is nan or inf)
-import common as C, torch
+import flips as C, torch
 from torch import nn
 class G(nn.Module):
     def forward(s, x): return C.poke(nn.functional.gelu(x), 40, 30, what="gelu")  # FAULT

@@ -1,7 +1,7 @@
 # opts: --check again:every=1
 # truth: bit 22 of running_mean of bn after batch norm wrote it, step 4 (a buffer, no output)
 # source: torchvision resnet's layers; fault as arXiv 2102.11245
-import common as C, torch
+import flips as C, torch
 from torch import nn
 class BN(nn.BatchNorm1d):
     def forward(s, x):

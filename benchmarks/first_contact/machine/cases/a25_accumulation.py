@@ -1,7 +1,7 @@
 # opts: --check again:every=1
 # truth: bit 21 of one element of fc's result in the third of four micro-batches of step 2
 # source: karpathy/nanoGPT's loop (gradient accumulation)
-import common as C, torch
+import flips as C, torch
 from torch import nn
 class Lin(nn.Linear):
     def forward(s, x):

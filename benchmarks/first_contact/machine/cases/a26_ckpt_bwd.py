@@ -1,7 +1,7 @@
 # opts: --check again:every=1
 # truth: bit 23 of one element of silu's result in the recomputation (checkpoint) of block 1 within backward, step 4: gradients wrong, outputs right
 # source: torch.utils.checkpoint; recomputation faults
-import common as C, torch
+import flips as C, torch
 from torch import nn
 from torch.utils.checkpoint import checkpoint
 IN = 0

@@ -1,7 +1,7 @@
 # opts: --check again:at=3
 # truth: bit 26 of one element of the loss-side Linear's bfloat16-autocast result at step 3, where only step 3 is checked (docs: two further are then checked)
 # source: pytorch AMP recipe; fault as arXiv 2102.11245
-import common as C, torch
+import flips as C, torch
 from torch import nn
 class Lin(nn.Linear):
     def forward(s, x): return C.poke(super().forward(x), 6, 10, at=3, what="autocast addmm bf16 of 4")  # FAULT

@@ -1,7 +1,7 @@
 # opts: --check again:every=1
 # truth: no hardware; forward augments its input with numpy's default_rng of the file (a generator of the script's own that is not torch's)
 # source: albumentations/timm mixup inside of the model's call: numpy's Generator
-import common as C, torch, numpy as np
+import flips as C, torch, numpy as np
 from torch import nn
 R = np.random.default_rng(5)
 class Mix(nn.Module):

@@ -2,7 +2,7 @@
 # opts: --check again:every=1
 # truth: DDP, rank 1 alone: bit 21 of one element of fc (addmm) at step 3: rank 1 named, hardware
 # source: pytorch DDP tutorial; fault as arXiv 2102.11245
-import common as C, torch, torch.distributed as D
+import flips as C, torch, torch.distributed as D
 from torch import nn
 D.init_process_group("gloo"); r = D.get_rank(); torch.manual_seed(r)
 class Lin(nn.Linear):

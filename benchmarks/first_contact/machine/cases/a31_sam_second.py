@@ -1,7 +1,7 @@
 # source: davda54/sam
 # opts: --check again:every=1
 # truth: bit 22 of one element of linear 3 in the SECOND forward of step 4 (of SAM): hardware, addmm
-import common as C, torch
+import flips as C, torch
 from torch import nn
 class SAM(torch.optim.Optimizer):
     def __init__(s, p, base, rho=0.05, **k): super().__init__(p, dict(rho=rho, **k)); s.base = base(s.param_groups, **k); s.param_groups = s.base.param_groups

@@ -1,7 +1,7 @@
 # opts: --check again:every=1
 # truth: no hardware: an own optimizer (SGLD) draws noise from a generator of the file: randn / normal in its step
 # source: SGLD (Welling & Teh 2011), github SGLD optimizers
-import common as C, torch
+import flips as C, torch
 from torch import nn
 GEN = torch.Generator().manual_seed(1)
 class SGLD(torch.optim.Optimizer):

@@ -1,7 +1,7 @@
 # opts: --check again:every=1
 # truth: flips (bit 20 of one element of addmm 0) at steps 3 and 4 both: docs: then it only asks (a step beside it differs too)
 # source: Meta's SDC papers: faults come in clusters (arXiv 2203.08989)
-import common as C, torch
+import flips as C, torch
 from torch import nn
 class Lin(nn.Linear):
     def forward(s, x):

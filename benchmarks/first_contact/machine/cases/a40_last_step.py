@@ -1,7 +1,7 @@
 # opts: --check again:every=1
 # truth: bit 20 of one element of addmm 0 in the last step of the run (no two further steps): something must be said
 # source: a run that ends; invented
-import common as C, torch
+import flips as C, torch
 from torch import nn
 class Lin(nn.Linear):
     def forward(s, x): return C.poke(super().forward(x), 6, 20, at=5, what="addmm 0")  # FAULT

@@ -1,7 +1,7 @@
 # opts: --check again:every=1
 # truth: two bits (20 and 3) of one element of addmm 0 at step 4 (a burst): not one bit: may only ask, but "may be the machine"
 # source: arXiv 2102.11245 (multi-bit)
-import common as C, torch
+import flips as C, torch
 from torch import nn
 def poke2(y):
     if C.FAULT and C.STEP == 4 and not C.DONE and C.os.getpid() == C.PID: C.poke(y, 6, 20, what="two bits"); C.flip(y, 6, 3)

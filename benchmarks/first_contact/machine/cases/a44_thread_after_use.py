@@ -1,7 +1,7 @@
 # opts: --check again:every=1
 # truth: no hardware; a thread of the script's own writes 2.weight (numpy view) in odd steps after its forward and before its backward: 1's input gradient is of other weights
 # source: pytorch/examples mnist_hogwild
-import common as C, torch, threading
+import flips as C, torch, threading
 from torch import nn
 class After(nn.Module):
     def forward(s, x):

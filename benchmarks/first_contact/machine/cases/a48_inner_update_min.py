@@ -1,7 +1,7 @@
 # opts: --check again:every=1
 # truth: shortest for a12: bit 20 of one element of an intermediate (mm) in an own optimizer's step, line 10, step 3; the weight's sub_ comes after it
 # source: as a12 (Shampoo-like preconditioner)
-import common as C, torch
+import flips as C, torch
 class Pre(torch.optim.Optimizer):
     @torch.no_grad()
     def step(s):

@@ -1,7 +1,7 @@
 # opts: --check again:at=0
 # truth: bit 20 of one element of addmm 0 in step 0, asked for by :at=0
 # source: a run that ends; invented
-import common as C, torch
+import flips as C, torch
 from torch import nn
 class Lin(nn.Linear):
     def forward(s, x): return C.poke(super().forward(x), 6, 20, at=0, what="addmm 0")  # FAULT

@@ -1,7 +1,7 @@
 # opts: --check again:every=3
 # truth: :every=3, flip at step 3: is step 3 one of those checked? docs do not say where the counting begins
 # source: a run that ends; invented
-import common as C, torch
+import flips as C, torch
 from torch import nn
 class Lin(nn.Linear):
     def forward(s, x): return C.poke(super().forward(x), 6, 20, at=3, what="addmm 0")  # FAULT

@@ -1,7 +1,7 @@
 # opts: --check capsule
 # truth: log of a number that is not positive at step 3: aten.log, -inf/nan
 # source: pytorch issues: log(0) in losses
-import common as C, torch
+import flips as C, torch
 from torch import nn
 import torch.nn.functional as F
 class M(nn.Module):

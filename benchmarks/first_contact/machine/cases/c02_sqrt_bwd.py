@@ -1,7 +1,7 @@
 # opts: --check capsule
 # truth: backward of sqrt at exactly 0 (aten.sqrt backward: div): gradient inf then nan, forward finite
 # source: pytorch/pytorch#4320-like: gradient of sqrt at 0, contrastive losses
-import common as C, torch
+import flips as C, torch
 from torch import nn
 import torch.nn.functional as F
 class M(nn.Module):

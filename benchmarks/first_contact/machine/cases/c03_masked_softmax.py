@@ -1,7 +1,7 @@
 # opts: --check capsule
 # truth: softmax of a row that is all -inf: nan in softmax
 # source: pytorch/pytorch#41508 (nan of fully masked rows)
-import common as C, torch
+import flips as C, torch
 from torch import nn
 import torch.nn.functional as F
 class M(nn.Module):

@@ -1,7 +1,7 @@
 # opts: --check capsule
 # truth: float16 matmul (autocast) exceeds 65504: inf in mm/addmm of big
 # source: huggingface/transformers T5 fp16 overflow threads
-import common as C, torch
+import flips as C, torch
 from torch import nn
 import torch.nn.functional as F
 class M(nn.Module):

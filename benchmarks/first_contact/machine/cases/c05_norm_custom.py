@@ -1,7 +1,7 @@
 # opts: --check capsule
 # truth: custom Function whose backward divides by a norm that is 0: nan from aten.div in backward
 # source: normalization layers by hand, eps forgotten in backward
-import common as C, torch
+import flips as C, torch
 from torch import nn
 import torch.nn.functional as F
 class Unit(torch.autograd.Function):

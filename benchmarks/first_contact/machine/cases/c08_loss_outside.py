@@ -1,7 +1,7 @@
 # opts: --check capsule
 # truth: 0/0 in the loss outside of the model (docs: no capsule, a line says so)
 # source: cross_entropy with ignore_index everywhere (pytorch/pytorch#75181-like)
-import common as C, torch
+import flips as C, torch
 from torch import nn
 import torch.nn.functional as F
 m = nn.Linear(8, 2); o = torch.optim.Adam(m.parameters())

@@ -1,7 +1,7 @@
 # opts: --check capsule
 # truth: convolution in float32 whose sum overflows: inf in aten.convolution at conv
 # source: uninitialized images as data; invented
-import common as C, torch
+import flips as C, torch
 from torch import nn
 import torch.nn.functional as F
 class M(nn.Module):

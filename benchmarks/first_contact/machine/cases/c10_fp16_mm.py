@@ -1,7 +1,7 @@
 # opts: --check capsule
 # truth: float16 matmul under autocast whose sum passes 65504, operands finite: inf in addmm of big
 # source: T5 in fp16, huggingface/transformers threads
-import common as C, torch
+import flips as C, torch
 from torch import nn
 import torch.nn.functional as F
 class M(nn.Module):

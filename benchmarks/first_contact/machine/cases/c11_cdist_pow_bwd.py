@@ -1,7 +1,7 @@
 # opts: --check capsule
 # truth: pow with a tensor exponent: backward log of 0 ... gradient of 0 ** p to p and to x (p - 1 < 0): inf in backward
 # source: GeM pooling by hand (learned p), github filipradenovic/cnnimageretrieval
-import common as C, torch
+import flips as C, torch
 from torch import nn
 import torch.nn.functional as F
 class M(nn.Module):

@@ -1,7 +1,7 @@
 # opts: --check capsule
 # truth: inverse of a nearly singular matrix... cholesky-free: linalg.inv gives huge, det backward: nan/inf in slogdet of 0
 # source: normalizing flows with log det (Glow issues)
-import common as C, torch
+import flips as C, torch
 from torch import nn
 import torch.nn.functional as F
 class M(nn.Module):

@@ -1,7 +1,7 @@
 # opts: --check capsule
 # truth: x / x.std() of constant rows, own normalization: 0/0 forward
 # source: padding rows that are zero; pytorch forum
-import common as C, torch
+import flips as C, torch
 from torch import nn
 import torch.nn.functional as F
 class M(nn.Module):

@@ -1,7 +1,7 @@
 # opts: --check capsule
 # truth: var_mean of huge numbers overflows: result[0] (variance) is inf, result[1] is finite; float16-free
 # source: statistics of unnormalized features, invented
-import common as C, torch
+import flips as C, torch
 from torch import nn
 class M(nn.Module):
     def __init__(s): super().__init__(); s.l = nn.Linear(4, 4)

@@ -1,6 +1,6 @@
 # opts: --check again:every=1
 # truth: healthy (karpathy/nanoGPT's loop on transformers' GPT2; accumulation, clipping, cosine schedule, dropout)
-import common as C, torch
+import flips as C, torch
 from transformers import GPT2Config, GPT2LMHeadModel
 torch.manual_seed(0); m = GPT2LMHeadModel(GPT2Config(vocab_size=60, n_positions=16, n_embd=16, n_layer=2, n_head=2)); m.train()
 o = torch.optim.AdamW(m.parameters(), 1e-3, weight_decay=0.1); s = torch.optim.lr_scheduler.CosineAnnealingLR(o, 6)

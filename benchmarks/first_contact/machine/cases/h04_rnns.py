@@ -1,6 +1,6 @@
 # opts: --check again:every=1
 # truth: healthy (pytorch/examples word_language_model: LSTM with state carried over, packed GRU, dropout, SGD nesterov)
-import common as C, torch
+import flips as C, torch
 from torch import nn
 from torch.nn.utils.rnn import pack_padded_sequence as pack, pad_packed_sequence as pad
 class Net(nn.Module):

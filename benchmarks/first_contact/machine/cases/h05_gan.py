@@ -1,6 +1,6 @@
 # opts: --check again:every=1
 # truth: healthy (pytorch/examples dcgan with spectral norm, two optimizers, R1 penalty with double backward)
-import common as C, torch
+import flips as C, torch
 from torch import nn
 from torch.nn.utils import spectral_norm as SN
 torch.manual_seed(0)

@@ -1,6 +1,6 @@
 # opts: --check again:every=1
 # truth: healthy (pytorch AMP recipe: float16 autocast, GradScaler on CPU that skips its first steps, unscale and clip)
-import common as C, torch
+import flips as C, torch
 from torch import nn
 torch.manual_seed(0); m = nn.Sequential(nn.Linear(16, 32), nn.GELU(), nn.LayerNorm(32), nn.Linear(32, 4)); o = torch.optim.AdamW(m.parameters(), 1e-3); S = torch.amp.GradScaler("cpu", init_scale=2.0**22, growth_interval=3)
 for C.STEP in range(12):

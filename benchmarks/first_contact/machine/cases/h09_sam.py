@@ -1,6 +1,6 @@
 # opts: --check again:every=1
 # truth: healthy (github davda54/sam: perturb, second forward and backward, restore, base step)
-import common as C, torch
+import flips as C, torch
 from torch import nn
 class SAM(torch.optim.Optimizer):
     def __init__(s, p, base, rho=0.05, **k): super().__init__(p, dict(rho=rho, **k)); s.base = base(s.param_groups, **k); s.param_groups = s.base.param_groups

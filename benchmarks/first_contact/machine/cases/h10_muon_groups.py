@@ -1,6 +1,6 @@
 # opts: --check again:every=1
 # truth: healthy (KellerJordan/modded-nanogpt: torch.optim.Muon for matrices, AdamW for the rest, OneCycleLR, lr groups, a parameter frozen midway)
-import common as C, torch
+import flips as C, torch
 from torch import nn
 torch.manual_seed(0); m = nn.Sequential(nn.Embedding(30, 16), nn.Linear(16, 32), nn.SiLU(), nn.RMSNorm(32), nn.Linear(32, 30))
 M = [p for n, p in m.named_parameters() if p.ndim == 2 and n[0] != "0"]; R = [p for n, p in m.named_parameters() if not (p.ndim == 2 and n[0] != "0")]

@@ -1,6 +1,6 @@
 # opts: --check again:every=1
 # truth: healthy (torch.optim hooks: step_pre hook adds noise from the default generator, post hook clamps weights and counts; a count is printed)
-import common as C, torch
+import flips as C, torch
 from torch import nn
 torch.manual_seed(0); m = nn.Sequential(nn.Linear(16, 32), nn.ReLU(), nn.Linear(32, 4)); o = torch.optim.NAdam(m.parameters(), 1e-3); N = {"pre": 0, "post": 0}
 def pre(o, a, k):

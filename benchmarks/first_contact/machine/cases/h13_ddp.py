@@ -1,7 +1,7 @@
 # ranks: 2
 # opts: --check again:every=1
 # truth: healthy (pytorch DDP tutorial: two ranks, no_sync accumulation, SyncBN-free BN, broadcast buffers)
-import common as C, torch, os, contextlib, torch.distributed as D
+import flips as C, torch, os, contextlib, torch.distributed as D
 from torch import nn
 D.init_process_group("gloo"); r = D.get_rank(); torch.manual_seed(r)
 m = nn.parallel.DistributedDataParallel(nn.Sequential(nn.Linear(16, 32), nn.BatchNorm1d(32), nn.ReLU(), nn.Linear(32, 4))); o = torch.optim.AdamW(m.parameters(), 1e-3)

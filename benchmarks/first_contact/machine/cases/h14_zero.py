@@ -1,7 +1,7 @@
 # ranks: 2
 # opts: --check again:every=1
 # truth: healthy (pytorch tutorial ZeroRedundancyOptimizer with DDP)
-import common as C, torch, torch.distributed as D
+import flips as C, torch, torch.distributed as D
 from torch import nn
 from torch.distributed.optim import ZeroRedundancyOptimizer as Z
 D.init_process_group("gloo"); r = D.get_rank(); torch.manual_seed(r)

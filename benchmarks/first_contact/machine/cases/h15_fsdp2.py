@@ -1,7 +1,7 @@
 # ranks: 2
 # opts: --check again:every=1
 # truth: healthy (pytorch FSDP2 tutorial: fully_shard per layer, bf16 mixed precision, clipping); docs: not done again, a line says so
-import common as C, torch, torch.distributed as D
+import flips as C, torch, torch.distributed as D
 from torch import nn
 from torch.distributed.fsdp import fully_shard, MixedPrecisionPolicy
 from torch.distributed.device_mesh import init_device_mesh

@@ -1,6 +1,6 @@
 # opts: --check again:every=1
 # truth: healthy (transformers' ResNet, batch norm, channels_last, LARS of its own, mixup by numpy outside)
-import common as C, torch, numpy as np
+import flips as C, torch, numpy as np
 from transformers import ResNetConfig, ResNetForImageClassification
 class LARS(torch.optim.Optimizer):
     def __init__(s, p, lr): super().__init__(p, dict(lr=lr)); s.n = 0

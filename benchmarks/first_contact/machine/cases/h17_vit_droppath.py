@@ -1,6 +1,6 @@
 # opts: --check again:every=1
 # truth: healthy (transformers' ViT with stochastic depth by Python's random, gradient checkpointing, layerwise lr decay)
-import common as C, torch, random
+import flips as C, torch, random
 from torch import nn
 from transformers import ViTConfig, ViTForImageClassification
 random.seed(0); torch.manual_seed(0); m = ViTForImageClassification(ViTConfig(hidden_size=16, num_hidden_layers=3, num_attention_heads=2, intermediate_size=32, image_size=16, patch_size=8, num_labels=3, hidden_dropout_prob=0.1)); m.train(); m.gradient_checkpointing_enable()

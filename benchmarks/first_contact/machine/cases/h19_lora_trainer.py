@@ -1,6 +1,6 @@
 # opts: --check again:every=1
 # truth: healthy (peft LoRA + transformers Trainer, gradient accumulation, linear warmup)
-import common as C, torch
+import flips as C, torch
 from transformers import GPT2Config, GPT2LMHeadModel, Trainer, TrainingArguments
 from peft import LoraConfig, get_peft_model
 torch.manual_seed(0); m = get_peft_model(GPT2LMHeadModel(GPT2Config(vocab_size=60, n_positions=16, n_embd=16, n_layer=2, n_head=2)), LoraConfig(r=4, lora_dropout=0.1, target_modules=["c_attn"], fan_in_fan_out=True))

@@ -2,7 +2,7 @@
 # truth: healthy: nanoGPT-like under bfloat16 autocast; numbers against own float32 twin; no alert
 # source: karpathy/nanoGPT
 # modes: wf
-import common as C, torch, blocks, ptruth
+import flips as C, torch, blocks, ptruth
 from torch import nn
 import torch.nn.functional as F
 from blocks import GPT

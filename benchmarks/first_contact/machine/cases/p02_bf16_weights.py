@@ -2,7 +2,7 @@
 # truth: bf16 weights, lr 1e-6: updates are lost, but the gradient is right: no gradient alert; numbers against the twin
 # source: pytorch/torchtune threads on bf16 updates; arXiv 2010.06192
 # modes: wf
-import common as C, torch, blocks, ptruth
+import flips as C, torch, blocks, ptruth
 from torch import nn
 import torch.nn.functional as F
 from blocks import GPT

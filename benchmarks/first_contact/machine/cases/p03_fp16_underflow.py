@@ -2,7 +2,7 @@
 # truth: fp16 autocast without scaler, loss times 1e-6 (a small loss weight): most gradients underflow: gradient is mostly rounding / zero at two checks in a row
 # source: pytorch AMP docs (gradient underflow); arXiv 1710.03740
 # modes: wf
-import common as C, torch, blocks, ptruth
+import flips as C, torch, blocks, ptruth
 from torch import nn
 import torch.nn.functional as F
 from blocks import GPT

@@ -2,7 +2,7 @@
 # truth: healthy twin of p03: the same with GradScaler (2**14)
 # source: pytorch AMP recipe
 # modes: wf
-import common as C, torch, blocks, ptruth
+import flips as C, torch, blocks, ptruth
 from torch import nn
 import torch.nn.functional as F
 from blocks import GPT

@@ -2,7 +2,7 @@
 # truth: outlier tokens (x 3000, without part in the loss) under NVFP4: one scale per tensor: gradient wrong, alert expected if the twin says energy lost > 50%
 # source: arXiv 2306.12929 (outliers), NVFP4 report arXiv 2509.25149
 # modes: wf wh
-import common as C, torch, blocks, ptruth
+import flips as C, torch, blocks, ptruth
 from torch import nn
 import torch.nn.functional as F
 from blocks import GPT

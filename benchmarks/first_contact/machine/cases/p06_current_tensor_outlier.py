@@ -2,7 +2,7 @@
 # truth: outlier tokens (x 1e6) under current scaling (one scale per tensor): the other tokens underflow in e4m3
 # source: arXiv 2409.12517 (fp8 outliers)
 # modes: wf wh
-import common as C, torch, blocks, ptruth
+import flips as C, torch, blocks, ptruth
 from torch import nn
 import torch.nn.functional as F
 from blocks import GPT

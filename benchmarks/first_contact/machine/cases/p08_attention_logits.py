@@ -2,7 +2,7 @@
 # truth: bf16 autocast, block 1 has queries times 60: largest logit in b.1.a; computed from q, k here (scaled, causal)
 # source: arXiv 2309.14322 (attention logit growth), 2302.05442 (ViT-22B)
 # modes: wf wh
-import common as C, torch, blocks, ptruth
+import flips as C, torch, blocks, ptruth
 from torch import nn
 import torch.nn.functional as F
 from blocks import GPT

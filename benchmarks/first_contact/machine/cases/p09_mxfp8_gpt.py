@@ -2,7 +2,7 @@
 # truth: healthy: GPT under mxfp8; numbers
 # source: arXiv 2506.08027 (MXFP8 recipes)
 # modes: wf
-import common as C, torch, blocks, ptruth
+import flips as C, torch, blocks, ptruth
 from torch import nn
 import torch.nn.functional as F
 from blocks import GPT

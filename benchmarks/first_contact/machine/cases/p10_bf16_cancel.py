@@ -2,7 +2,7 @@
 # truth: bf16 autocast: a linear layer on inputs with offset 500 whose mean is then taken off in the next op (bf16 result of ~500 has an ulp of 2-4): gradient of the layers below is mostly rounding
 # source: pytorch forum: bf16 and unnormalized inputs
 # modes: wf wh
-import common as C, torch, blocks, ptruth
+import flips as C, torch, blocks, ptruth
 from torch import nn
 import torch.nn.functional as F
 from blocks import GPT

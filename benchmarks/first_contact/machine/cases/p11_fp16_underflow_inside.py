@@ -2,7 +2,7 @@
 # truth: as p03, but the model gives float32 back, so the gradients that its result receives are right, and underflow in the cast to float16 within: gradient zero or mostly rounding at steps 1, 2, 3: alert
 # source: pytorch AMP docs (gradient underflow); arXiv 1710.03740
 # modes: wf
-import common as C, torch, blocks, ptruth
+import flips as C, torch, blocks, ptruth
 from torch import nn
 import torch.nn.functional as F
 from blocks import GPT

@@ -2,7 +2,7 @@
 # truth: loss times 3e-3 in fp16 autocast without scaler: partial underflow; the numbers and whether more than half of the energy is lost as the twin says
 # source: pytorch AMP docs (gradient underflow); arXiv 1710.03740
 # modes: wf
-import common as C, torch, blocks, ptruth
+import flips as C, torch, blocks, ptruth
 from torch import nn
 import torch.nn.functional as F
 from blocks import GPT

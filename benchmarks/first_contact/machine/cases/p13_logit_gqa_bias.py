@@ -1,7 +1,7 @@
 # opts: --check precision:at=1,4
 # truth: sdpa with scale=0.7, float mask (bias up to +12, -inf), enable_gqa, in b16 autocast: largest logit computed here from q, k (float32 of the bf16 operands)
 # source: ALiBi / T5 relative bias; arXiv 2309.14322
-import common as C, torch
+import flips as C, torch
 from torch import nn
 import torch.nn.functional as F
 LOG = None

@@ -1,7 +1,7 @@
 # opts: --check precision:at=1,2,3
 # truth: shortest for p03: float16 autocast, loss times 1e-9: every gradient is exactly 0 (a bf16 or scaled run has them): the line says 0.00%
 # source: as p03
-import common as C, torch
+import flips as C, torch
 torch.manual_seed(0); m = torch.nn.Linear(8, 4); o = torch.optim.SGD(m.parameters(), 0.1)
 for C.STEP in range(6):
     x = torch.randn(4, 8)

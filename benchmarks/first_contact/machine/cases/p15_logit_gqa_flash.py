@@ -1,7 +1,7 @@
 # opts: --check precision:at=1,4
 # truth: sdpa with scale=0.7, causal, enable_gqa, under bf16 autocast, fused kernel on CPU: largest logit computed here
 # source: GQA (arXiv 2305.13245); arXiv 2309.14322
-import common as C, torch
+import flips as C, torch
 from torch import nn
 import torch.nn.functional as F
 LOG = None

@@ -2,7 +2,7 @@
 # opts: --check rank:at=2
 # truth: rank 2 flips bit 12 of element 7 of b's result in each call (a broken unit): b output named, rank 2
 # source: arXiv 2102.11245; Llama 3 paper (a node with SDC)
-import common as C, torch, torch.distributed as D
+import flips as C, torch, torch.distributed as D
 from torch import nn
 import torch.nn.functional as F
 D.init_process_group("gloo"); r = D.get_rank(); n = D.get_world_size(); BAD = C.FAULT and r == n - 1

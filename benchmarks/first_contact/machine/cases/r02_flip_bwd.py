@@ -2,7 +2,7 @@
 # opts: --check rank:at=2
 # truth: rank 3 flips bit 14 of the input gradient of b in each backward; forward equal: named in backward (gradient of gelu/a output), rank 3
 # source: arXiv 2102.11245
-import common as C, torch, torch.distributed as D
+import flips as C, torch, torch.distributed as D
 from torch import nn
 import torch.nn.functional as F
 D.init_process_group("gloo"); r = D.get_rank(); n = D.get_world_size(); BAD = C.FAULT and r == n - 1

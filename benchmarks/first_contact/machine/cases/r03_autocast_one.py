@@ -2,7 +2,7 @@
 # opts: --check rank:at=2
 # truth: rank 2 alone runs its forward under bfloat16 autocast entered by the script around the model (an env flag on one host): a output differs, rank 2
 # source: pytorch forum: autocast enabled on one node by a per-host config
-import common as C, torch, torch.distributed as D
+import flips as C, torch, torch.distributed as D
 from torch import nn
 import torch.nn.functional as F
 D.init_process_group("gloo"); r = D.get_rank(); n = D.get_world_size(); BAD = C.FAULT and r == n - 1

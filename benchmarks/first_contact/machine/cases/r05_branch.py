@@ -2,7 +2,7 @@
 # opts: --check rank:at=2
 # truth: a rank-dependent branch: the last rank uses tanh-approximate gelu: named after act, rank 3
 # source: pytorch forum: if rank == 0: ... inside of forward
-import common as C, torch, torch.distributed as D
+import flips as C, torch, torch.distributed as D
 from torch import nn
 import torch.nn.functional as F
 D.init_process_group("gloo"); r = D.get_rank(); n = D.get_world_size(); BAD = C.FAULT and r == n - 1

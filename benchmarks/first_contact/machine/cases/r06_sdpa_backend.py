@@ -2,7 +2,7 @@
 # opts: --check rank:at=2
 # truth: rank 2 has the fused CPU attention switched off (math kernel): other bits from attn on, rank 2
 # source: pytorch docs sdpa backends
-import common as C, torch, torch.distributed as D
+import flips as C, torch, torch.distributed as D
 from torch import nn
 import torch.nn.functional as F
 D.init_process_group("gloo"); r = D.get_rank(); n = D.get_world_size(); BAD = C.FAULT and r == n - 1

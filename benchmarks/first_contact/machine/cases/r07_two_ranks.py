@@ -2,7 +2,7 @@
 # opts: --check rank:at=2
 # truth: two ranks; rank 1 adds 1e-3 in b (a stale hot fix on one host): both named (no majority), b
 # source: invented; version skew between hosts
-import common as C, torch, torch.distributed as D
+import flips as C, torch, torch.distributed as D
 from torch import nn
 import torch.nn.functional as F
 D.init_process_group("gloo"); r = D.get_rank(); n = D.get_world_size(); BAD = C.FAULT and r == n - 1

@@ -2,7 +2,7 @@
 # opts: --check rank:at=2
 # truth: rank 2 drops with p=0.2 where others have 0.1 (config of one host) in a net with batch norm (own running statistics broadcast) and dropout: drop named, rank 2
 # source: pytorch forum: config files that differ by host
-import common as C, torch, torch.distributed as D
+import flips as C, torch, torch.distributed as D
 from torch import nn
 import torch.nn.functional as F
 D.init_process_group("gloo"); r = D.get_rank(); n = D.get_world_size(); BAD = C.FAULT and r == n - 1

@@ -3,7 +3,7 @@
 # opts: --check rank:at=2
 # truth: rank 2 flips one bit at step 6 only, not when asked: docs: ranks are asked in one later call, so silence is expected
 # source: arXiv 2102.11245
-import common as C, torch, torch.distributed as D
+import flips as C, torch, torch.distributed as D
 from torch import nn
 import torch.nn.functional as F
 D.init_process_group("gloo"); r = D.get_rank(); n = D.get_world_size(); BAD = C.FAULT and r == n - 1

@@ -2,7 +2,7 @@
 # opts: --check rank:at=2
 # truth: no DDP: gradients all-reduced by hand; rank 0 (which leaves the arguments) flips bit 15 of one element of b's result in each call; args are a dict of tensors and a flag: b, rank 0
 # source: pytorch tutorial "Writing distributed applications" (average_gradients); fault as arXiv 2102.11245
-import common as C, torch, torch.distributed as D
+import flips as C, torch, torch.distributed as D
 from torch import nn
 D.init_process_group("gloo"); r = D.get_rank(); BAD = C.FAULT and r == 0
 class B(nn.Linear):

@@ -3,7 +3,7 @@
 # modes: wh
 # truth: healthy: stochastic depth by Python's random and numpy, seeded by rank: as intended, nothing (or a question that says generator)
 # source: timm-like drop path with per-rank seeds
-import common as C, torch, random, numpy as np, torch.distributed as D
+import flips as C, torch, random, numpy as np, torch.distributed as D
 from torch import nn
 D.init_process_group("gloo"); r = D.get_rank(); random.seed(r); np.random.seed(r)
 class Dp(nn.Module):

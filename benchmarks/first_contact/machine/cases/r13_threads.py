@@ -2,7 +2,7 @@
 # opts: --check rank:at=2
 # truth: rank 1 has two threads, others one (OMP_NUM_THREADS of one host): a large sum has other bits (TRUTH)
 # source: pytorch docs on reproducibility across hosts
-import common as C, torch, torch.distributed as D
+import flips as C, torch, torch.distributed as D
 from torch import nn
 D.init_process_group("gloo"); r = D.get_rank()
 if C.FAULT and r: torch.set_num_threads(2)

@@ -2,7 +2,7 @@
 # modes: bh wf
 # truth: accumulation of 2; the second micro-batch of step 4 is bad (log(0) in the model): whole step left out, dropout's generator and scheduler go on as in the twin
 # source: nanoGPT's loop
-import common as C, torch
+import flips as C, torch
 from torch import nn
 class M(nn.Module):
     def __init__(s): super().__init__(); s.a, s.d, s.b = nn.Linear(8, 16), nn.Dropout(0.2), nn.Linear(16, 1)

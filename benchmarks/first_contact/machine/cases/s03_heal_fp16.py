@@ -2,7 +2,7 @@
 # modes: wf wr
 # truth: fp16 autocast-free half weights... here fp16 autocast; activations of blk.1.down overflow 65504 from step 4 on: heal leaves step 4 out and keeps that layer in float32: no further step is skipped; resumed run with the same log-dir begins healed and skips none
 # source: huggingface/transformers T5 fp16 threads (#10830: keep wo in float32)
-import common as C, torch
+import flips as C, torch
 from torch import nn
 class FF(nn.Module):
     def __init__(s): super().__init__(); s.up, s.down = nn.Linear(16, 64), nn.Linear(64, 16)

@@ -3,7 +3,7 @@
 # modes: wf wr
 # truth: DDP, two ranks, fp16 autocast, rank 1's data alone overflow at step 3 and on (x 3000): both ranks leave step 3 out, both heal the same module, weights equal at the end; resumed: healed from the start
 # source: docs/run.md (on all ranks of DDP)
-import common as C, torch, torch.distributed as D
+import flips as C, torch, torch.distributed as D
 from torch import nn
 D.init_process_group("gloo"); r = D.get_rank(); torch.manual_seed(0)
 m = nn.parallel.DistributedDataParallel(nn.Sequential(nn.Linear(16, 32), nn.ReLU(), nn.Linear(32, 16), nn.LayerNorm(16), nn.Linear(16, 1))); torch.manual_seed(10 + r); o = torch.optim.AdamW(m.parameters(), 1e-4)

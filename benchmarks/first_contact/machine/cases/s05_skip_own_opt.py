@@ -2,7 +2,7 @@
 # modes: bh wf
 # truth: own optimizer with a counter of its own and states (Lion-like, bias correction) + clip_grad_norm_ (which spreads nan over all gradients): equal to the twin that leaves the batch out
 # source: lucidrains/lion-pytorch with a step counter; clip_grad_norm_ docs
-import common as C, torch
+import flips as C, torch
 from torch import nn
 class Own(torch.optim.Optimizer):
     def __init__(s, p, lr): super().__init__(p, dict(lr=lr)); s.t = 0

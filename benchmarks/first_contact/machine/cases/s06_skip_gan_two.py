@@ -2,7 +2,7 @@
 # modes: bh wf
 # truth: GAN: at step 4 the discriminator's real batch is bad: od.step left out, og.step (finite gradients) is taken; equal to a twin that does just this
 # source: pytorch/examples dcgan
-import common as C, torch
+import flips as C, torch
 from torch import nn
 torch.manual_seed(0); G = nn.Sequential(nn.Linear(8, 16), nn.BatchNorm1d(16), nn.ReLU(), nn.Linear(16, 8)); Dd = nn.Sequential(nn.Linear(8, 16), nn.LeakyReLU(0.2), nn.Linear(16, 1)); og, od = torch.optim.Adam(G.parameters(), 1e-3), torch.optim.Adam(Dd.parameters(), 1e-3); f = nn.functional.softplus
 for C.STEP in range(9):

@@ -2,7 +2,7 @@
 # modes: bh wf
 # truth: EMA (AveragedModel) and a scheduler go on by themselves; the bad batch is in the same step as a good one's accumulation, optimizer foreach Adam with lr tensor + SWA; equal to a twin that drops the optimizer's step alone
 # source: torch.optim.swa_utils
-import common as C, torch
+import flips as C, torch
 from torch import nn
 from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn
 torch.manual_seed(0); m = nn.Sequential(nn.Linear(8, 16), nn.Tanh(), nn.Linear(16, 1)); e = AveragedModel(m, multi_avg_fn=get_ema_multi_avg_fn(0.9)); o = torch.optim.Adam(m.parameters(), 1e-2, foreach=True); s = torch.optim.lr_scheduler.StepLR(o, 3)
