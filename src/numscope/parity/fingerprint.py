@@ -15,7 +15,7 @@ from numscope.probe.naming import qualified_names
 from numscope.records.errors import UsageError
 from numscope.records.faults import suppress
 from numscope.records.fingerprint import LOW, WHOLE, Fingerprint, Sketch, TensorPrint
-from numscope.summary.sketch import Piece, part_of, sketches
+from numscope.summary.sketch import Piece, checksums, part_of, sketches
 from numscope.summary.unseen import unseen
 from numscope.summary.unwrap import Unsummarizable
 
@@ -59,10 +59,12 @@ def fingerprint(model: nn.Module | Mapping[str, Any] | Iterable[tuple[str, Tenso
 
 def rounded_sketch(part: Piece) -> Sketch:
     """With the checksums of its rounding."""
+    [own] = sketches([part])
+    if not part.tensor.is_floating_point():
+        return own
     with unseen():
-        low = [part.tensor.to(getattr(torch, dtype)) for dtype in LOW] if part.tensor.is_floating_point() else []
-    own, *rounded = sketches([part, *(replace(part, tensor=tensor) for tensor in low)])
-    return replace(own, rounded=tuple(one.checksum for one in rounded)) if rounded else own
+        low = [replace(part, tensor=part.tensor.to(getattr(torch, dtype))) for dtype in LOW]
+    return replace(own, rounded=tuple(checksums(low)))
 
 
 def named_tensors(model: nn.Module, buffers: bool = True) -> Iterator[tuple[str, Tensor]]:
