@@ -15,7 +15,7 @@ from numscope.probe.naming import qualified_names
 from numscope.records.errors import UsageError
 from numscope.records.faults import suppress
 from numscope.records.fingerprint import LOW, WHOLE, Fingerprint, Sketch, TensorPrint
-from numscope.summary.sketch import Piece, checksums, part_of, sketches
+from numscope.summary.sketch import Piece, part_of, rounded_checksum, sketches
 from numscope.summary.unseen import unseen
 from numscope.summary.unwrap import Unsummarizable
 
@@ -62,9 +62,7 @@ def rounded_sketch(part: Piece) -> Sketch:
     [own] = sketches([part])
     if not part.tensor.is_floating_point():
         return own
-    with unseen():
-        low = [replace(part, tensor=part.tensor.to(getattr(torch, dtype))) for dtype in LOW]
-    return replace(own, rounded=tuple(checksums(low)))
+    return replace(own, rounded=tuple(rounded_checksum(part, getattr(torch, dtype)) for dtype in LOW))
 
 
 def named_tensors(model: nn.Module, buffers: bool = True) -> Iterator[tuple[str, Tensor]]:

@@ -165,6 +165,19 @@ def checksums(parts: Sequence[Piece]) -> list[int]:
     return found
 
 
+def rounded_checksum(part: Piece, dtype: torch.dtype) -> int:
+    """The checksum of a part rounded to a dtype. *Cost:* two passes, of which one writes; memory for a million elements."""
+    total, rounded = 0, torch.empty(_PART, dtype=dtype, device=part.tensor.device)
+    with unseen():
+        for block in _blocks(part):
+            for i, first in enumerate(_firsts(block)):
+                for at in range(i * block.run, (i + 1) * block.run, _PART):
+                    some = block.data[at : min(at + _PART, (i + 1) * block.run)]
+                    here = rounded[: some.numel()].copy_(some)
+                    total = merged([total, *Checksums([here], [first + at - i * block.run]).read()])
+    return total
+
+
 @dataclass(frozen=True, slots=True)
 class _Block:
     """A block of a whole tensor, flat in memory: rows of ``run`` elements from ``first`` on, as ``sizes`` and ``steps`` say."""
