@@ -210,6 +210,13 @@ def test_a_real_training_is_bitwise_what_it_is_without(training: str) -> None:
     assert_equal(checked, bare_notes(training, False))
 
 
+def test_a_gradient_that_was_zero_before_the_model_is_no_gap(caplog: pytest.LogCaptureFixture) -> None:
+    torch.manual_seed(0)
+    model = nn.Linear(8, 4)
+    scope = train(model, lambda: model(torch.randn(4, 8)).float().square().mean() * 1e-9, amp=torch.float16)
+    assert said(scope) == [] and "the gradient is 0, since all that the model's results received of it is" in caplog.text
+
+
 def test_a_gradient_that_float16_makes_zero_wants_a_scale() -> None:
     class Small(Net):
         def forward(self, x: Tensor) -> Tensor:

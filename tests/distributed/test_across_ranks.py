@@ -20,11 +20,11 @@ class Net(nn.Module):
     def __init__(self, flips: bool, drop: float = 0.2) -> None:
         super().__init__()
         self.first, self.norm, self.last = nn.Linear(8, 8), nn.BatchNorm1d(8), nn.Linear(8, 1)
-        self.drop, self.flips = nn.Dropout(drop), flips
+        self.drop, self._flips, self.offset = nn.Dropout(drop), flips, 0
 
     def forward(self, x: Tensor, scale: float = 1.0) -> Tensor:
-        h = self.norm(self.first(x))
-        if self.flips:
+        h = self.norm(self.first(x)) + self.offset
+        if self._flips:
             with torch.no_grad():
                 h.view(-1)[3:4].view(torch.int32).bitwise_xor_(1)
         return self.last(self.drop(h)) * scale
@@ -37,13 +37,15 @@ def trained(rank: int, bad: int, kind: str = "") -> tuple[list[Any], list[str], 
     if kind == "apart" and rank == 1:
         with torch.no_grad():
             model.last.bias += 1
+    if kind == "offset":
+        model.offset = rank
     if kind == "large":
         across_ranks.MOST_BYTES = 10
     optimizer = torch.optim.SGD(model.parameters(), 1e-3)
     said: list[str] = []
     torch.manual_seed(rank)
     with pytest.MonkeyPatch.context() as patch, numscope.watch(wrapped, check="rank:at=1") as scope:
-        patch.setattr("numscope.detect.experiments.log.warning", lambda text, *more: said.append(text % more))
+        patch.setattr("numscope.detect.experiments.log.log", lambda level, text, *more: said.append(text % more))
         for step in range(LATER + 6):
             wrapped(torch.randn(4 + rank, 8), scale=1.5).square().mean().backward()
             optimizer.step()
@@ -79,6 +81,15 @@ def test_of_four_ranks_the_one_with_other_bits_is_named(four_ranks: RankPool) ->
     assert (step, layer, tensor, odd, asks) == (1 + LATER, "drop", "activation", [2], True)
     assert text == "of 4 ranks that did the same call with the same weights, rank 2 has other bits from here on (forward)."
     assert told[1:] == [[], [], []]
+
+
+def test_what_modules_of_ranks_differ_in_is_named_as_the_cause(ranks: RankPool) -> None:
+    [(step, layer, tensor, _, text, asks)] = ranks.run(trained, -1, "offset")[0].value[0]
+    assert (step, layer, tensor, asks) == (1 + LATER, "drop", "activation", True)
+    assert text == (
+        "of 2 ranks that did the same call with the same weights, ranks 0, 1 have different bits from here on (forward); "
+        "their modules differ in offset."
+    )
 
 
 def test_ranks_of_other_weights_are_not_compared(ranks: RankPool) -> None:

@@ -15,8 +15,8 @@ import random
 import socket
 import sys
 from collections import Counter
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 from zlib import crc32
 
@@ -49,6 +49,7 @@ RANKS_DIFFER = "ranks compute differently"
 LATER = 8  # steps after which all have the arguments
 MOST_BYTES = 8 << 20  # of the arguments; they go over the job's store
 _MOST_NAMED = 8
+_MOST_ATTRIBUTES = 4096
 
 Given = tuple[tuple[Any, ...], dict[str, Any]]
 
@@ -60,11 +61,13 @@ class Sums:
     Args:
         weights: a sum of weights and buffers: ranks are compared where it is the same.
         sites: phase, module and slot of each tensor; ``sums``: 32 bits of each.
+        attributes: of modules, by name, 32 bits of each plain value and generator.
     """
 
     weights: int = 0
     sites: Sequence[tuple[str, str, str]] = ()
     sums: Sequence[int] = ()
+    attributes: Mapping[str, int] = field(default_factory=dict)
     undone: str = ""
 
 
@@ -80,6 +83,7 @@ class AcrossRanks:
         self._first = -1  # the step whose arguments all use
         self._given: Given | None = None
         self._sites: Sequence[tuple[str, str, str]] = ()
+        self._attributes: Sequence[str] = ()
         self._looked = -1
 
     def is_due(self, step: int) -> bool:
@@ -125,15 +129,17 @@ class AcrossRanks:
             return Sums(undone=status)
         journal.read()
         seen = seen_in(journal, [call])
-        return Sums(once.weights, [(s.phase.value, s.module, s.slot) for s in seen], [crc32(s.bits[0]) for s in seen])
+        sites = [(s.phase.value, s.module, s.slot) for s in seen]
+        return Sums(once.weights, sites, [crc32(s.bits[0]) for s in seen], once.attributes)
 
     def leave(self, step: int, sums: Sums) -> None:
         """Leave a rank's own sums for the first rank."""
         assert self._bulletin is not None
-        self._sites = sums.sites
+        self._sites, self._attributes = sums.sites, [*sums.attributes]
         device = next((str(p.device) for p in self._probe.root.parameters()), "cpu")
         name = torch.cuda.get_device_name(device) if device.startswith("cuda") else device
-        about = json.dumps({"host": socket.gethostname(), "device": device, "name": name, "sites": _digest(str(sums.sites))}).encode()
+        told = {"host": socket.gethostname(), "device": device, "name": name, "sites": _digest(str(sums.sites))}
+        about = json.dumps({**told, "attributes": [*sums.attributes.values()]}).encode()
         packed = array.array("I", sums.sums).tobytes()
         self._bulletin.put(step, f"{sums.weights:016x}{_digest(packed.hex())}", about + b"\n" + packed)
 
@@ -168,17 +174,29 @@ class AcrossRanks:
         phase, module, slot = self._sites[at]
         where = [f"{about[one]['device']} of {about[one]['host']} (rank {one})" for one in (others if num > len(others) else alike)]
         odd = f"rank {others[0]} has" if len(others) == 1 else f"ranks {few([*map(str, others)], _MOST_NAMED)} have"
-        text = f"of {len(alike)} ranks that did the same call with the same weights, {odd} other bits from here on ({phase})."
+        who = f"{odd} other bits" if num > len(others) else f"ranks {few([*map(str, alike)], _MOST_NAMED)} have different bits"
+        text = f"of {len(alike)} ranks that did the same call with the same weights, {who} from here on ({phase})"
+        unlike = self._unlike(about[right]["attributes"], [about[one]["attributes"] for one in others])
+        text += f"; their modules differ in {few(unlike, _MOST_NAMED)}." if unlike else "."
+        cause = "Look for what is theirs alone: a branch by rank, autocast, flags of backends, numbers of threads, versions of libraries. "
+        cause = "If ranks are meant to differ in that, this is why. " if unlike else cause
         advice = (
-            f"Test {few(where, _MOST_NAMED)} (a GPU: dcgmi diag -r 3; memory: memtest). If their libraries or kernels differ on purpose: "
+            f"{cause}Else test {few(where, _MOST_NAMED)} (a GPU: dcgmi diag -r 3; memory: memtest). If they differ on purpose: "
             f"{how_to_set(RANKS_DIFFER, False)}."
         )
         evidence = {
+            "attributes": unlike,
             "ranks": others,
             "hosts": [about[one]["host"] for one in others],
             "devices": [about[one]["device"] for one in others],
         }
         return [Alert(step, RANKS_DIFFER, module, tensor_of(Phase(phase), slot), None, None, text, advice, evidence, asks=True)]
+
+    def _unlike(self, right: Sequence[int], others: Sequence[Sequence[int]]) -> list[str]:
+        """Names of attributes that differ between ranks."""
+        if any(len(one) != len(self._attributes) for one in (right, *others)):
+            return []
+        return [name for name, value, *more in zip(self._attributes, right, *others, strict=True) if any(one != value for one in more)]
 
 
 class _Alike(Once):
@@ -186,7 +204,7 @@ class _Alike(Once):
 
     def __init__(self, call: Call, probe: ModuleProbe, journal: Journal) -> None:
         super().__init__(call, probe, journal, {})
-        self.weights = 0
+        self.weights, self.attributes = 0, _attributes(probe.names)
 
     def forward(self) -> Culprit | None:
         with_sums = []
@@ -203,6 +221,16 @@ class _Alike(Once):
                 received[FORWARD, slot] = torch.linspace(-1, 1, t.numel(), dtype=torch.float32, device=t.device).to(t.dtype).view(t.shape)
         self.call.gradients = [received] if received else []
         return culprit
+
+
+def _attributes(names: Mapping[nn.Module, str]) -> dict[str, int]:
+    found: dict[str, int] = {}
+    for module, name in names.items():
+        for key, value in vars(module).items():
+            if isinstance(value, bool | int | float | str | torch.Generator) and not key.startswith("_") and len(found) < _MOST_ATTRIBUTES:
+                bits = value.get_state().numpy().tobytes() if isinstance(value, torch.Generator) else repr(value).encode()
+                found[f"{name}.{key}" if name else key] = crc32(bits)
+    return found
 
 
 def _packed(call: Call) -> bytes:

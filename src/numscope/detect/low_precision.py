@@ -211,6 +211,8 @@ def weigh(names: Mapping[nn.Module, str], buffers: BufferCopies, calls: Sequence
         return Weighed(undone=str(error))
     except ours() as error:
         return Weighed(undone=f"it raised {type(error).__name__}: {error}")
+    if found.gaps and not total(found.gaps).high and not total(found.gaps).low:
+        return Weighed(undone="the gradient is 0, since all that the model's results received of it is: scale a float16 loss (GradScaler)")
     if not found.gaps:
         return Weighed(undone="no parameter's gradient is finite in both precisions")
     if any(how is not None and how.scaling.scale_format == "e8m0" for state in states for how in state.plan.values()):
