@@ -145,7 +145,7 @@ def test_a_second_step_that_differs_is_no_accident_unless_one_bit_explains_it_to
         assert "2 steps after it were checked too: 1 of their calls gave other bits, by one flipped bit each." in own(scope)[0].text
 
 
-def test_a_step_within_the_backward_is_not_compared(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_step_within_the_backward_is_not_compared(caplog: pytest.LogCaptureFixture, capfd: pytest.CaptureFixture[str]) -> None:
     net = Net(kept)
     optimizers = {p: torch.optim.SGD([p], 0.1) for p in net.parameters()}
 
@@ -158,7 +158,7 @@ def test_a_step_within_the_backward_is_not_compared(caplog: pytest.LogCaptureFix
     with numscope.watch(net, check="again,float64:every=1") as scope:
         for _ in range(4):
             net(torch.randn(16, 8)).square().mean().backward()
-    assert own(scope) == []
+    assert own(scope) == [] and capfd.readouterr().err.endswith("checked: no step; each from the second on is due.\n")
     said = [record.message for record in caplog.records if "not checked in full" in record.message]
     assert any("weights have been written since the call began" in line for line in said)
 
@@ -169,7 +169,7 @@ def test_what_was_checked_is_said_at_the_end(capfd: pytest.CaptureFixture[str]) 
     said = [line for line in capfd.readouterr().err.splitlines() if ": checked: " in line]
     assert said == [
         "numscope: Net: checked: again at 2 steps, float64 at 2 steps.",
-        "numscope: Net: checked: no step; the second step and each 1000th are.",
+        "numscope: Net: checked: no step; the second and each 1,000th are due.",
     ]
 
 

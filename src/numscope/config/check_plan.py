@@ -43,8 +43,10 @@ class CheckPlan:
         return step in self.at if self.at else step == 1 or (step > 0 and step % self.every == 0)
 
     def when(self) -> str:
-        """Which steps are checked."""
-        return f"steps {', '.join(map(str, self.at))} were asked for" if self.at else f"the second step and each {self.every}th are"
+        """Which steps are checked, a sentence's part."""
+        if self.at:
+            return f"steps {', '.join(map(str, self.at))} were asked for"
+        return "each from the second on is due" if self.every == 1 else f"the second and each {self.every:,}th are due"
 
     @classmethod
     def of(cls, text: object) -> CheckPlan:

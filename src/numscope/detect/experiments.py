@@ -122,7 +122,7 @@ class Experiments(StepReader):
     def began(self) -> None:
         """A call has begun, and nothing of it has been seen yet."""
         step = self._evidence.step
-        if self._suspect is not None and len({at for at, _ in self._looks}) >= LOOKS and step != self._step:
+        if self._suspect is not None and len({at for at, _ in self._looks} - {self._suspect[0]}) >= LOOKS and step != self._step:
             self._conclude()
         due = self._plan.is_due(step) or self._suspect is not None or (self._across is not None and self._across.is_due(step))
         if due or self._step >= 0:
@@ -198,7 +198,7 @@ class Experiments(StepReader):
         self._outside.end()
         if self._suspect is not None:
             self._conclude()
-        if agree.rank() == 0 and self._evidence.steps.num_steps:
+        if agree.rank() == 0 and self._evidence.steps.num_steps and self._plan.kinds != (CAPSULE,):
             asked = ", ".join(f"{kind} at {count(num, 'step')}" for kind, num in self._num_asked.items() if kind != CAPSULE)
             say(f"numscope: {self._evidence.model}: checked: {asked or f'no step; {self._plan.when()}'}.")
         if self._across is not None:
