@@ -124,6 +124,23 @@ def test_adapters_are_merged_where_the_other_side_has_none() -> None:
     ]
 
 
+def test_an_adapter_is_where_its_tensors_are() -> None:
+    peft = pytest.importorskip("peft")
+    base = model()
+    adapted = peft.get_peft_model(copy.deepcopy(base), peft.LoraConfig(target_modules=["0", "2"], r=2, init_lora_weights=False))
+    own = numscope.fingerprint(adapted)
+    engine = {name.removeprefix("base_model.model.").replace("base_layer.", ""): one for name, one in adapted.state_dict().items()}
+    for state in (adapted.state_dict(), engine):
+        assert numscope.compare(own, numscope.fingerprint(state)) and numscope.compare(numscope.fingerprint(state), own)
+    merged = numscope.fingerprint(copy.deepcopy(adapted).merge_and_unload())
+    adapted.merge_adapter()
+    in_place = numscope.fingerprint(adapted)
+    assert all(numscope.compare(*both) for both in ((in_place, merged), (merged, in_place), (own, in_place), (in_place, own)))
+    assert numscope.compare(own, numscope.fingerprint(adapted.state_dict()))
+    stale = numscope.compare(in_place, numscope.fingerprint(base))
+    assert [pair.a for pair in stale.differing] == ["0.weight", "2.weight"] and not stale.only_a
+
+
 def test_a_file_keeps_all_of_it_in_about_600_bytes_a_tensor(tmp_path: Path) -> None:
     made = numscope.fingerprint(model())
     made.save(tmp_path / "a.json")

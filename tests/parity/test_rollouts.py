@@ -61,6 +61,37 @@ def test_the_first_layer_that_computes_otherwise_has_equal_weights() -> None:
     assert str(found).startswith("1 of 3 outputs agree within rounding\n  the first that differs: 1: differ by ")
 
 
+def test_outputs_of_one_model_alone_are_said_and_no_difference() -> None:
+    one, other = (nn.Sequential(OrderedDict(up=nn.Linear(4, 4), more=nn.Identity(), down=nn.Linear(4, 2))) for _ in range(2))
+    other.load_state_dict(one.state_dict())
+    other.more = nn.Sequential(nn.Linear(4, 4, bias=False), nn.Linear(4, 4, bias=False))
+    for negates in other.more.parameters():
+        negates.data = -torch.eye(4)
+    found = numscope.compare_models(one, other, torch.ones(3, 4))
+    assert found and str(found) == "3 of 3 outputs agree within rounding\n  only in b, not compared: 1 output: more.0"
+    with torch.no_grad():
+        other.down.bias += 1
+    assert not numscope.compare_models(one, other, torch.ones(3, 4))
+    assert not numscope.compare_models(nn.Sequential(OrderedDict(x=nn.Linear(4, 4))), other, torch.ones(3, 4))
+
+
+class Upcast(nn.Linear):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return nn.functional.linear(x.float(), self.weight.float())
+
+
+def test_a_cast_bounds_what_follows_and_is_said() -> None:
+    torch.manual_seed(0)
+    one = nn.Sequential(nn.Linear(8, 8), Upcast(8, 8, bias=False), nn.Tanh(), Upcast(8, 4, bias=False))
+    other = copy.deepcopy(one)
+    other[1].bfloat16()
+    assert numscope.compare_models(one, other, torch.randn(5, 8))
+    with torch.no_grad():
+        other[1].weight.data = one[1].weight.data.bfloat16().float()
+    found = numscope.compare_models(one, other, torch.randn(5, 8))
+    assert found.differing[0].a == "1" and found.differing[0].why == "1.weight is equal once rounded to bfloat16"
+
+
 def test_what_is_no_model_is_refused() -> None:
     with pytest.raises(numscope.UsageError, match=r"compare_models: b: got dict, expected a torch\.nn\.Module"):
         numscope.compare_models(nn.Linear(1, 1), {}, torch.ones(1))  # type: ignore[arg-type]

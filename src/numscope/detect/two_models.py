@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
+from functools import reduce
 from typing import Any
 
 import torch
@@ -15,7 +17,7 @@ from numscope.records.errors import UsageError
 from numscope.records.fingerprint import Fingerprint
 from numscope.replay.capture import RandomState
 from numscope.runs.divergence import coarser, default_tolerances
-from numscope.runs.fingerprints import FingerprintComparison, compare
+from numscope.runs.fingerprints import FingerprintComparison, TensorPair, compare
 
 
 def compare_models(a: nn.Module, b: nn.Module, *args: Any, **kwargs: Any) -> FingerprintComparison:
@@ -25,8 +27,10 @@ def compare_models(a: nn.Module, b: nn.Module, *args: Any, **kwargs: Any) -> Fin
 
     Outputs are compared by their fingerprints, under their modules' names, whatever wrappers and dimensions of size 1 there are. They
     stand in the order in which a's modules end, so a module comes behind those within it; of several calls the first counts. What rounding
-    explains, in the coarser of both dtypes (1e-5 of the norm in float32, 3e-2 in bfloat16), is within tolerance. Both models run in
-    evaluation mode, without gradients, from the same random state; modes and random states are as before afterwards.
+    explains is within tolerance: 1e-5 of the norm in float32, 3e-2 in bfloat16. The coarsest dtype up to there counts, of outputs and of
+    weights that differ by a cast alone, since what it rounded away is missing in all that follows. Outputs that one model has alone are
+    listed, and are no difference. Both models run in evaluation mode, without gradients, from the same random state; modes and random
+    states are as before afterwards.
 
     Args:
         args, kwargs: what both are called with.
@@ -42,15 +46,30 @@ def compare_models(a: nn.Module, b: nn.Module, *args: Any, **kwargs: Any) -> Fin
             raise UsageError(f"{which}: got {type(model).__name__}, expected a torch.nn.Module.", "compare_models")
     random = RandomState.capture()
     seen = [_outputs(model, random, args, kwargs) for model in (a, b)]
-    found, weights = compare(*seen), compare(fingerprint(a), fingerprint(b))
-    known, differing = ({pair.a.rpartition(".")[0]: pair.a for pair in reversed(pairs)} for pairs in (weights.pairs, weights.differing))
-    pairs = []
+    prints = fingerprint(a), fingerprint(b)
+    found, weights = compare(*seen), compare(*prints)
+    known = {_module(pair) for pair in weights.pairs}
+    differing = {_module(pair): pair for pair in sorted(reversed(weights.differing), key=lambda pair: pair.cause != "rounded")}
+    pairs, coarsest = [], "float64"
     for pair in found.pairs:
-        name = pair.a.partition("[")[0]
-        dtype = coarser(seen[0].tensors[pair.a].dtype, seen[1].tensors[pair.b].dtype)
-        why = f"{differing[name]} differs" if name in differing else "its weights are equal" if name in known else pair.why
-        pairs.append(replace(pair, why=why, tolerance=default_tolerances(dtype)["mean"]))
+        name, why, dtypes = pair.a.partition("[")[0], pair.why, _dtypes(pair, seen)
+        if (weight := differing.get(name)) is None:
+            why = "its weights are equal" if name in known else why
+        elif weight.cause == "rounded":
+            why, dtypes = f"{weight.a} is {weight.why}", (*dtypes, *_dtypes(weight, prints))
+        else:
+            why = f"{weight.a} differs"
+        coarsest = reduce(coarser, dtypes, coarsest)
+        pairs.append(replace(pair, why=why, tolerance=default_tolerances(coarsest)["mean"]))
     return replace(found, pairs=tuple(pairs), what="output")
+
+
+def _module(pair: TensorPair) -> str:
+    return pair.a.rpartition(".")[0]
+
+
+def _dtypes(pair: TensorPair, prints: Sequence[Fingerprint]) -> tuple[str, ...]:
+    return prints[0].tensors[pair.a].dtype, prints[1].tensors[pair.b].dtype
 
 
 def _outputs(model: nn.Module, random: RandomState, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Fingerprint:

@@ -109,10 +109,10 @@ def _merged(model: nn.Module) -> dict[str, Sketch]:
     found: dict[str, Sketch] = {}
     for module, name in qualified_names(model).items():
         delta: Any = getattr(module, "get_delta_weight", None)
-        weight = getattr(getattr(module, "base_layer", None), "weight", None)
-        if not callable(delta) or not isinstance(weight, Tensor) or getattr(module, "merged", True):
+        weight, is_merged = getattr(getattr(module, "base_layer", None), "weight", None), getattr(module, "merged", None)
+        if not callable(delta) or not isinstance(weight, Tensor) or is_merged is None:
             continue
-        active = [one for one in getattr(module, "active_adapter", ()) if one in getattr(module, "lora_A", ())]
+        active = [] if is_merged else [one for one in getattr(module, "active_adapter", ()) if one in getattr(module, "lora_A", ())]
         with suppress(), unseen():  # an adapter of another kind: its weight is compared as it is
             whole = sum((delta(one) for one in active), weight)
             found[_without_adapter(f"{name}.base_layer.weight")] = rounded_sketch(part_of(whole.to(weight.dtype)))

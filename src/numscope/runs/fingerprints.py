@@ -65,6 +65,9 @@ class TensorPair:
 class FingerprintComparison:
     """What came of comparing two fingerprints; true where nothing differs and nothing is missing.
 
+    Of outputs, those that one model has alone are no difference: an adapter's modules, an attention's weights that another kernel never
+    makes. It is true where both models have some in common, and all of these agree.
+
     Args:
         pairs: the tensors that both have, in a's order.
         only_a, only_b: names of those that one has alone.
@@ -82,7 +85,7 @@ class FingerprintComparison:
         return tuple(pair for pair in self.pairs if pair.differs)
 
     def __bool__(self) -> bool:
-        return not (self.differing or self.only_a or self.only_b)
+        return bool(self.pairs and not self.differing) if self.what == "output" else not (self.differing or self.only_a or self.only_b)
 
     def __str__(self) -> str:
         """Tensors that differ for one known reason share a line; then come the others, largest difference first; roundings come last."""
@@ -97,7 +100,10 @@ class FingerprintComparison:
             for pairs in sorted(groups.values(), key=_rank)
         ]
         if self.what == "output":
-            return "\n  ".join([lines[0], *(escape(f"the first that differs: {pair.text()}") for pair in differing[:1])])
+            told = [f"the first that differs: {pair.text()}" for pair in differing[:1]]
+            sides = (("a", self.only_a), ("b", self.only_b))
+            told += [f"only in {side}, not compared: {count(len(names), 'output')}: {few(names, _FEW)}" for side, names in sides if names]
+            return "\n  ".join([lines[0], *map(escape, told)])
         for what, found in (("", told), ("only in a: ", self.only_a), ("only in b: ", self.only_b)):
             lines += [f"  {what}{escape(one)}" for one in found[:_MOST]]
             if len(found) > _MOST:
@@ -143,7 +149,12 @@ def _compared(a: Fingerprint, b: Fingerprint) -> FingerprintComparison:
         mate = keys.pop(_key(a.tensors[name]), None)
         mates |= {} if mate is None else {name: mate}
     fused = {layer for name in mates for layer in layers_of_fused(name)}  # is compared as it is
-    pairs = [_pair(name, one, mates[name], b.tensors[mates[name]]) for name, one in a.tensors.items() if name in mates.keys() - fused]
+    adapted = [{name.partition(".lora_")[0] for name in one.tensors if ".lora_" in name} for one in (a, b)]
+    pairs = [
+        _pair(name, one, mate, b.tensors[mate], all(n.rpartition(".")[0] in side for n, side in zip((name, mate), adapted, strict=True)))
+        for name, one in a.tensors.items()
+        if name not in fused and (mate := mates.get(name)) is not None
+    ]
     only = [_without_twins(one, taken) for one, taken in ((a, set(mates)), (b, set(mates.values())))]
     return FingerprintComparison(tuple(pairs), tuple(only[0]), tuple(only[1]))
 
@@ -171,7 +182,8 @@ def _without_twins(one: Fingerprint, taken: set[str]) -> list[str]:
     ]
 
 
-def _pair(name: str, a: TensorPrint, mate: str, b: TensorPrint) -> TensorPair:
+def _pair(name: str, a: TensorPrint, mate: str, b: TensorPrint, both_adapted: bool) -> TensorPair:
+    """Where both have an adapter beside the weight, one may have it merged as well: the nearer of both readings counts."""
     if a.shape != b.shape:
         return TensorPair(name, mate, None, why=f"shapes {list(a.shape)} and {list(b.shape)}")
     left, right = a.whole, b.whole
@@ -180,12 +192,10 @@ def _pair(name: str, a: TensorPrint, mate: str, b: TensorPrint) -> TensorPair:
             return TensorPair(name, mate, None, why=f"parts of {'a' if left is None else 'b'} are missing: load the files of all ranks")
         return TensorPair(name, mate, likeness(merge_all(a.parts.values()), merge_all(b.parts.values()), a.dtype == b.dtype))
     same_type = a.dtype == b.dtype
-    found = likeness(left, right, same_type)
-    if (a.merged is None) == (b.merged is None):
-        return TensorPair(name, mate, found)
-    side = "a" if b.merged is None else "b"
-    merged = likeness(a.merged or left, b.merged or right, same_type)
-    return TensorPair(name, mate, merged, side)
+    found, merged = likeness(left, right, same_type), likeness(a.merged or left, b.merged or right, same_type)
+    if both_adapted:
+        return TensorPair(name, mate, min(found, merged, key=lambda like: like.difference))
+    return TensorPair(name, mate, merged, "" if (a.merged is None) == (b.merged is None) else "a" if b.merged is None else "b")
 
 
 def _explained(
