@@ -69,7 +69,7 @@ def test_forms_make_no_difference(form: Any) -> None:
 def test_none_is_not_finite() -> None:
     row: list[float | None] = [*OWN[0].tolist()[:-1], None]
     found = compare_logprobs(OWN[:1], [row])
-    assert (found.kind, found.evidence) == ("not finite", {"places": [[0, LENGTH - 1]]})
+    assert (found.kind, found.evidence) == ("not finite", {"not_finite": [[0, LENGTH - 1]]})
 
 
 @pytest.mark.parametrize("temperature", [0.6, 0.95, 1.1, 2.0])
@@ -208,6 +208,92 @@ def test_rows_of_other_lengths_are_told(change: Any, words: str) -> None:
 def test_what_does_not_fit_is_refused_in_a_sentence(wrong: Any, told: str) -> None:
     with pytest.raises(UsageError, match=f"compare_logprobs: {told}"):
         wrong()
+
+
+def min_p(scores: Tensor, share: float) -> Tensor:
+    chances = scores.softmax(-1)
+    return scores.masked_fill(chances < share * chances.amax(-1, keepdim=True), -torch.inf)
+
+
+def test_min_p_is_proved_by_logits_and_without_them_a_question() -> None:
+    scores = min_p(A / 0.8, 0.2)
+    told = of(A, tokens := drawn(scores)), of(scores, tokens)
+    found = compare_logprobs(*told, tokens=tokens, logits=A)
+    assert found.text == "b's are renormalized over the min-p 0.2 of logits / 0.8" and found.is_certain
+    own = of(min_p(A, 0.2), tokens := drawn(min_p(A, 0.2)))
+    alone = compare_logprobs(of(A, tokens), own)
+    assert alone.kind == "truncated" and not alone.is_certain and "min-p" in alone.text
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_several_truncations_together_are_never_certain(seed: int) -> None:
+    scores = truncated(truncated(logits(seed) / 0.75, top_k=25), top_p=0.9)
+    tokens = drawn(scores, seed)
+    found = compare_logprobs(of(logits(seed), tokens), of(scores, tokens), tokens=tokens, logits=logits(seed))
+    assert not found and not found.is_certain
+
+
+def test_a_temperature_that_logits_disprove_is_not_asked_about() -> None:
+    tokens = drawn(scores := A / 0.8)
+    other = noisy(of(scores, tokens), 0.06)
+    assert compare_logprobs(of(A, tokens), other).kind == "temperature"
+    assert compare_logprobs(of(A, tokens), other, tokens=tokens, logits=A).kind == "other weights"
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        (lambda a: a / np.log(2), "a's times 1.443: logarithms to base 2"),
+        (lambda a: a / np.log(10), "a's times 0.4343: logarithms to base 10"),
+        (lambda a: (a / 0.7).bfloat16().double(), "a's times 1.4"),
+        (lambda a: a.cumsum(1), "the sums of a's up to each token"),
+        (lambda a: a.sum(1, keepdim=True).expand_as(a), "each row's sum of a's"),
+        (lambda a: a.mean(1, keepdim=True).expand_as(a), "each row's mean of a's"),
+    ],
+)
+def test_other_units_are_told(change: Any, words: str) -> None:
+    found = compare_logprobs(OWN, change(OWN))
+    assert found.kind == "rescaled" and found.is_certain and found.text.startswith(f"b's are {words}")
+
+
+def test_what_is_not_finite_does_not_hide_the_cause() -> None:
+    tokens = drawn(A / 0.6)
+    other = of(A / 0.6, tokens)
+    other[3, 4] = -torch.inf
+    found = compare_logprobs(of(A, tokens), other, tokens=tokens, logits=A)
+    assert (found.kind, found.is_certain) == ("temperature", True) and found.evidence["not_finite"] == [[3, 4]]
+    assert found.text.startswith("b's are of logits / 0.6; 1 number of b not finite where the other has finite ones")
+
+
+def test_a_row_of_an_earlier_step_is_a_row_and_recognized_among_the_candidates() -> None:
+    earlier, other = of(A + logits(5), TOKENS), noisy(OWN, 1e-3)
+    other[6] = earlier[6]
+    alone = compare_logprobs(OWN, other)
+    assert (alone.kind, alone.evidence, alone.is_certain) == ("other weights", {"rows": [6]}, False) and "in row 6 of 8 alone" in alone.text
+    found = compare_logprobs(OWN, other, candidates={"step 2": of(logits(6), TOKENS), "step 0": earlier})
+    assert found.kind == "candidate" and found.evidence == {"candidate": "step 0", "rows": [6]} and found.is_certain
+    assert found.text.startswith('b agrees with "step 0" in row 6 alone')
+
+
+def test_dropout_in_the_noise_leaves_nothing_certain() -> None:
+    kept = torch.rand(OWN.shape, generator=torch.Generator().manual_seed(4)) > 0.2
+    other, noise = OWN.where(kept, OWN * 2), OWN.where(kept.roll(1, 1), OWN * 2)
+    other[2, 7] -= 60
+    found = compare_logprobs(OWN, other, noise=noise)
+    assert found.kind == "rounding" and not found.is_certain and "in train()?" in found.text
+
+
+def test_few_tokens_are_certain_only_where_the_others_agree() -> None:
+    other = noisy(OWN, 1e-3)
+    other[1, 5], other[2, 8] = OWN[1, 5] - 6, OWN[2, 8] - 0.4
+    found = compare_logprobs(OWN, other)
+    assert (found.kind, found.is_certain) == ("few tokens", False) and "the others by 0.4" in found.text
+
+
+def test_rows_are_named_only_where_they_are_the_fewer() -> None:
+    other = of(A + 0.5 * logits(5), TOKENS)
+    other[[0, 4]] = OWN[[0, 4]]
+    assert compare_logprobs(OWN, other).text == "rounding does not explain it, in 6 of 8 rows: stale or undelivered weights?"
 
 
 @given(st.lists(st.lists(st.floats(-50, 0) | st.none(), max_size=6), min_size=1, max_size=4), st.integers(0, 2**32))

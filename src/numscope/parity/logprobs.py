@@ -17,7 +17,7 @@ from numscope.records.words import count, few
 from numscope.summary.unseen import unseen
 
 Kind = Literal[
-    "equal", "rounding", "length", "not finite", "candidate", "shifted", "few tokens", "temperature", "truncated", "unrelated",
+    "equal", "rounding", "length", "not finite", "candidate", "rescaled", "shifted", "few tokens", "temperature", "truncated", "unrelated",
     "other weights",
 ]  # fmt: skip
 Said = tuple[Kind, str, bool, dict[str, Any]]  # the last of a comparison's first fields: whether it is certain, and the evidence
@@ -27,11 +27,14 @@ _ABOVE = 1e-2  # 0 as a log-probability, rounded
 _ROUNDING, _FLOAT32 = 0.03, 1e-4  # mean |Δ| that bfloat16, and float32, in one of two engines make at most
 _MARGIN = 3  # times the noise is still noise
 _BETTER = 0.2  # of the difference, what an explanation leaves of it at most
+_EXACT = 0.02  # of the difference, what is left where numbers were only rounded after they were rescaled
+_TAIL = 10  # rounding's largest |Δ|, in units of its mean
 _SHIFTS = [shift for by in range(1, 9) for shift in (by, -by)]
 _FEW, _WRONG, _BEYOND = 0.9, 0.5, 30  # tokens are wrong by more than the second, and than so many times the others' decile
 _SLOPE, _SIGN = 0.4, 0.9  # of a temperature: correlation of the difference with the mean of both; share of likely tokens that move alike
 _MOST, _TOP = 64, 1024  # tokens whose logits are read; of each the largest
 _TEMPERATURES = (1.0, 0.5, 0.6, 0.7, 0.8, 0.9, 1.1, 1.2, 1.5, 2.0)  # customary beside top-p and top-k
+_MIN_P = (0.01, 0.02, 0.03, 0.05, 0.1, 0.15, 0.2, 0.25, 0.3, 0.5)
 _TOP_P = (*(p / 100 for p in range(1, 100)), 0.995, 0.999)
 
 
@@ -41,10 +44,12 @@ class LogprobsComparison:
 
     Args:
         kind: ``equal``; ``rounding`` of other kernels or another dtype; ``length``: rows of other lengths; ``not finite``; ``candidate``:
-            b's are those of one of ``candidates``; ``shifted`` by some positions; ``few tokens`` are wrong; ``temperature``; ``truncated``
-            and renormalized (top-p, top-k); ``unrelated``; ``other weights``: stale or undelivered.
+            b's are those of one of ``candidates``; ``rescaled``: a's times a constant, or their sums or means; ``shifted`` by some
+            positions; ``few tokens`` are wrong; ``temperature``; ``truncated`` and renormalized (top-p, top-k, min-p); ``unrelated``;
+            ``other weights``: stale or undelivered. What is not finite is a kind where the rest agrees, and else said behind the cause.
         text: a sentence; a question where ``is_certain`` is False, since the numbers only suggest it.
-        evidence: the text's numbers: ``temperature``, ``top_p``, ``top_k``, ``shift``, ``candidate``, ``rows``, ``places`` (row, position).
+        evidence: the text's numbers: ``temperature``, ``top_p``, ``top_k``, ``shift``, ``candidate``, ``factor``, ``rows``, ``places`` and
+            ``not_finite`` (row, position).
         num_tokens: that count, and are finite in both.
         mean_abs, max_abs: of the difference, b - a.
         k1, k3: estimates of KL(b || a) from tokens that b drew: the mean of b - a, and of exp(a - b) - 1 - (a - b).
@@ -107,7 +112,8 @@ def compare_logprobs(
             64 tokens of them are read.
         noise: a's again, [batch, length], with the engine's rounding (under autocast, in its dtype): thrice its mean distance from a is
             rounding. Without it: 0.03.
-        candidates: by label, what the engine may have instead: of the reference model (the weights without the adapter), an earlier step.
+        candidates: by label, what the engine may have instead, each a forward of yours over the same tokens: of the weights without the
+            adapter, of the step before and of step 0. They are tried on all rows, and on those rows alone that rounding does not explain.
 
     Raises: UsageError where shapes don't fit, no token counts, a or b have numbers above 0, or ``logits`` are not a's.
 
@@ -140,7 +146,7 @@ def compare_logprobs(
         )
         if not len(e.change):
             raise UsageError("got no token that counts and is finite in both, expected some.", _WHERE)
-        said, ratio = next(said for cause in _CAUSES if (said := cause(e)) is not None), (-e.change).exp()
+        said, ratio = _with_not_finite(e, *next(said for cause in _CAUSES if (said := cause(e)) is not None)), (-e.change).exp()
         k1, k3, mean_ratio = (float(one.mean()) for one in (e.change, ratio - 1 + e.change, ratio))
         num_clipped, most = int(((ratio - 1).abs() > _CLIP).sum()), float(e.change.abs().max())
         alike = _correlation(e.flat_a, e.flat_b)
@@ -182,10 +188,12 @@ class _Evidence:
         self.rounding = (
             _ROUNDING if noise is None else max(_FLOAT32, _MARGIN * _size((noise - a)[self.both]))
         )  # a mean |Δ| that it explains
+        self.rows = {row: _size((b - a)[row][both]) for row, both in enumerate(self.both) if both.any()}
+        self.bad_rows = [row for row, size in self.rows.items() if size > self.rounding]
 
-    def explains(self, change: Tensor) -> bool:
+    def explains(self, change: Tensor, size: float | None = None, better: float = _BETTER) -> bool:
         """Whether so little is left of the difference."""
-        return _size(change) <= min(_BETTER * self.size, self.rounding)
+        return _size(change) <= min(better * (self.size if size is None else size), self.rounding)
 
     def moved(self, shifts: Tensor) -> Tensor:
         """The differences of b's at t and a's at t + shift, with one shift a row."""
@@ -229,13 +237,17 @@ def _other_lengths(e: _Evidence) -> Said | None:
     return "length", f"{text}; {told}", True, {"rows": rows}
 
 
-def _not_finite(e: _Evidence) -> Said | None:
+def _with_not_finite(e: _Evidence, kind: Kind, text: str, is_certain: bool, evidence: dict[str, Any]) -> Said:
+    """What is said of the finite numbers, and that there are others."""
     for name, given, other in (("b", e.b, e.a), ("a", e.a, e.b)):
         if (bad := e.counts & ~given.isfinite() & other.isfinite()).any():
-            hint = ": top-p, top-k or a grammar excludes tokens so" if given[bad].isinf().any() else ""
-            text = f"{count(int(bad.sum()), 'number')} of {name} not finite where the other has finite ones{hint}"
-            return "not finite", text, True, {"places": bad.nonzero().tolist()}
-    return None
+            hint = ": top-p, top-k, min-p or a grammar excludes tokens so" if given[bad].isinf().any() else ""
+            told = f"{count(int(bad.sum()), 'number')} of {name} not finite where the other has finite ones{hint}"
+            evidence = {**evidence, "not_finite": bad.nonzero().tolist()}
+            if kind in ("equal", "rounding"):
+                return "not finite", told, True, evidence
+            return kind, f"{text}; {told}", is_certain, evidence
+    return kind, text, is_certain, evidence
 
 
 def _equal(e: _Evidence) -> Said | None:
@@ -243,10 +255,36 @@ def _equal(e: _Evidence) -> Said | None:
 
 
 def _candidate(e: _Evidence) -> Said | None:
-    for label, given in e.candidates.items():
-        if e.explains(left := (e.b - given)[e.both]):
-            text = f"b's are those of {label}: mean |Δ| {_size(left):.2g} to these, {e.size:.2g} to a's"
-            return "candidate", text, True, {"candidate": label}
+    for rows in (list(e.rows), e.bad_rows):
+        for label, given in e.candidates.items():
+            left, before = ((e.b - one)[rows][e.both[rows]] for one in (given, e.a))
+            if len(left) >= 4 and e.explains(left, _size(before)):
+                some = f" in {_named(rows)} alone" if rows != list(e.rows) else ""
+                text = f'b agrees with "{label}"{some}: mean |Δ| {_size(left):.2g} to it, {_size(before):.2g} to a'
+                return "candidate", text, True, {"candidate": label, **({"rows": rows} if some else {})}
+    return None
+
+
+def _named(rows: Sequence[int]) -> str:
+    return f"{'row' if len(rows) == 1 else 'rows'} {few(list(map(str, rows)), 8)}"
+
+
+def _rescaled(e: _Evidence) -> Said | None:
+    """b is a in other units, or sums of it."""
+    a, ratio = e.a.where(e.both, 0), (e.flat_b / e.flat_a)[e.flat_a < -_FLOAT32]
+    if len(ratio) < 16 or e.size <= _FLOAT32:
+        return None
+    factor, sums = float(ratio.median()), a.sum(1, keepdim=True)
+    units = next((f": logarithms to base {base}" for base in (2, 10) if abs(factor * math.log(base) - 1) < 1e-2), "")
+    forms: dict[str, Tensor] = {
+        f"a's times {factor:.4g}{units}": factor * a,
+        "the sums of a's up to each token": a.cumsum(1),
+        "each row's sum of a's": sums.expand_as(a),
+        "each row's mean of a's": (sums / e.both.sum(1, keepdim=True)).expand_as(a),
+    }
+    for text, given in forms.items():
+        if e.explains((e.b - given)[e.both], better=_EXACT) and _correlation(given[e.both], e.flat_b) > 0.99:
+            return "rescaled", f"b's are {text}", True, {"factor": factor} if "times" in text else {}
     return None
 
 
@@ -262,10 +300,13 @@ def _shifted(e: _Evidence) -> Said | None:
 def _few_wrong(e: _Evidence) -> Said | None:
     size = e.change.abs()
     wrong = size > max(_WRONG, _BEYOND * _quantile(size, _FEW))
-    if not wrong.any() or _size(size[~wrong]) > e.rounding:
+    if not wrong.any() or _size(size[~wrong]) > e.rounding or (others := float(size[~wrong].max())) > _WRONG:
         return None
     where = torch.zeros_like(e.both)
     where[e.both] = wrong
+    changes = [(e.b - e.a)[row][e.both[row]].abs() for row in where.any(1).nonzero()[:, 0].tolist()]
+    if any(len(change) >= 4 and change.median() > e.rounding for change in changes):  # a row differs, not a token
+        return None
     places, counts, values = where.nonzero().tolist(), e.counts.long(), set(e.b[where].tolist())
     ids = set() if e.tokens is None else {f"{one:.0f}" for one in e.tokens[where].tolist()}
     ends = {"first": counts.argmax(1), "last": counts.cumsum(1).argmax(1)}
@@ -273,12 +314,12 @@ def _few_wrong(e: _Evidence) -> Said | None:
     hints += [f"token {' or '.join(sorted(ids))} in all: padding or special?"] if 0 < len(ids) <= 3 else []
     hints += [f"b is {values.pop():.3g} in all"] if len(places) > len(values) == 1 else []
     hints = hints or [f"(row, position) {few([f'({row}, {at})' for row, at in places], 4)}"]
-    text = f"{len(places)} of {count(len(size), 'token')} differ by up to {size.max():.2g}, the others by {size[~wrong].max():.2g}"
-    return "few tokens", "; ".join([text, *hints]), True, {"places": places}
+    text = f"{len(places)} of {count(len(size), 'token')} differ by up to {size.max():.2g}, the others by {others:.2g}"
+    return "few tokens", "; ".join([text, *hints]), others <= _TAIL * min(e.rounding, _ROUNDING), {"places": places}
 
 
 def _by_logits(e: _Evidence) -> Said | None:
-    """Temperature, top-p and top-k, of which the logits leave no doubt."""
+    """Temperature, top-p, top-k and min-p, of which the logits leave no doubt where one of them fits exactly."""
     if e.logits is None or e.tokens is None:
         return None
     chosen = e.both.nonzero()
@@ -314,15 +355,19 @@ def _by_logits(e: _Evidence) -> Said | None:
     best = math.inf
     for temperature in (own, *_TEMPERATURES):
         scaled = logits / temperature
-        kept = (scaled.topk(min(_TOP, scaled.shape[1])).values - scaled.logsumexp(1, keepdim=True)).exp().cumsum(1)
-        within = torch.searchsorted(kept, torch.tensor(_TOP_P, dtype=torch.float64).repeat(len(kept), 1)).clamp(max=kept.shape[1] - 1)
-        for name, masses in (("top-k", kept), ("top-p", kept.gather(1, within))):
+        likeliest = (scaled.topk(min(_TOP, scaled.shape[1])).values - scaled.logsumexp(1, keepdim=True)).exp()
+        kept, within_p = likeliest.cumsum(1), torch.tensor(_TOP_P, dtype=torch.float64).repeat(len(likeliest), 1)
+        within_min = torch.searchsorted(-likeliest, -likeliest[:, :1] * torch.tensor(_MIN_P, dtype=torch.float64), right=True) - 1
+        within_p = torch.searchsorted(kept, within_p).clamp(max=kept.shape[1] - 1)
+        found_in = (("top-k", kept, _TOP_P), ("top-p", kept.gather(1, within_p), _TOP_P), ("min-p", kept.gather(1, within_min), _MIN_P))
+        for name, masses, values in found_in:
             rest = (left(b, temperature)[:, None] + masses.log()).abs().mean(0)
             least, index = float(rest.min()), int(rest.argmin())
             if best > _FLOAT32 and least < best / 2 and e.explains(rest[index]):
-                best, value = least, index + 1 if name == "top-k" else _TOP_P[index]
+                best, value, is_exact = least, index + 1 if name == "top-k" else values[index], least <= _FLOAT32
                 text = f"b's are renormalized over the {name} {value} of logits" + ("" if temperature == 1 else f" / {temperature:.4g}")
-                found = "truncated", text, True, {name.replace("-", "_"): value, "temperature": temperature}
+                text += "" if is_exact else f", but for mean |Δ| {least:.2g}: rounding, or several truncations together?"
+                found = "truncated", text, is_exact, {name.replace("-", "_"): value, "temperature": temperature}
     return found
 
 
@@ -336,15 +381,17 @@ def _truncated(e: _Evidence) -> Said | None:
         return "truncated", "b gives each token probability 1: it decodes greedily", True, {"top_k": 1}
     given = float(e.flat_a[sure].min().exp()) if sure.any() else 1.0
     if given < 0.999:
-        text = f"b gives {count(int(sure.sum()), 'token')} probability 1 where a gives {given:.2g} and more: only top-p or top-k does so"
-        return "truncated", text, True, {"top_p": given}
+        text = f"b gives {count(int(sure.sum()), 'token')} probability 1 where a gives {given:.2g} and more: top-p, top-k or min-p?"
+        return "truncated", text, False, {"top_p": given}
     kept = math.exp(-float(e.change.max()))
-    text = f"b gives no token less than a: renormalized over what top-p or top-k keeps, {kept:.2g} of the probability or more?"
+    text = f"b gives no token less than a: renormalized over what top-p, top-k or min-p keeps, {kept:.2g} of the probability or more?"
     return "truncated", text, False, {"top_p": kept}
 
 
 def _temperature(e: _Evidence) -> Said | None:
-    """Temperature moves likely tokens one way and unlikely ones the other."""
+    """Temperature moves likely tokens one way and unlikely ones the other; logits would have shown it."""
+    if e.logits is not None:
+        return None
     slope = _correlation(e.change, e.flat_a + e.flat_b)
     if len(e.change) < 64 or not abs(slope) > _SLOPE or e.size < _FLOAT32:
         return None
@@ -361,14 +408,21 @@ def _rounding(e: _Evidence) -> Said | None:
     if e.size > e.rounding:
         return None
     if e.size <= _FLOAT32:
-        return "rounding", "no more than float32 in other kernels makes", True, {}
-    return "rounding", "no more than 16 bits in one of them make; weights of few steps ago may hide in it", False, {}
+        return "rounding", "as little as float32 in other kernels makes", True, {}
+    if e.size > _ROUNDING:
+        return (
+            "rounding",
+            "as much as noise= has, which is more than 16 bits usually make: was a's model, or noise='s, in train()?",
+            False,
+            {},
+        )
+    return "rounding", "as much as bfloat16 or float16 on one side makes; weights a few steps old may hide in it", False, {}
 
 
 def _other_weights(e: _Evidence) -> Said:
-    sizes = {row: _size((e.b - e.a)[row][both]) for row, both in enumerate(e.both) if both.any()}
-    bad = [row for row, size in sizes.items() if size > e.rounding]
-    some = f", in rows {few(list(map(str, bad)), 8)} of {len(sizes)} alone" if len(bad) < len(sizes) else ""
+    bad = e.bad_rows
+    some = f", in {_named(bad)} of {len(e.rows)} alone" if 2 * len(bad) <= len(e.rows) else f", in {len(bad)} of {len(e.rows)} rows"
+    some = "" if len(bad) == len(e.rows) else some
     if len(e.change) >= 16 and not _correlation(e.flat_a, e.flat_b) > _BETTER:
         text = f"the two have nothing in common{some}: other tokens or prompts, or weights that never arrived?"
         return "unrelated", text, False, {"rows": bad}
@@ -376,6 +430,6 @@ def _other_weights(e: _Evidence) -> Said:
 
 
 _CAUSES: tuple[Callable[[_Evidence], Said | None], ...] = (
-    *(_other_lengths, _not_finite, _equal, _candidate, _shifted, _few_wrong, _by_logits, _truncated, _temperature, _rounding),
+    *(_other_lengths, _equal, _candidate, _rescaled, _shifted, _few_wrong, _by_logits, _truncated, _temperature, _rounding),
     _other_weights,  # what is left
 )
