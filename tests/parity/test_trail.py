@@ -30,8 +30,9 @@ def with_step(at: int, **fields: Any) -> RankTrail:
     [
         (with_step(1, batch="other"), 6, "at step 7 the batch is another one. Resumed at step 5: all is lost."),
         (with_step(0, loss=1.6), 5, "at step 6 the loss is 1.6, and was 1.5, from the same batch. Resumed"),
-        (with_step(2, loss=1.0, random="other"), 7, "at step 8 the loss is 1, and was 1.3, from the same batch and other random numbers."),
-        (replace(SECOND, begin="weights 0"), -1, "begins at the beginning again: it loads nothing; the first saved after step 5."),
+        (with_step(2, loss=1.0, random="other"), 7, "at step 8 the loss is 1, and was 1.3, from the same batch, with another random state."),
+        (with_step(0, loss=1.6, batch=""), 5, "at step 6 the batch is another one"),
+        (replace(SECOND, begin="weights 0"), -1, "steps first: they were not loaded; the first saved after step 5."),
         (replace(SECOND, begin="weights 9"), -1, "goes on after step 9, the last one of the first, which has saved as it was ended."),
         (replace(SECOND, begin="strange"), -1, "begins with weights of no step of the first; the first saved after step 5."),
     ],
@@ -87,3 +88,51 @@ def test_a_run_ends_after_its_steps_or_before_the_next_save(tmp_path: Path, ever
     assert len({step.weights for step in found.steps} | {found.begin}) == ends + 1 and len({step.batch for step in found.steps}) == ends
     assert found.steps[-1].loss == pytest.approx(loss.item())
     assert not any(key.endswith("_hooks") and value for key, value in vars(model).items())
+
+
+def critic_first(folder: Path, num: int, *, saved: dict[str, Any] | None = None) -> tuple[RankTrail, dict[str, Any]]:
+    """Two models that take turns, of which the one that is called in both turns steps first."""
+    torch.manual_seed(3)
+    critic, maker = nn.Sequential(nn.Linear(5, 1, bias=False), nn.Identity()), nn.Linear(2, 5)
+    rules = [torch.optim.RMSprop(model.parameters(), lr=0.01) for model in (critic, maker)]
+    if saved:
+        for one, state in zip((critic, maker, *rules), saved["states"], strict=True):
+            one.load_state_dict(state)
+    folder.mkdir()
+    trail = Trail(str(folder), 99, lambda: None, saves=False)
+    optimizer_probe.listen(trail)
+    trail.add(critic)
+    begin = saved["step"] if saved else 0
+    for step in range(begin, begin + num):
+        fake = maker(torch.full((6, 2), float(step)))
+        critic(torch.ones(6, 5) * step).mean().add(critic(fake.detach()).square().mean()).backward()
+        rules[0].step()
+        critic(fake).mean().neg().backward()
+        rules[1].step()
+        for one in rules:
+            one.zero_grad()
+    trail.close()
+    return read_trails(folder)[0], {"step": begin + num, "states": [one.state_dict() for one in (critic, maker, *rules)]}
+
+
+def test_models_that_take_turns_and_resume_exactly_are_left_alone(tmp_path: Path) -> None:
+    (whole, _), (_, saved) = critic_first(tmp_path / "a", 7), critic_first(tmp_path / "b", 4)
+    second, _ = critic_first(tmp_path / "c", 3, saved=saved)
+    found = judge_resume([replace(whole, saves=[4])], [second])
+    assert found.kind is None and "after step 4 goes on as the other one, bit by bit, over 3 steps" in found.text
+
+
+def test_only_what_was_compared_is_said() -> None:
+    first = replace(FIRST, steps=[step._replace(batch="") for step in WENT_ON])
+    second = replace(SECOND, steps=[step._replace(batch="", random="other", loss=9.0) for step in SECOND.steps])
+    assert "at step 6 the loss is 9, and was 1.5, with another random state." in judge_resume([first], [second]).text
+
+
+def test_weights_in_another_order_are_the_same_ones() -> None:
+    weights = [nn.Parameter(torch.randn(3, 3)) for _ in range(4)]
+    first, second = (torch.optim.SGD(order, lr=0.1) for order in (weights, weights[::-1]))
+    before = Trail._weights(first)
+    assert before == Trail._weights(second)
+    with torch.no_grad():
+        weights[0][0, 0] += 1
+    assert Trail._weights(first) == Trail._weights(second) != before

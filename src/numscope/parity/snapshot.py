@@ -138,10 +138,10 @@ class LoopObjects:
         return [(class_name(one), one_checksum(one.parameters())) for one in copies]
 
 
-def one_checksum(tensors: Iterable[Tensor]) -> str:
-    """One checksum of all tensors, as text; "" where one can't be read."""
+def one_checksum(tensors: Iterable[Tensor], *, ordered: bool = True) -> str:
+    """One checksum of all tensors, as text; "" where one can't be read. ``ordered``: their order counts."""
     with suppress(Unsummarizable):
-        return f"{merged([(i + 1) * value for i, value in enumerate(Checksums(list(tensors)).read())]):x}"
+        return f"{merged([(i if ordered else 1) * value for i, value in enumerate(Checksums(list(tensors)).read(), 1)]):x}"
     return ""
 
 

@@ -81,7 +81,8 @@ def read_trails(folder: str | os.PathLike[str]) -> list[RankTrail]:
 
 
 class Trail(optimizer_probe.StepListener):
-    """Records a rank's steps: those of the first optimizer that steps, with the batches of the first model.
+    """Records a rank's steps: those of the first optimizer that steps, with the batches of the first model. Batch and loss are the first
+    ones since any optimizer has stepped: where several take turns, what another one's turn had is not this one's.
 
     Args:
         folder: of the run; all ranks have it.
@@ -101,6 +102,7 @@ class Trail(optimizer_probe.StepListener):
         self._undo: Callable[[], None] | None = None
         self._random = ""
         self._loss: float | None = None
+        self._turn = self._turn_of_loss = 0  # steps of all optimizers
 
     def failed(self, error: Exception) -> None:
         """Note the tool's own error, and record nothing more."""
@@ -132,12 +134,14 @@ class Trail(optimizer_probe.StepListener):
     @guarded()
     def _see(self, given: tuple[Any, ...]) -> None:
         args, kwargs = given if len(given) == 2 and isinstance(given[1], Mapping) else (given[0], {})
-        self._inputs.see(len(self.found.steps), 0, args, kwargs)
+        self._inputs.see(self._turn, 0, args, kwargs)
 
     @guarded()
     def before_backward(self, roots: Sequence[Tensor]) -> None:
-        if self._loss is None and optimizer_probe.accumulates() and len(roots) == 1 and roots[0].numel() == 1:
+        is_first = self._loss is None or self._turn_of_loss != self._turn
+        if is_first and optimizer_probe.accumulates() and len(roots) == 1 and roots[0].numel() == 1:
             with unseen():
+                self._turn_of_loss = self._turn
                 self._loss = float(plain(roots[0]).item())
 
     @guarded()
@@ -150,12 +154,14 @@ class Trail(optimizer_probe.StepListener):
 
     @guarded()
     def after_step(self, optimizer: Optimizer) -> None:
+        self._turn += 1
         if self._optimizer() is not optimizer:
             return
         self._inputs.settle()
         batch = f"{self._inputs.batches[-1].sum:x}" if self._inputs.batches else ""
         self.found.steps.append(TrailStep(batch, self._random, self._loss, self._weights(optimizer)))
         self._loss = None
+        self._inputs.batches.clear()
         if self._is_over():
             self._over()
 
@@ -183,7 +189,8 @@ class Trail(optimizer_probe.StepListener):
 
     @staticmethod
     def _weights(optimizer: Optimizer) -> str:
-        return one_checksum(p for group in optimizer.param_groups for p in group["params"])
+        """In any order: an optimizer that has the parameters in another one has lost its state, not them."""
+        return one_checksum((p for group in optimizer.param_groups for p in group["params"]), ordered=False)
 
 
 def _nothing(*given: Any) -> None:
@@ -211,8 +218,9 @@ def judge_resume(first: Sequence[RankTrail], second: Sequence[RankTrail]) -> Par
     same = [number for number, weights in enumerate(begun) if weights == second[0].begin]  # some updates change nothing
     at = next((number for number in reversed(same) if number in first[0].saves), same[0] if same else None)
     if not at:
-        begins = "at the beginning again: it loads nothing" if at == 0 else "with weights of no step of the first"
-        return ParityVerdict("resume", f"the second run begins {begins}; the first saved after step {saved}.{why}", step=-1)
+        not_loaded = "the first one's first weights, in the optimizer that steps first: they were not loaded"
+        begins = not_loaded if at == 0 else "weights of no step of the first"
+        return ParityVerdict("resume", f"the second run begins with {begins}; the first saved after step {saved}.{why}", step=-1)
     num = min(min(len(one.steps) - at for one in first), min(len(one.steps) for one in second))
     if num < 1:
         text = f"the second run goes on after step {at}, the last one of the first, which has saved as it was ended."
@@ -225,8 +233,8 @@ def judge_resume(first: Sequence[RankTrail], second: Sequence[RankTrail]) -> Par
             if before.batch != now.batch:
                 what = "the batch is another one"
             elif distance > _NEAR:
-                drawn = ", from the same batch" + (" and other random numbers" if before.random != now.random else "")
-                what = f"the loss is {now.loss:.6g}, and was {before.loss:.6g}{drawn}"
+                known = ["from the same batch"] * bool(now.batch) + ["with another random state"] * (before.random != now.random)
+                what = ", ".join((f"the loss is {now.loss:.6g}, and was {before.loss:.6g}", *known))
             else:
                 widest = max(widest, distance)
                 continue

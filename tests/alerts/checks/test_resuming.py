@@ -263,3 +263,33 @@ def test_small_saves_keep_no_state_and_few_files_stay(tmp_path: Path) -> None:
     states = read_states(str(tmp_path))
     assert [state.step for state in states] == [*range(4, KEPT + 4)]
     assert all(len(state.batches) == state.step and state.weights for state in states)
+
+
+@pytest.mark.parametrize("forgets", [False, True])
+def test_models_that_take_turns_are_judged_each_by_its_own_batches(tmp_path: Path, forgets: bool, new_process: Callable[[], None]) -> None:
+    """The critic is called in the maker's turn too, so that a save is in the middle of its step."""
+    for begin, end in ((0, 5), (3, 5)):
+        new_process()
+        torch.manual_seed(begin)
+        models = nn.Linear(5, 1), nn.Linear(2, 5)
+        rules = [torch.optim.SGD(model.parameters(), lr=0.01) for model in models]
+        scopes = [numscope.watch(model, on_nonfinite="warn", log_dir=tmp_path / str(num)) for num, model in enumerate(models)]
+        if begin:
+            for model, state in zip(models, torch.load(tmp_path / "checkpoint"), strict=True):
+                model.load_state_dict(state)
+        (critic, maker), first = models, begin + 4 * (forgets and begin > 0)
+        for step in range(first, first + end - begin):
+            fake = maker(torch.full((6, 2), float(step)))
+            for rule, loss in zip(
+                rules, (lambda: critic(torch.ones(6, 5) * step) - critic(fake.detach()), lambda: critic(fake)), strict=True
+            ):
+                rule.zero_grad()
+                loss().mean().backward()
+                rule.step()
+            if step == 2:
+                torch.save([model.state_dict() for model in models], tmp_path / "checkpoint")
+        for scope in scopes:
+            scope.close()
+            assert not scope.fault
+    texts = [alert.text for scope in scopes for alert in scope.alerts]
+    assert texts == ["Resumed at step 3: the first batch is not the one that came next."] * 2 * forgets

@@ -21,6 +21,7 @@ from numscope.distributed.agree import num_ranks, spread
 from numscope.parity.resumed import find_origin, losses
 from numscope.parity.snapshot import LoopObjects, random_states, states_and_counts, weights_of
 from numscope.parity.training_state import FOLDER, KEPT, Moment, TrainingState, name_of, read_states
+from numscope.probe.inputs import Inputs
 from numscope.probe.loop_calls import LoopCall
 from numscope.probe.naming import class_name
 from numscope.probe.optimizers import ids_of
@@ -70,6 +71,7 @@ class Resuming(Check):
         self._files: deque[str] = deque()
         self._batches: deque[tuple[int, str]] = deque(maxlen=BATCHES_BEFORE)
         self._num_seen = 0
+        self._next = Inputs()  # since the last state was kept, which may have been in the middle of a step
         self._unloaded: list[tuple[str, str, ScriptLine]] = []
 
     @property
@@ -85,8 +87,9 @@ class Resuming(Check):
         if self._first is None:
             self._first = Moment(random_states())
             self._begin()
-        if self._open is not None and self._open[0].following is None:
-            self._open[0].following = self._open[2].moment(with_scale=False)
+        if self._open is not None:
+            self._open[0].following = self._open[0].following or self._open[2].moment(with_scale=False)
+            self._next.see(self.subject.num, self.subject.step, args, kwargs)
         self.subject.inputs.see(self.subject.num, self.subject.step, args, kwargs)
 
     def before_step(self, optimizer: Optimizer) -> None:
@@ -199,7 +202,7 @@ class Resuming(Check):
         state.moment, state.averages, state.places = loop.moment(), loop.averages(), loop.places()
         state.draws = [*(self._drawn or ()), *_OUTSIDE.intersection(_drawn(state.first, state.moment.random))]
         state.batches = list(self._batches)
-        self._open = state, self._write(state), loop
+        self._open, self._next = (state, self._write(state), loop), Inputs()
 
     def _state(self) -> TrainingState:
         steps = self.subject.steps
@@ -233,13 +236,14 @@ class Resuming(Check):
         self._batches.extend(new)
         if self._now is not None and not self._now.batches:
             self._now.batches = new
-        if self._open is not None and new:
+        if self._open is not None:
             state, name, _ = self._open
-            state.next_batches += [value for _, value in new]
-            if len(state.next_batches) == len(new):
-                self._write(state, name)
-            elif len(state.next_batches) >= BATCHES_AFTER:
+            self._next.settle()
+            num, state.next_batches = len(state.next_batches), [f"{batch.sum:x}" for batch in self._next.batches]
+            if len(state.next_batches) >= BATCHES_AFTER:
                 self.close()
+            elif state.next_batches and not num:
+                self._write(state, name)
 
     def _write(self, state: TrainingState, name: str = "") -> str:
         assert self._folder is not None
