@@ -30,7 +30,7 @@ def with_step(at: int, **fields: Any) -> RankTrail:
     [
         (with_step(1, batch="other"), 6, "at step 7 the batch is another one. Resumed at step 5: all is lost."),
         (with_step(0, loss=1.6), 5, "at step 6 the loss is 1.6, and was 1.5, from the same batch. Resumed"),
-        (with_step(2, loss=1.0, random="other"), 7, "at step 8 the loss is 1, and was 1.3, from the same batch, with another random state."),
+        (with_step(2, loss=1.0, random="other"), 7, "step 8 the loss is 1, and was 1.3, from the same batch, with another random state."),
         (with_step(0, loss=1.6, batch=""), 5, "at step 6 the batch is another one"),
         (replace(SECOND, begin="weights 0"), -1, "steps first: they were not loaded; the first saved after step 5."),
         (replace(SECOND, begin="weights 9"), -1, "goes on after step 9, the last one of the first, which has saved as it was ended."),
@@ -45,6 +45,8 @@ def test_the_first_thing_that_differs_is_named(second: RankTrail, step: int, tex
 def test_runs_that_agree_do_so_in_bits_or_up_to_rounding() -> None:
     found = judge_resume([FIRST], [SECOND])
     assert found.kind is None and "after step 5 goes on as the other one, bit by bit, over 4 steps" in found.text and found.notes
+    found = judge_resume([FIRST], [replace(SECOND, is_certain=True)])
+    assert found.kind == "resume" and "bit by bit, over 4 steps. Resumed at step 5: all is lost." in found.text
     found = judge_resume([FIRST], [with_step(3, weights="others", loss=WENT_ON[8].loss * (1 + 1e-7))])  # type: ignore[operator]
     assert found.kind is None and "up to rounding: losses differ by 1e-07" in found.text
     found = judge_resume([FIRST, replace(FIRST, rank=1)], [SECOND, replace(with_step(0, batch="other"), rank=1)])

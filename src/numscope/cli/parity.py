@@ -115,7 +115,7 @@ class RecordingWatch(Watch):
         )  # fmt: skip
         self._open.callback(trail.close)
         auto = self._open.enter_context(AutoWatch(options, prepare=trail.add))
-        self._open.callback(lambda: trail.found.lost.extend(alert.text for scope in auto.scopes for alert in scope.alerts))
+        self._open.callback(lambda: trail.add_lost(alert for scope in auto.scopes for alert in scope.alerts))
         optimizer_probe.listen(trail)
 
     @staticmethod

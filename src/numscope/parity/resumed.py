@@ -18,7 +18,7 @@ class Loss(NamedTuple):
 
     Args:
         text: a clause.
-        advice: a sentence.
+        advice: a sentence; "" where another one's is enough.
         asks: whether it may be intended.
         parameters: those that it is about.
     """
@@ -98,12 +98,17 @@ def losses(origin: Origin, now: TrainingState) -> list[Loss]:
         now: as its first call began, with the first batches in ``batches``, and the optimizers' states before their first step.
     """
     before = origin.state
-    found = [*_of_weights(before, now), *_of_optimizers(before, now)]
+    of_weights, of_optimizers = [*_of_weights(before, now)], [*_of_optimizers(before, now)]
+    found = [*of_weights, *of_optimizers]
     then = before.following or before.moment
     found += [*_of_settings(before, then, now), *_of_averages(before, now)]
     if before.world == now.world:
         drawn = [*_of_random(origin, now)]
         found += [*drawn, *_of_batches(before, now, is_explained=bool(drawn))]
+        if of_optimizers and of_optimizers[0].asks and drawn:  # nothing but weights was taken: mostly a training of its own
+            text = f"it goes on with weights alone: {'; '.join(one.text for one in [*of_optimizers, *drawn, *of_weights])}"
+            weights = [name for one in found for name in one.parameters]
+            return [Loss(text, "If it is to go on, load the rest of the checkpoint too.", True, weights)]
     return found
 
 
@@ -183,7 +188,11 @@ def _of_settings(before: TrainingState, then: Moment, now: TrainingState) -> Ite
 
 def _of_averages(before: TrainingState, now: TrainingState) -> Iterable[Loss]:
     kinds, mine = {kind for kind, _ in now.averages}, {value for _, value in now.averages}
-    for kind in dict.fromkeys(kind for kind, value in before.averages if value and kind in kinds and value not in mine):
+    for kind, value in dict(one for one in before.averages if one[1] and one[0] in kinds and one[1] not in mine).items():
+        if kind == "n_averaged":
+            own = next(number for name, number in now.averages if name == kind)
+            yield Loss(f"AveragedModel's n_averaged is {own}, and was {value}", "Load AveragedModel's own state_dict.")
+            continue
         yield Loss(f"the averaged copy of {kind} is another one", "Save and load the averaged copy's state_dict too.", True)
 
 
@@ -211,7 +220,8 @@ def _of_batches(before: TrainingState, now: TrainingState, is_explained: bool) -
         return
     first = now.batches[0][1]
     following = before.next_batches
-    advice = "Restore the loader's place: skip the batches of the epoch that were seen, or use a loader with a state_dict."
+    place = "Restore the loader's place: skip the batches of the epoch that were seen, or use a loader with a state_dict."
+    advice = "" if is_explained else place
     if following and first == following[0]:
         return
     seen = {value: step for step, value in before.batches}

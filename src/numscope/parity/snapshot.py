@@ -16,6 +16,7 @@ from torch import Tensor, nn
 from torch.amp.grad_scaler import GradScaler
 from torch.optim import Optimizer
 from torch.optim.lr_scheduler import LRScheduler
+from torch.optim.swa_utils import AveragedModel
 from torch.utils.data import Sampler
 from torch.utils.data.dataloader import _BaseDataLoaderIter
 
@@ -94,13 +95,15 @@ class LoopObjects:
     """
 
     def __init__(self, model: nn.Module, optimizers: Sequence[Optimizer]) -> None:
-        kinds: tuple[type[Any], ...] = (LRScheduler, Sampler, GradScaler, _BaseDataLoaderIter, type(model))
+        kinds: tuple[type[Any], ...] = (LRScheduler, Sampler, GradScaler, _BaseDataLoaderIter, AveragedModel, type(model))
         own, ids = set(model.modules()), {number for optimizer in optimizers for number in ids_of(optimizer)}
         self._optimizers, self._found, self._copies = Living[Optimizer](), Living[Any](), Living[nn.Module]()
         for optimizer in optimizers:
             self._optimizers.add(optimizer)
         for one in instances_of(*kinds):
             if isinstance(one, LRScheduler) and ids.isdisjoint(ids_of(one.optimizer) if hasattr(one, "optimizer") else ()):
+                continue
+            if isinstance(one, AveragedModel) and not _is_alike(one.module, model):
                 continue
             if type(one) is not type(model):
                 self._found.add(one)
@@ -132,10 +135,13 @@ class LoopObjects:
         return found
 
     def averages(self) -> list[tuple[str, str]]:
-        """Class and checksum of each copy of the model that no optimizer trains. *Cost:* a pass over each; a sync on a device."""
+        """Class and checksum of each copy of the model that no optimizer trains, and ``n_averaged`` of each AveragedModel of it. *Cost:* a
+        pass over each; a sync on a device.
+        """
         trained = {number for optimizer in living_optimizers() for number in ids_of(optimizer)}
         copies = [one for one in self._copies if all(id(p) not in trained for p in one.parameters())]
-        return [(class_name(one), one_checksum(one.parameters())) for one in copies]
+        numbers = [("n_averaged", str(int(one.n_averaged))) for one in self._found if isinstance(one, AveragedModel)]
+        return [*((class_name(one), one_checksum(one.parameters())) for one in copies), *numbers]
 
 
 def one_checksum(tensors: Iterable[Tensor], *, ordered: bool = True) -> str:

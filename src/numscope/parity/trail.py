@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from functools import partial
 from pathlib import Path
@@ -24,6 +24,7 @@ from numscope.probe.hook import Hook, hook_calls, new_id, unhook_calls
 from numscope.probe.inputs import Inputs
 from numscope.probe.loop_calls import LoopCall
 from numscope.probe.optimizer import guarded
+from numscope.records.alert import Alert
 from numscope.records.errors import UsageError
 from numscope.records.faults import ours, told
 from numscope.records.files import read_json, write_atomically
@@ -52,6 +53,7 @@ class RankTrail:
         begin: checksum of the weights before the first step.
         saves: after how many steps a checkpoint was saved.
         lost: what the alert *state not loaded* has said.
+        is_certain: some of it without a question.
         error: why nothing more was recorded.
     """
 
@@ -60,6 +62,7 @@ class RankTrail:
     steps: list[TrailStep] = field(default_factory=list)
     saves: list[int] = field(default_factory=list)
     lost: list[str] = field(default_factory=list)
+    is_certain: bool = False
     error: str = ""
 
     def write(self, folder: str) -> None:
@@ -116,6 +119,11 @@ class Trail(optimizer_probe.StepListener):
         if self.found.steps or self.found.error:  # else it is a process that starts others
             self.found.rank = rank()
             self.found.write(self._folder)
+
+    def add_lost(self, alerts: Iterable[Alert]) -> None:
+        for alert in alerts:
+            self.found.lost.append(alert.text)
+            self.found.is_certain |= not alert.asks
 
     @guarded()
     def add(self, model: nn.Module) -> None:
@@ -243,6 +251,8 @@ def judge_resume(first: Sequence[RankTrail], second: Sequence[RankTrail]) -> Par
     equal = all(a.steps[at + num - 1].weights == b.steps[num - 1].weights for a, b in zip(first, second, strict=False))
     bits = "bit by bit" if equal else f"up to rounding: losses differ by {widest:.2g} of themselves at most, weights in their bits"
     text = f"the run that was resumed after step {at} goes on as the other one, {bits}, over {count(num, 'step')}."
+    if any(one.is_certain for one in second):
+        return ParityVerdict("resume", f"{text}{why}", step=at)
     return ParityVerdict(None, text, notes=lost)
 
 

@@ -21,7 +21,7 @@ from torch.optim.swa_utils import AveragedModel
 from torch.utils.data import DataLoader, TensorDataset
 
 import numscope
-from numscope.alerts.checks import resuming
+from numscope.alerts.checks import loading, resuming
 from numscope.parity.training_state import KEPT, Bits, name_of, read_states
 from numscope.records.alert import Alert
 from numscope.summary.checksum import checksum
@@ -161,10 +161,16 @@ LOST = {
     "first moments": (state_of_optimizer("exp_avg", 0), "AdamW's exp_avg is zero in 6 parameters"),
     "step counts": (state_of_optimizer("step", 0), "AdamW's step is 0 in 6 parameters, and was 6"),
     "the optimizer": (clear("optimizer"), "AdamW begins without state (exp_avg, exp_avg_sq, step); lr is 0.01, and was 0.00125"),
+    "all but weights": (
+        lambda c: (c.pop("optimizer"), c.pop("scheduler"), c["generators"].clear(), head(c)),
+        "it goes on with weights alone: AdamW begins without state (exp_avg, exp_avg_sq, step); "
+        "the random state of python, numpy, torch is not what was saved; 1 weight of 9 is not what was saved, the first is 3.weight",
+    ),
     "the rate": (rate, "lr is 0.5, and was 0.00125"),
     "the schedule": (clear("scheduler"), "StepLR is at 0, and was at 6"),
     "the scaler": (clear("scaler"), "GradScaler's scale is 65536, and was 262144"),
-    "the average": (clear("average"), "the averaged copy of Sequential is another one"),
+    "the average": (clear("average"), "the averaged copy of Sequential is another one; AveragedModel's n_averaged is 0, and was 6"),
+    "the average's count": (lambda c: c["average"]["n_averaged"].zero_(), "AveragedModel's n_averaged is 0, and was 6"),
     "torch's generator": (clear("generators", "torch"), "the random state of torch is not what was saved"),
     "other generators": (
         lambda c: (c["generators"].pop("random"), c["generators"].pop("numpy")),
@@ -280,12 +286,10 @@ def test_models_that_take_turns_are_judged_each_by_its_own_batches(tmp_path: Pat
         (critic, maker), first = models, begin + 4 * (forgets and begin > 0)
         for step in range(first, first + end - begin):
             fake = maker(torch.full((6, 2), float(step)))
-            for rule, loss in zip(
-                rules, (lambda: critic(torch.ones(6, 5) * step) - critic(fake.detach()), lambda: critic(fake)), strict=True
-            ):
-                rule.zero_grad()
-                loss().mean().backward()
-                rule.step()
+            (critic(torch.ones(6, 5) * step) - critic(fake.detach())).mean().backward()
+            rules[0].step()
+            critic(fake).mean().backward()
+            rules[1].step()
             if step == 2:
                 torch.save([model.state_dict() for model in models], tmp_path / "checkpoint")
         for scope in scopes:
@@ -293,3 +297,49 @@ def test_models_that_take_turns_are_judged_each_by_its_own_batches(tmp_path: Pat
             assert not scope.fault
     texts = [alert.text for scope in scopes for alert in scope.alerts]
     assert texts == ["Resumed at step 3: the first batch is not the one that came next."] * 2 * forgets
+
+
+def of_the_copy(checkpoint: Checkpoint) -> None:
+    checkpoint["model"] = {name.removeprefix("module."): value for name, value in checkpoint["average"].items() if "module." in name}
+
+
+def cast(checkpoint: Checkpoint) -> None:
+    checkpoint["model"] = {name: value.half() for name, value in checkpoint["model"].items()}
+
+
+@pytest.mark.parametrize(
+    ("change", "text"),
+    [(of_the_copy, "The run begins with the averaged copy's weights of step 6."), (cast, "has the weights that this run begins with.")],
+)
+def test_weights_that_were_loaded_and_are_none_that_were_trained_are_asked_about(
+    recorded: Path, change: Callable[[Checkpoint], None], text: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(loading, "_walks", itertools.count())  # those of this process are used up
+    training = Training(seed=1)
+    with numscope.watch(training.model, on_nonfinite="warn", log_dir=recorded / "run") as scope:
+        training.load(recorded / "checkpoint", change)
+        training.run(training.done + 1)
+    (alert,) = scope.alerts
+    assert alert.text.endswith(text) and alert.asks and "were loaded" in alert.advice
+
+
+def test_advice_is_about_the_cause(recorded: Path) -> None:
+    (alert,) = resumed(recorded, clear("generators", "torch"), skips=4)
+    assert "the batch of step 4 comes again" in alert.text and "loader" not in alert.advice
+
+
+def test_checkpoint_whose_average_was_loaded_too_is_asked_for_its_optimizer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(loading, "_walks", itertools.count())
+    training = Training()
+    training.run(3, {3: tmp_path / "checkpoint"})
+    training = Training(seed=1)
+    with numscope.watch(training.model, on_nonfinite="warn", log_dir=tmp_path / "run") as scope:
+        training.load(tmp_path / "checkpoint", clear("optimizer"))
+        optimizer = torch.load(tmp_path / "checkpoint", weights_only=False)["optimizer"]
+        kept = {"optimizer": optimizer, "average": training.average.module.state_dict(), "model": training.model.state_dict()}
+        for name in ("model", "average"):
+            {"model": training.model, "average": training.average.module}[name].load_state_dict(kept[name])
+        training.run(5)
+    assert [
+        "optimizer of this run begins anew" in alert.text and alert.asks for alert in scope.alerts if alert.rule == "state not loaded"
+    ] == [True]

@@ -30,8 +30,8 @@ class _Verdict(NamedTuple):
 
 
 _walks = itertools.count()
-# Of checkpoints whose tensors were loaded, "optimizer" and "scheduler": their keys, the line, and the module that got the tensors.
-saved: dict[str, tuple[str, ScriptLine, weakref.ref[nn.Module]]] = {}
+# Of checkpoints whose tensors were loaded, by "optimizer" or "scheduler" and the module that got tensors: their keys, and the line.
+saved: dict[tuple[str, weakref.ref[nn.Module]], tuple[str, ScriptLine]] = {}
 _verdicts: dict[tuple[str, str], _Verdict | None] = {}  # by text and line, of this process: the first check that is asked says it
 
 
@@ -134,7 +134,7 @@ def _hold(given: Mapping[str, Any], module: nn.Module) -> None:
             states = [(str(key), each) for key, each in held.items() if isinstance(each, Mapping)]
             keys = {"optimizer": [key for key, each in states if "param_groups" in each and each.get("state")]}
             keys["scheduler"] = [key for key, each in states if "_step_count" in each and each.get("last_epoch")]
-            saved.update({kind: (found[0], current_line(), weakref.ref(module)) for kind, found in keys.items() if found})
+            saved.update({(kind, weakref.ref(module)): (found[0], current_line()) for kind, found in keys.items() if found})
 
 
 def _note(rule: str, text: str, advice: str, line: ScriptLine, asks: bool) -> None:

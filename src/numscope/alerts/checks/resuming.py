@@ -19,7 +19,7 @@ from numscope.alerts.checks import loading
 from numscope.alerts.checks.check import Check, ScriptLine, Subject
 from numscope.distributed.agree import num_ranks, spread
 from numscope.parity.resumed import find_origin, losses
-from numscope.parity.snapshot import LoopObjects, random_states, states_and_counts, weights_of
+from numscope.parity.snapshot import LoopObjects, one_checksum, random_states, states_and_counts, weights_of
 from numscope.parity.training_state import FOLDER, KEPT, Moment, TrainingState, name_of, read_states
 from numscope.probe.inputs import Inputs
 from numscope.probe.loop_calls import LoopCall
@@ -72,7 +72,9 @@ class Resuming(Check):
         self._batches: deque[tuple[int, str]] = deque(maxlen=BATCHES_BEFORE)
         self._num_seen = 0
         self._next = Inputs()  # since the last state was kept, which may have been in the middle of a step
-        self._unloaded: list[tuple[str, str, ScriptLine]] = []
+        self._own = ""  # checksum of the weights at the first call
+        self._is_loaded = False  # from a checkpoint that has an optimizer's or a scheduler's state too
+        self._unloaded: dict[str, tuple[str, str, ScriptLine]] = {}
 
     @property
     def is_done(self) -> bool:
@@ -113,9 +115,10 @@ class Resuming(Check):
         if self._now is not None and (self._now.batches or self.subject.num >= PATIENCE or closing):
             self._compare(self._now)
             self._now, self._states = None, []
-        for text, advice, line in self._unloaded if self._now is None else ():
-            self.say(text, advice, line=line, again=True, asks=True)
-            self._unloaded = []
+        if self._now is None:
+            for text, advice, line in self._unloaded.values():
+                self.say(text, advice, line=line, again=True, asks=True)
+            self._unloaded = {}
         if self._first is not None and self.subject.num == 0 and spread() and self.subject.rank and self._folder is not None:
             self._write(self._state())  # its generators, should rank 0 alone save
 
@@ -140,6 +143,7 @@ class Resuming(Check):
         if any(one.weights for one in self._states):
             self._now = self._state()
             self._add_weights(self._now)
+            self._own = one_checksum(self.subject.model.parameters())
             loop = LoopObjects(self.subject.model, self._optimizers())
             self._now.moment, self._now.averages = loop.moment(), loop.averages()
 
@@ -150,32 +154,40 @@ class Resuming(Check):
             self._states = read_states(self._from)  # weights may have been spread over other ranks
             origin = find_origin(now, self._states) or origin
         if origin is None:
-            if self._must:
+            known = [one for one in self._states if one.model == now.model and one.weights]
+            if self._must or (self._is_loaded and known):
                 text = f"None of the {len(self._states)} states of {self._from} has the weights that this run begins with."
-                self.say(text, "Load the checkpoint before the first step.")
+                of_copy = [one.step for one in known if now.trained and self._own in {value for _, value in one.averages}]
+                if of_copy:
+                    text = f"The run begins with the averaged copy's weights of step {of_copy[-1]}."
+                loaded = "The weights that were loaded are not those that were trained: look for a copy's, or a cast at the save."
+                self.say(text, loaded if self._is_loaded else "Load the checkpoint before the first step.", asks=not self._must)
             return
         self._offset = origin.state.step - now.step
         self._batches = deque([(step + self._offset, value) for step, value in self._batches], BATCHES_BEFORE)
-        self._unloaded = []
+        self._unloaded = {}
         found = losses(origin, now)
         if found:
             text = f"Resumed at step {origin.state.step}: {'; '.join(one.text for one in found)}."
-            advice = " ".join(dict.fromkeys(one.advice for one in found))
+            advice = " ".join([*dict.fromkeys(one.advice for one in found if one.advice)][:2])
             names = [name for one in found for name in one.parameters]
             about = {"resumed at": origin.state.step, "lost": [one.text for one in found]}
             asks = all(one.asks for one in found)
             self.say(text, advice, parameters=list(dict.fromkeys(names)), evidence=about, asks=asks)
 
     def _find_unloaded(self, optimizer: Optimizer) -> None:
-        for kind, (key, line, loaded) in list(loading.saved.items()):
-            module = loaded()
-            if module is None or not (module in self.subject.probe.names or self.subject.model in module.modules()):
+        for (kind, loaded), (key, line) in list(loading.saved.items()):
+            if not self._has(loaded()):
                 continue
+            self._is_loaded = True
             schedulers = [each for each in instances_of(LRScheduler) if getattr(each, "optimizer", None) is optimizer]
             if any(each.last_epoch == 0 for each in schedulers) if kind == "scheduler" else not optimizer.state:
-                del loading.saved[kind]
+                del loading.saved[kind, loaded]
                 text = f"The checkpoint whose tensors were loaded{line.at()} has {key!r}, and the {kind} of this run begins anew."
-                self._unloaded.append((text, f"Call {kind}.load_state_dict(checkpoint[{key!r}]).", line))
+                self._unloaded[kind] = text, f"Call {kind}.load_state_dict(checkpoint[{key!r}]).", line
+
+    def _has(self, module: nn.Module | None) -> bool:
+        return module is not None and (module in self.subject.probe.names or self.subject.model in module.modules())
 
     # ---- what is kept
 
