@@ -255,6 +255,6 @@ def test_under_torchrun_only_the_rank_at_fault_asks(tmp_path: Path) -> None:
     said, rank, inputs = ask(child, "p rank", "p x")
     assert said.count("numscope: --pdb: in ") == 1
     assert rank.splitlines()[1] == "1"
-    assert "tensor([[-1., -1., -1., -1.]," in inputs
+    assert "tensor([[-1.2800, -1.2800, -1.2800, -1.2800]," in inputs
     status, rest = end(child)
     assert status == 1 and "(Pdb)" not in rest

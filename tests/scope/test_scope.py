@@ -248,7 +248,7 @@ def test_files_are_written_when_the_scope_closes(tmp_path: Any, capfd: Any) -> N
         optimizer.step()
     told = json.loads((tmp_path / "found.json").read_text())
     assert len(told["findings"]) == len(scope.findings) == 1
-    expected = ["findings-rank0.json", "ranks", "report-rank0.txt", "run.json", "statistics"]
+    expected = ["findings-rank0.json", "ranks", "report-rank0.txt", "resume", "run.json", "statistics"]
     assert sorted(p.name for p in (tmp_path / "logs").iterdir()) == expected
 
 
