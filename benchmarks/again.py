@@ -201,7 +201,14 @@ class Flip(TorchDispatchMode):  # type: ignore[no-untyped-call]
         given = {id(a) for a in args if isinstance(a, Tensor)} if self.part != "optimizer" else set()
         counts = isinstance(result, Tensor) and result.is_floating_point() and result.numel() > 1 and id(result) not in given
         is_part = (torch._C._current_graph_task_id() != -1) == (self.part == "backward") and os.getpid() == self.process
-        if counts and not self.op and is_part and not of_numscope() and not name.startswith(self.MADE) and result.is_contiguous():
+        if (
+            counts
+            and not self.op
+            and is_part
+            and (self.part == "backward" or not of_numscope())
+            and not name.startswith(self.MADE)
+            and result.is_contiguous()
+        ):
             self.left -= 1
             if self.left < 0 and float(result.abs().max()) > 0:
                 self.op = f"aten.{name}"
@@ -345,7 +352,7 @@ def main() -> None:
     ]
     groups = collections.defaultdict(list)
     for one in flipped:
-        if one["effect"]:
+        if one["effect"] and one["op"]:  # else no operation was met
             groups[one["dtype"].removeprefix("torch."), one["part"]].append(one)
     missed = collections.Counter[str]()
     for (dtype, part), several in groups.items():
@@ -357,7 +364,7 @@ def main() -> None:
         missed.update(f"{dtype} {part} {one['model']} {one['op']} bit {one['bit']}" for one in left if one not in seen)
         row = len(several), len(bad), sure, len(seen) - sure, len(left) - len(seen), f"{right} of {len(seen)}", f"{named:g}"
         lines.append(f"| {dtype} | {part} | {' | '.join(map(str, row))} |")
-    without = [one for one in flipped if not one["effect"]]
+    without = [one for one in flipped if one["op"] and not one["effect"]]
     lines += ["", f"Silent: {', '.join(sorted(missed)) or 'none'}."]
     lines += [
         f"Further {len(without)} flips changed no gradient, weight or state; of {sum(bool(one['said']) for one in without)} was said."
