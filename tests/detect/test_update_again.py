@@ -11,6 +11,7 @@ from torch import nn
 
 import numscope
 from numscope.detect import update_again
+from numscope.detect.again import bits_of, flipped
 from numscope.detect.experiments import HARDWARE, NOT_THE_SAME
 from tests.detect.test_again import Flip
 
@@ -70,6 +71,36 @@ def test_a_healthy_step_is_the_same_and_the_run_is_as_without(name: str, monkeyp
     _, bare = train(OPTIMIZERS[name], alerts="off")
     assert not scope.alerts and all(torch.equal(weights[key], bare[key]) for key in bare)
     assert min(compared[0], compared[1], compared[3]) >= 2 and compared[2] == compared[4] == 0
+
+
+@pytest.mark.parametrize("name", ["Muon", "Adafactor"])
+def test_a_step_of_several_threads_is_the_same_with_as_many(name: str) -> None:
+    before = torch.get_num_threads()
+    torch.set_num_threads(2)
+    try:
+        torch.manual_seed(0)
+        net = nn.Sequential(nn.Linear(384, 512, bias=False), nn.ReLU(), nn.Linear(512, 1, bias=False))
+        optimizer = OPTIMIZERS[name]([*net.parameters()])
+        with numscope.watch(net, check="again:every=1") as scope:
+            for _ in range(4):
+                net(torch.randn(64, 384)).square().mean().backward()
+                optimizer.step()
+                optimizer.zero_grad()
+    finally:
+        torch.set_num_threads(before)
+    assert [alert.text for alert in scope.alerts] == []
+
+
+@pytest.mark.parametrize(("dtype", "lost"), [(torch.float32, 0), (torch.bfloat16, 16), (torch.float16, 13)])
+def test_a_bit_is_counted_from_the_lowest_of_the_dtype_that_was_rounded_to(dtype: torch.dtype, lost: int) -> None:
+    torch.manual_seed(0)
+    one = torch.randn(7).to(dtype).float()
+    one[3] = one[3] + 2**-9 * (lost == 0)
+    other = one.clone()
+    other.view(torch.int32)[3] ^= 1 << 17
+    was, now = (bits_of({"": t})[""] for t in (one, other))
+    said, bit = flipped(was, now)
+    assert bit == 17 - lost and said.endswith(f"{other[3]:.6g} again: bit 17")
 
 
 @pytest.mark.parametrize(

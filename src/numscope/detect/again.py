@@ -28,6 +28,7 @@ from numscope.summary.state import ROW_WIDTH, Groups, Summary
 
 _ROW = struct.Struct(f"{ROW_WIDTH}d")
 _AS_BITS = {torch.float32: torch.int32, torch.bfloat16: torch.int16, torch.float16: torch.int16, torch.float64: torch.int64}
+_LOST = (16, 13)  # lowest bits of float32 that bfloat16 and float16 lack
 _MOST_NAMED = 32  # operations
 _Key = TypeVar("_Key")
 Bits = tuple[bytes, str]  # a tensor's row, which has its sums, and its dtype
@@ -52,7 +53,7 @@ class Difference:
         op: the operation that wrote it, or that gives other bits, "" if it is not known; with its line.
         before: operations that lie between what was the same and that one, the last first: it may have been one of them.
         flip: what one element was then and now, and the bit, where that explains the difference; else "".
-        bit: its number; -1: none.
+        bit: its number, counted from the lowest one of the dtype that both have been rounded to; -1: none.
     """
 
     phase: Phase
@@ -224,7 +225,11 @@ def _between(last: OpRecord, stages: _Taped, same: Collection[Bits]) -> Iterator
 
 
 def flipped(was: Bits, now: Bits) -> tuple[str, int]:
-    """The element and the bit, if one alone is another one: then the sums of powers say what it was and is."""
+    """The element and the bit, if one alone is another one: then the sums of powers say what it was and is.
+
+    The bit is counted from the lowest of bfloat16, or float16, where both numbers of a wider dtype are that one's: as far as that a cast
+    may round otherwise.
+    """
     (a, b), dtype = (Summary.from_row(_ROW.unpack(row)) for row, _ in (was, now)), getattr(torch, was[1].removeprefix("torch."))
     of_bits = _AS_BITS.get(dtype)
     change, of_squares = a.sum - b.sum, a.square_sum - b.square_sum
@@ -235,9 +240,10 @@ def flipped(was: Bits, now: Bits) -> tuple[str, int]:
     bits = both.view(of_bits).tolist()
     flipped = (bits[0] ^ bits[1]) & ((1 << 8 * dtype.itemsize) - 1)
     bit = flipped.bit_length() - 1
-    return (
-        (f"one element was {both[0]:.6g} in the run and is {both[1]:.6g} again: bit {bit}", bit) if flipped.bit_count() == 1 else ("", -1)
-    )
+    if flipped.bit_count() != 1:
+        return "", -1
+    lost = next((n for n in _LOST if dtype is torch.float32 and not (bits[0] | bits[1]) & ((1 << n) - 1)), 0)
+    return f"one element was {both[0]:.6g} in the run and is {both[1]:.6g} again: bit {bit}", bit - lost
 
 
 def _first_operation(one: _Taped, other: _Taped) -> tuple[OpRecord, Cause] | None:

@@ -283,7 +283,7 @@ class Experiments(StepReader):
         self._differed = self._differed or alert.rule != HARDWARE
 
     def _versions_now(self) -> list[int]:
-        return [p._version for p in self._probe.root.parameters()]
+        return [p._version for p in self._probe.root.parameters() if not p.is_inference()]
 
     def _alert(self, step: int, found: Difference, looks: list[tuple[int, Difference | None]]) -> Alert:
         line = place(found.file, found.line) if found.file else ""

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 
+import torch
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
@@ -61,8 +62,8 @@ class UpdateAgain:
             return f"{OF_UPDATE}, which is compiled"
         found = []
         for taped in (True, False):
-            with optimizer_probe.paused():
-                one = in_child(partial(self._foresee, optimizer, taped), lambda why: Foreseen(undone=f"{OF_UPDATE}: {why}"))
+            work, threads = partial(self._foresee, optimizer, taped), torch.get_num_threads()  # the bits of some sums depend on these
+            one = in_child(work, lambda why: Foreseen(undone=f"{OF_UPDATE}: {why}"), num_threads=threads)
             if one is None or one.undone:
                 return f"{OF_UPDATE}: no process can be forked for it" if one is None else one.undone
             found.append(one)
@@ -91,7 +92,7 @@ class UpdateAgain:
     def _foresee(self, optimizer: Optimizer, taped: bool) -> Foreseen:
         tape, rows = OpTape(), Ledger(Groups.ALL)
         try:
-            with eager(), heard():
+            with optimizer_probe.paused(), eager(), heard():
                 if taped or has_group():
                     with OpProbe(tape, rows, phase=Phase.OPTIMIZER, lone=has_group()):
                         optimizer.step()
