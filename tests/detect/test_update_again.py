@@ -73,22 +73,30 @@ def test_a_healthy_step_is_the_same_and_the_run_is_as_without(name: str, monkeyp
     assert min(compared[0], compared[1], compared[3]) >= 2 and compared[2] == compared[4] == 0
 
 
-@pytest.mark.parametrize("name", ["Muon", "Adafactor"])
-def test_a_step_of_several_threads_is_the_same_with_as_many(name: str) -> None:
+class Centered(torch.optim.SGD):
+    """Takes a mean of very many numbers, whose bits depend on how many threads add them up."""
+
+    def step(self, closure: Any = None) -> Any:
+        for p in self.param_groups[0]["params"]:
+            p.grad.sub_(p.grad.sum() / 3)
+        return super().step(closure)
+
+
+def test_a_step_of_several_threads_is_the_same_with_as_many() -> None:
     before = torch.get_num_threads()
     torch.set_num_threads(2)
     try:
         torch.manual_seed(0)
-        net = nn.Sequential(nn.Linear(384, 512, bias=False), nn.ReLU(), nn.Linear(512, 1, bias=False))
-        optimizer = OPTIMIZERS[name]([*net.parameters()])
+        net = nn.Linear(1 << 20, 1, bias=False)
+        optimizer = Centered(net.parameters(), 1e-3)
         with numscope.watch(net, check="again:every=1") as scope:
             for _ in range(4):
-                net(torch.randn(64, 384)).square().mean().backward()
+                net(torch.randn(2, 1 << 20)).mean().backward()
                 optimizer.step()
                 optimizer.zero_grad()
     finally:
         torch.set_num_threads(before)
-    assert [alert.text for alert in scope.alerts] == []
+    assert [alert.text for alert in scope.alerts if alert.rule in (HARDWARE, NOT_THE_SAME)] == []
 
 
 @pytest.mark.parametrize(("dtype", "lost"), [(torch.float32, 0), (torch.bfloat16, 16), (torch.float16, 13)])
