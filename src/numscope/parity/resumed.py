@@ -101,12 +101,13 @@ def losses(origin: Origin, now: TrainingState) -> list[Loss]:
     of_weights, of_optimizers = [*_of_weights(before, now)], [*_of_optimizers(before, now)]
     found = [*of_weights, *of_optimizers]
     then = before.following or before.moment
-    found += [*_of_settings(before, then, now), *_of_averages(before, now)]
+    of_settings = [*_of_settings(before, then, now)]
+    found += [*of_settings, *_of_averages(before, now)]
     if before.world == now.world:
         drawn = [*_of_random(origin, now)]
         found += [*drawn, *_of_batches(before, now, is_explained=bool(drawn))]
         if of_optimizers and of_optimizers[0].asks and drawn:  # nothing but weights was taken: mostly a training of its own
-            text = f"it goes on with weights alone: {'; '.join(one.text for one in [*of_optimizers, *drawn, *of_weights])}"
+            text = f"it goes on with weights alone: {'; '.join(one.text for one in [*of_optimizers, *of_settings, *drawn, *of_weights])}"
             weights = [name for one in found for name in one.parameters]
             return [Loss(text, "If it is to go on, load the rest of the checkpoint too.", True, weights)]
     return found
