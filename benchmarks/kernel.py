@@ -21,7 +21,7 @@ import _machine
 import torch
 
 from numscope.summary import dispatch, native, reference
-from numscope.summary.sketch import sketch
+from numscope.summary.sketch import part_of, sketch, sketches
 from numscope.summary.state import Groups
 
 SIZES = [1 << 14, 1 << 17, 1 << 20, 1 << 23, 1 << 26]
@@ -46,7 +46,8 @@ def candidates(x: torch.Tensor) -> dict[str, Callable[[], object]]:
         "health": lambda: dispatch.observe(x, block, address, 0, Groups.HEALTH),
         "moments": lambda: dispatch.observe(x, block, address, 0, Groups.HEALTH | Groups.MOMENTS),
         "full": lambda: dispatch.observe(x, block, address, 0, Groups.ALL),
-        "fingerprint": lambda: sketch(x),
+        "sketch": lambda: sketch(x),
+        "fingerprint": lambda: sketches([part_of(x)], rounds=True),
         "sum": lambda: torch.sum(x),
         "aminmax": lambda: torch.aminmax(x),
         "six": six,
@@ -85,6 +86,7 @@ COLUMNS = {  # title: format of a row
     "health / sum": "{health_over_sum:.2f}",
     "moments / sum": "{moments_over_sum:.2f}",
     "full / sum": "{full_over_sum:.2f}",
+    "sketch / sum": "{sketch_over_sum:.2f}",
     "fingerprint / sum": "{fingerprint_over_sum:.2f}",
     "health / aminmax": "{health_over_aminmax:.2f}",
     "health / transformers": "{health_over_transformers:.0f}",
@@ -100,8 +102,8 @@ def line(row: dict[str, float | int | str]) -> str:
 def table(rows: list[dict[str, float | int | str]]) -> list[str]:
     return [
         "Medians of interleaved calls, Python included. `moments` is health and all that mean, std and norms need, `full` also what",
-        "skewness and kurtosis need; `fingerprint` is checksum, sums and sketch. Ratios say how many times as",
-        "fast as the peer. Aimed at on tensors larger than the cache: for full",
+        "skewness and kurtosis need; `sketch` is checksum, sums and sketch, `fingerprint` also the two",
+        "roundings. Ratios say how many times as fast as the peer. Aimed at on tensors larger than the cache: for full",
         f"{TARGETS['sum']} of torch.sum and {TARGETS['transformers']:.0f} times transformers' `get_abs_min_max` and `detect_overflow`,",
         f"{TARGETS['six']:.0f} times six torch statistics (min, max, mean, std, both norms) for moments.",
         "With two threads, torch's figures for 128 Ki to 8 Mi elements swing where something else holds a core: OpenMP waits for it.",

@@ -178,8 +178,8 @@ PyObject* py_checksum(PyObject*, PyObject* const* args, Py_ssize_t num_args) {
 }
 
 PyObject* py_sketch(PyObject*, PyObject* const* args, Py_ssize_t num_args) {
-    int64_t v[4];
-    if (!integers(args, num_args, v, 4, "sketch(entries_address, num_entries, sketches_address, num_threads)")) return nullptr;
+    int64_t v[5];
+    if (!integers(args, num_args, v, 5, "sketch(entries_address, num_entries, sketches_address, rounds, num_threads)")) return nullptr;
     const SketchEntry* entries = reinterpret_cast<const SketchEntry*>(v[0]);
     int64_t numel = 0;
     for (int64_t e = 0; e < v[1]; e++) {
@@ -191,7 +191,7 @@ PyObject* py_sketch(PyObject*, PyObject* const* args, Py_ssize_t num_args) {
                             (long long)entry.address, (long long)entry.numel, (long long)entry.dtype, (long long)entry.first, (long long)entry.run);
     }
     PyThreadState* state = numel < RELEASE_NUMEL ? nullptr : PyEval_SaveThread();
-    sketch(entries, v[1], reinterpret_cast<Sketch*>(v[2]), int(v[3]));
+    sketch(entries, v[1], reinterpret_cast<Sketch*>(v[2]), v[3] != 0, int(v[4]));
     if (state) PyEval_RestoreThread(state);
     Py_RETURN_NONE;
 }
@@ -282,8 +282,8 @@ PyMethodDef methods[] = {
                         "checksum(entries_address, num_entries, sums_address, num_threads): 64-bit sums of tensors' bits. An entry is five int64: "
                         "address, numel, bytes of an element, position in bytes, address of the layout or 0."),
     method<py_sketch>("sketch",
-                      "sketch(entries_address, num_entries, sketches_address, num_threads): fingerprints. An entry is six int64: address, "
-                      "numel, dtype_code, index of the first element, elements in a run, address of the layout or 0; a fingerprint 36 numbers."),
+                      "sketch(entries_address, num_entries, sketches_address, rounds, num_threads): fingerprints. An entry is six int64: address, "
+                      "numel, dtype_code, index of the first element, elements in a run, address of the layout or 0; a fingerprint 38 numbers."),
     method<py_first_bad>("first_bad", "first_bad(block_address, num_rows): index of the first row that counts a nan or inf, or -1."),
     method<py_bad_rows>("bad_rows", "bad_rows(block_address, num_rows): indices of the rows that count a nan or inf."),
     method<py_reset>("reset", "reset(block_address, num_rows): make rows empty."),

@@ -123,15 +123,47 @@ inline __attribute__((always_inline)) void add(T (&values)[BLOCK], int64_t n, in
     totals.square_sum += square_sum;
 }
 
+// Each element as the two 16-bit formats have it, to nearest, ties to even; one nan for all.
+template <int LANES>
+inline __attribute__((always_inline)) void round_to_16_bits(const float* values, int64_t n, uint16_t (&rounded)[NUM_ROUNDINGS][BLOCK]) {
+    using V = Vectors<float, LANES>;
+    using words = typename V::words;
+    typedef uint16_t halves __attribute__((vector_size(LANES * 2)));
+    constexpr uint32_t INF = Bits<float>::INF, HALF = 0x3f000000u;  // 0.5, beside which a float32 has float16's smallest unit
+    constexpr uint32_t LEAST_NORMAL = 113u << 23, BEYOND = 143u << 23, BIAS = 112u << 23;  // float16's 2^-14 and 2^16, and 2^-15
+    for (int64_t i = 0; i < n; i += LANES) {
+        words x;
+        memcpy(&x, values + i, sizeof x);
+        const words size = x & 0x7fffffffu, is_nan = (words)(size > INF);
+        const words as_bfloat16 = (x + 0x7fffu + ((x >> 16) & 1)) >> 16;
+        const words small = (words)((typename V::values)(size & (words)(size < LEAST_NORMAL)) + 0.5f) - HALF;
+        words normal = (size - BIAS + 0xfffu + ((size >> 13) & 1)) >> 13;
+        const words is_beyond = (words)(size >= BEYOND), is_small = (words)(size < LEAST_NORMAL);
+        normal = (normal & ~is_beyond) | (0x7c00u & is_beyond);
+        const words as_float16 = ((normal & ~is_small) | (small & is_small)) | ((x >> 16) & 0x8000u);
+        const halves found[] = {__builtin_convertvector((as_bfloat16 & ~is_nan) | (0x7fc0u & is_nan), halves),
+                                __builtin_convertvector((as_float16 & ~is_nan) | (0x7e00u & is_nan), halves)};
+        for (int k = 0; k < NUM_ROUNDINGS; k++) memcpy(rounded[k] + i, &found[k], sizeof found[k]);
+    }
+}
+
+inline const float* as_float32(const float (&values)[BLOCK], float (&)[BLOCK]) { return values; }
+inline const float* as_float32(const double (&values)[BLOCK], float (&space)[BLOCK]) {
+    for (int64_t i = 0; i < BLOCK; i++) space[i] = float(values[i]);
+    return space;
+}
+
 // A block of 2^32 elements has one key, so no block of a task may lie across two.
 inline int64_t until_next_key(int64_t index) { return (int64_t(1) << 32) - (index & 0xffffffff); }
 
 template <class T, class Convert, int LANES>
-inline __attribute__((always_inline)) void walk(const SketchEntry& entry, int64_t begin, int64_t end, Convert convert, Sketch& out) {
+inline __attribute__((always_inline)) void walk(const SketchEntry& entry, int64_t begin, int64_t end, bool rounds, Convert convert, Sketch& out) {
     const int64_t item = element_bytes(Dtype(entry.dtype));
     const char* data = reinterpret_cast<const char*>(entry.address);
     Totals<T, LANES> totals;
-    alignas(64) T block[BLOCK];
+    alignas(64) T block[BLOCK]{};
+    alignas(64) float space[BLOCK];
+    alignas(64) uint16_t rounded[NUM_ROUNDINGS][BLOCK];
     while (begin < end) {
         const int64_t row = begin / entry.run, within = begin % entry.run;
         int64_t index = entry.first + within;
@@ -151,6 +183,11 @@ inline __attribute__((always_inline)) void walk(const SketchEntry& entry, int64_
             out.checksum += checksum_bytes(at, n * item, index * item);
             for (int64_t i = 0; i < before; i++) block[i] = 0;
             convert(at, n, block + before);
+            if (rounds) {
+                round_to_16_bits<LANES>(as_float32(block, space), before + n, rounded);
+                for (int k = 0; k < NUM_ROUNDINGS; k++)
+                    out.rounded[k] += checksum_bytes(reinterpret_cast<const char*>(rounded[k] + before), 2 * n, 2 * index);
+            }
             add<T, LANES>(block, before + n, index - before, totals);
             begin += n;
             index += n;
@@ -201,29 +238,29 @@ struct Decoded {
 };
 
 template <int N>
-inline __attribute__((always_inline)) void of_task(const SketchEntry& entry, int64_t begin, int64_t end, Sketch& out) {
+inline __attribute__((always_inline)) void of_task(const SketchEntry& entry, int64_t begin, int64_t end, bool rounds, Sketch& out) {
     switch (Dtype(entry.dtype)) {
-        case F32: return walk<float, Copied<float>, N>(entry, begin, end, {}, out);
-        case BF16: return walk<float, Widened<BFloat16>, N>(entry, begin, end, {}, out);
-        case F16: return walk<float, Widened<Float16>, N>(entry, begin, end, {}, out);
-        case F64: return walk<double, Copied<double>, 8>(entry, begin, end, {}, out);
-        case I64: return walk<double, Converted<int64_t, double>, 8>(entry, begin, end, {}, out);
-        case I32: return walk<double, Converted<int32_t, double>, 8>(entry, begin, end, {}, out);
-        case I16: return walk<float, Converted<int16_t, float>, N>(entry, begin, end, {}, out);
-        case I8: return walk<float, Converted<int8_t, float>, N>(entry, begin, end, {}, out);
+        case F32: return walk<float, Copied<float>, N>(entry, begin, end, rounds, {}, out);
+        case BF16: return walk<float, Widened<BFloat16>, N>(entry, begin, end, rounds, {}, out);
+        case F16: return walk<float, Widened<Float16>, N>(entry, begin, end, rounds, {}, out);
+        case F64: return walk<double, Copied<double>, 8>(entry, begin, end, rounds, {}, out);
+        case I64: return walk<double, Converted<int64_t, double>, 8>(entry, begin, end, rounds, {}, out);
+        case I32: return walk<double, Converted<int32_t, double>, 8>(entry, begin, end, rounds, {}, out);
+        case I16: return walk<float, Converted<int16_t, float>, N>(entry, begin, end, rounds, {}, out);
+        case I8: return walk<float, Converted<int8_t, float>, N>(entry, begin, end, rounds, {}, out);
         case U8:
-        case BOOL: return walk<float, Converted<uint8_t, float>, N>(entry, begin, end, {}, out);
-        default: return walk<float, Decoded, N>(entry, begin, end, {fp8_values(Dtype(entry.dtype))}, out);
+        case BOOL: return walk<float, Converted<uint8_t, float>, N>(entry, begin, end, rounds, {}, out);
+        default: return walk<float, Decoded, N>(entry, begin, end, rounds, {fp8_values(Dtype(entry.dtype))}, out);
     }
 }
 
-using OfTask = void (*)(const SketchEntry& entry, int64_t begin, int64_t end, Sketch& out);
+using OfTask = void (*)(const SketchEntry& entry, int64_t begin, int64_t end, bool rounds, Sketch& out);
 
-void of_task_baseline(const SketchEntry& entry, int64_t begin, int64_t end, Sketch& out) { of_task<8>(entry, begin, end, out); }
+void of_task_baseline(const SketchEntry& entry, int64_t begin, int64_t end, bool rounds, Sketch& out) { of_task<8>(entry, begin, end, rounds, out); }
 
 #if defined(__x86_64__)
-__attribute__((target("avx2"))) void of_task_avx2(const SketchEntry& entry, int64_t begin, int64_t end, Sketch& out) {
-    of_task<8>(entry, begin, end, out);
+__attribute__((target("avx2"))) void of_task_avx2(const SketchEntry& entry, int64_t begin, int64_t end, bool rounds, Sketch& out) {
+    of_task<8>(entry, begin, end, rounds, out);
 }
 
 #if defined(__clang__)
@@ -231,7 +268,7 @@ __attribute__((target("avx2"))) void of_task_avx2(const SketchEntry& entry, int6
 #else
 #define WIDE __attribute__((target("avx512f,avx512dq,avx512vl,prefer-vector-width=512")))
 #endif
-WIDE void of_task_avx512(const SketchEntry& entry, int64_t begin, int64_t end, Sketch& out) { of_task<16>(entry, begin, end, out); }
+WIDE void of_task_avx512(const SketchEntry& entry, int64_t begin, int64_t end, bool rounds, Sketch& out) { of_task<16>(entry, begin, end, rounds, out); }
 #endif
 
 OfTask chosen() {
@@ -251,17 +288,18 @@ struct Batch {
     const Task* tasks;
     Sketch* found;  // a task each
     OfTask of_task;
+    bool rounds;
 
     static void run(void* context, int64_t index) {
         const Batch& batch = *static_cast<Batch*>(context);
         const Task& task = batch.tasks[index];
-        batch.of_task(batch.entries[task.entry], task.begin, task.end, batch.found[index]);
+        batch.of_task(batch.entries[task.entry], task.begin, task.end, batch.rounds, batch.found[index]);
     }
 };
 
 }  // namespace
 
-void sketch(const SketchEntry* entries, int64_t num_entries, Sketch* out, int num_threads) {
+void sketch(const SketchEntry* entries, int64_t num_entries, Sketch* out, bool rounds, int num_threads) {
     std::vector<Task> tasks;
     int64_t total = 0;
     for (int64_t e = 0; e < num_entries; e++) {
@@ -270,12 +308,13 @@ void sketch(const SketchEntry* entries, int64_t num_entries, Sketch* out, int nu
             tasks.push_back({e, begin, begin + TASK < entries[e].numel ? begin + TASK : entries[e].numel});
     }
     std::vector<Sketch> found(tasks.size());  // zeros
-    Batch batch{entries, tasks.data(), found.data(), chosen()};
+    Batch batch{entries, tasks.data(), found.data(), chosen(), rounds};
     run_tasks(int64_t(tasks.size()), total < PARALLEL_NUMEL ? 1 : num_threads, Batch::run, &batch);
     for (int64_t e = 0; e < num_entries; e++) out[e] = Sketch{};
     for (size_t t = 0; t < tasks.size(); t++) {
         Sketch& into = out[tasks[t].entry];
         into.checksum += found[t].checksum;
+        for (int k = 0; k < NUM_ROUNDINGS; k++) into.rounded[k] += found[t].rounded[k];
         into.num_nonfinite += found[t].num_nonfinite;
         into.sum += found[t].sum;
         into.square_sum += found[t].square_sum;

@@ -17,7 +17,6 @@ from hypothesis import strategies as st
 from torch import nn
 
 import numscope
-from numscope.parity.fingerprint import rounded_sketch
 from numscope.records.fingerprint import Fingerprint, TensorPrint, merge_all
 from numscope.runs.fingerprints import FingerprintComparison
 from numscope.summary.checksum import checksum
@@ -154,11 +153,11 @@ def test_roundings_of_shards_add_up_to_the_wholes(rows: int, columns: int, data:
     whole = torch.randn(rows, columns, generator=draw)
     down, across = (sorted({0, n, *data.draw(st.lists(st.integers(0, n), max_size=2))}) for n in whole.shape)
     parts = [
-        rounded_sketch(Piece.at(whole[top:bottom, left:right], whole.shape, (top, left)))
+        Piece.at(whole[top:bottom, left:right], whole.shape, (top, left))
         for top, bottom in pairwise(down)
         for left, right in pairwise(across)
     ]
-    assert merge_all(parts).rounded == tuple(checksum(whole.to(dtype)) for dtype in (torch.bfloat16, torch.float16))
+    assert merge_all(sketches(parts, rounds=True)).rounded == tuple(checksum(whole.to(dtype)) for dtype in (torch.bfloat16, torch.float16))
 
 
 def test_a_small_step_of_a_small_tensor_is_not_taken_for_rounding() -> None:

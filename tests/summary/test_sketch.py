@@ -17,7 +17,7 @@ from torch.distributed.tensor.placement_types import _StridedShard
 from torch.testing._internal.distributed.fake_pg import FakeStore
 
 from numscope.parity.likeness import LEAST, MOST, ROUNDING, likeness, norm_of
-from numscope.records.fingerprint import Sketch, merge_all
+from numscope.records.fingerprint import LOW, Sketch, merge_all
 from numscope.summary import native
 from numscope.summary.checksum import checksum
 from numscope.summary.sketch import Piece, part_of, sketch, sketches
@@ -90,6 +90,29 @@ def test_a_sketch_is_what_its_definition_says(dtype: torch.dtype, first: int) ->
     squares = sum(x * x for x in values)
     assert near(Sketch(len(values), 0, checksum(tensor, at), sum(values), squares, tuple(by_hand(values, at))), told)
     assert told.sum == pytest.approx(sum(values), abs=1e-9) and told.square_sum == pytest.approx(squares)
+
+
+@each_backend
+@pytest.mark.parametrize("dtype", [one for one in DTYPES if not one.is_complex], ids=str)
+@pytest.mark.parametrize("first", [0, 5, 2**32 - 700])
+def test_rounded_bits_are_those_of_torchs_conversion(dtype: torch.dtype, first: int) -> None:
+    if dtype.itemsize == 4 and dtype.is_floating_point:  # each exponent, and fractions around all that decides a rounding
+        ends = torch.tensor([0, 1, 0xFFF, 0x1000, 0x1001, 0x2FFF, 0x3000, 0x7FFF, 0x8000, 0x8001, 0x17FFF, 0x18000, 0x7FFFFF])
+        tensor = (torch.arange(512)[:, None] << 23 | ends).to(torch.int32).flatten().view(dtype)
+    else:
+        tensor = numbers(torch.float64, 3000).mul(torch.logspace(-12, 8, 3000, dtype=torch.float64)).to(dtype)
+    tensor = torch.where(tensor.isnan(), torch.zeros_like(tensor), tensor)  # whose forms are torch's own affair
+    [told] = sketches([Piece.at(tensor, (first + tensor.numel(),), (first,))], rounds=True)
+    expected = tuple(checksum(tensor.to(getattr(torch, low)), first) for low in LOW) if dtype.is_floating_point else (0, 0)
+    assert told.rounded == expected and sketch(tensor, first).rounded == (0, 0)
+
+
+@each_backend
+def test_a_nan_is_rounded_to_one_form() -> None:
+    bits = torch.tensor([0x7F800001, 0x7FC00000, 0x7FFFFFFF, -0x7FFFFF, -1, 0x7F800000, -0x800000], dtype=torch.int32)
+    [told] = sketches([Piece.at(bits.view(torch.float32), (7,), (0,))], rounds=True)
+    of_nan = ((0x7FC0, 0x7F80, -0x80), (0x7E00, 0x7C00, -0x400))
+    assert told.rounded == tuple(checksum(torch.tensor([nan] * 5 + [inf, low], dtype=torch.int16)) for nan, inf, low in of_nan)
 
 
 @each_backend

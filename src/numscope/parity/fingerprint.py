@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import replace
 from typing import Any
 
 import torch
@@ -14,8 +13,8 @@ from numscope.parity.fused import layers_of_fused, sizes_of_fused
 from numscope.probe.naming import qualified_names
 from numscope.records.errors import UsageError
 from numscope.records.faults import suppress
-from numscope.records.fingerprint import LOW, WHOLE, Fingerprint, Sketch, TensorPrint
-from numscope.summary.sketch import Piece, part_of, rounded_checksum, sketches
+from numscope.records.fingerprint import WHOLE, Fingerprint, Sketch, TensorPrint
+from numscope.summary.sketch import Piece, part_of, sketches
 from numscope.summary.unseen import unseen
 from numscope.summary.unwrap import Unsummarizable
 
@@ -40,8 +39,7 @@ def fingerprint(model: nn.Module | Mapping[str, Any] | Iterable[tuple[str, Tenso
 
     Raises: UsageError where it is none of these.
 
-    *Cost:* three passes over the tensors, since a fingerprint also knows their rounding to bfloat16 and float16, a copy of one tensor in
-    16 bits, and some 100 µs each; with adapters a copy of each weight that has one, one after the other.
+    *Cost:* one pass over the tensors, and some 50 µs each; with adapters a copy of each weight that has one, one after the other.
     """
     merged = _merged(model) if isinstance(model, nn.Module) else {}
     found: dict[str, TensorPrint] = {}
@@ -49,20 +47,12 @@ def fingerprint(model: nn.Module | Mapping[str, Any] | Iterable[tuple[str, Tenso
         dtype = str(tensor.dtype).removeprefix("torch.")
         try:
             part = part_of(tensor)
-            found[name] = TensorPrint(part.shape, dtype, {part.place: rounded_sketch(part)}, merged.get(name))
+            found[name] = TensorPrint(part.shape, dtype, {part.place: _sketch(part)}, merged.get(name))
             for layer, piece in _pieces(name, part):
-                found.setdefault(layer, TensorPrint(piece.shape, dtype, {piece.place: rounded_sketch(piece)}))
+                found.setdefault(layer, TensorPrint(piece.shape, dtype, {piece.place: _sketch(piece)}))
         except Unsummarizable as error:
             _log.warning("fingerprint: %s is left out: %s", name, error)
     return Fingerprint(found)
-
-
-def rounded_sketch(part: Piece) -> Sketch:
-    """With the checksums of its rounding."""
-    [own] = sketches([part])
-    if not part.tensor.is_floating_point():
-        return own
-    return replace(own, rounded=tuple(rounded_checksum(part, getattr(torch, dtype)) for dtype in LOW))
 
 
 def named_tensors(model: nn.Module, buffers: bool = True) -> Iterator[tuple[str, Tensor]]:
@@ -115,5 +105,9 @@ def _merged(model: nn.Module) -> dict[str, Sketch]:
         active = [] if is_merged else [one for one in getattr(module, "active_adapter", ()) if one in getattr(module, "lora_A", ())]
         with suppress(), unseen():  # an adapter of another kind: its weight is compared as it is
             whole = sum((delta(one) for one in active), weight)
-            found[_without_adapter(f"{name}.base_layer.weight")] = rounded_sketch(part_of(whole.to(weight.dtype)))
+            found[_without_adapter(f"{name}.base_layer.weight")] = _sketch(part_of(whole.to(weight.dtype)))
     return found
+
+
+def _sketch(part: Piece) -> Sketch:
+    return sketches([part], rounds=True)[0]

@@ -18,7 +18,7 @@ from __future__ import annotations
 import ctypes
 from array import array
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import product
 from math import prod
 from typing import Any
@@ -26,7 +26,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from numscope.records.fingerprint import NUM_SUMS, REPEATS, WHOLE, Sketch, merge_all
+from numscope.records.fingerprint import LOW, NUM_SUMS, REPEATS, WHOLE, Sketch, merge_all
 from numscope.summary import native
 from numscope.summary.checksum import Checksums, merged, sum_on_device
 from numscope.summary.unseen import unseen
@@ -34,7 +34,7 @@ from numscope.summary.unwrap import Unsummarizable, describe, plain
 
 _GROUP = NUM_SUMS // REPEATS
 _PART = 1 << 20  # elements that torch's operations take at a time; their memory is 60 times that
-_WIDTH = 4 + NUM_SUMS  # numbers in a native sketch
+_WIDTH = 4 + len(LOW) + NUM_SUMS  # numbers in a native sketch
 _MASK = (1 << 32) - 1
 
 
@@ -121,8 +121,11 @@ def sketch(tensor: Tensor, first: int = 0) -> Sketch:
     return sketches([Piece.at(flat, (first + flat.numel(),), (first,))])[0]
 
 
-def sketches(parts: Sequence[Piece]) -> list[Sketch]:
+def sketches(parts: Sequence[Piece], *, rounds: bool = False) -> list[Sketch]:
     """A sketch of each part; those in CPU memory in one native call.
+
+    Args:
+        rounds: with the checksums of floating-point elements rounded to each dtype of ``LOW``; of a nan they have one form.
 
     Raises: Unsummarizable.
 
@@ -136,8 +139,8 @@ def sketches(parts: Sequence[Piece]) -> list[Sketch]:
                 if native.module is not None and block.data.is_cpu and block.data.dtype in native.CODES:
                     here.append((own, block))
                 else:
-                    own.append(_sketch_by_torch(block))
-        for (own, _), one in zip(here, _native_sketches([block for _, block in here]), strict=True):
+                    own.append(_sketch_by_torch(block, rounds))
+        for (own, _), one in zip(here, _native_sketches([block for _, block in here], rounds), strict=True):
             own.append(one)
     return [merge_all(own) for own in found]
 
@@ -163,19 +166,6 @@ def checksums(parts: Sequence[Piece]) -> list[int]:
         for owner, value in zip(owners, Checksums(runs, firsts).read(), strict=True):
             found[owner] = merged([found[owner], value])
     return found
-
-
-def rounded_checksum(part: Piece, dtype: torch.dtype) -> int:
-    """The checksum of a part rounded to a dtype. *Cost:* two passes, of which one writes; memory for a million elements."""
-    total, rounded = 0, torch.empty(_PART, dtype=dtype, device=part.tensor.device)
-    with unseen():
-        for block in _blocks(part):
-            for i, first in enumerate(_firsts(block)):
-                for at in range(i * block.run, (i + 1) * block.run, _PART):
-                    some = block.data[at : min(at + _PART, (i + 1) * block.run)]
-                    here = rounded[: some.numel()].copy_(some)
-                    total = merged([total, *Checksums([here], [first + at - i * block.run]).read()])
-    return total
 
 
 @dataclass(frozen=True, slots=True)
@@ -210,7 +200,7 @@ def _blocks(part: Piece) -> Iterator[_Block]:
         yield _Block(block.contiguous().view(-1), first, prod(block.shape[outer:]), tuple(block.shape[:outer]), tuple(steps[:outer]))
 
 
-def _native_sketches(blocks: Sequence[_Block]) -> list[Sketch]:
+def _native_sketches(blocks: Sequence[_Block], rounds: bool) -> list[Sketch]:
     if not blocks:
         return []
     entries, kept = array("q"), []
@@ -221,13 +211,15 @@ def _native_sketches(blocks: Sequence[_Block]) -> list[Sketch]:
         entries.extend((block.data.data_ptr(), block.data.numel(), native.CODES[block.data.dtype], block.first, block.run, at))
     found = (ctypes.c_double * (_WIDTH * len(blocks)))()
     assert native.module is not None
-    native.module.sketch(entries.buffer_info()[0], len(blocks), ctypes.addressof(found), torch.get_num_threads())
+    native.module.sketch(entries.buffer_info()[0], len(blocks), ctypes.addressof(found), rounds, torch.get_num_threads())
     checksums = (ctypes.c_uint64 * len(found)).from_buffer(found)
     made = []
     for i, block in enumerate(blocks):
         at = i * _WIDTH
-        sums = tuple(found[at + 4 : at + _WIDTH])
-        made.append(Sketch(block.data.numel(), int(found[at + 1]), checksums[at], found[at + 2], found[at + 3], sums))
+        checksum, *rounded = checksums[at : at + 1 + len(LOW)]
+        num_nonfinite, total, square_sum, *sums = found[at + 1 + len(LOW) : at + _WIDTH]
+        of_numbers = tuple(rounded) if block.data.is_floating_point() else (0,) * len(LOW)
+        made.append(Sketch(block.data.numel(), int(num_nonfinite), checksum, total, square_sum, tuple(sums), of_numbers))
     return made
 
 
@@ -242,13 +234,18 @@ def _firsts(block: _Block) -> list[int]:
     return rows.tolist()
 
 
-def _sketch_by_torch(block: _Block) -> Sketch:
+def _sketch_by_torch(block: _Block, rounds: bool) -> Sketch:
     found = []
+    dtypes = [getattr(torch, name) for name in LOW] if rounds and block.data.is_floating_point() else []
     for row, begin in enumerate(_firsts(block)):
         run = block.data[row * block.run : (row + 1) * block.run]
         checksum = int(sum_on_device(run, begin)) & ((1 << 64) - 1)
         for at in range(0, block.run, _PART):
-            found.append(_sums_by_torch(run[at : at + _PART], begin + at, checksum if at == 0 else 0))
+            some = run[at : at + _PART]
+            narrow = some.float() if dtypes else some
+            lows = [sum_on_device(narrow.to(dtype).masked_fill_(narrow.isnan(), torch.nan), begin + at) for dtype in dtypes]
+            rounded = tuple(value & ((1 << 64) - 1) for value in torch.stack(lows).tolist()) if lows else (0,) * len(LOW)
+            found.append(replace(_sums_by_torch(some, begin + at, checksum if at == 0 else 0), rounded=rounded))
     return merge_all(found)
 
 
