@@ -229,6 +229,17 @@ def test_a_models_own_state_is_as_it_was() -> None:
     assert own(scope) == [] and scope.step_number == 8
 
 
+def test_a_gradient_that_comes_in_other_strides_is_the_same() -> None:
+    net = nn.Sequential(nn.Conv2d(8, 16, 2, stride=2), nn.Flatten(), nn.Linear(256, 1))
+    optimizer = torch.optim.SGD(net.parameters(), 1e-3)
+    with numscope.watch(net, check="again:every=1") as scope:
+        for _ in range(3):
+            net(torch.randn(4, 8, 8, 8).to(memory_format=torch.channels_last)).mean().backward()
+            optimizer.step()
+            optimizer.zero_grad()
+    assert own(scope) == [] and scope.step_number == 3
+
+
 def test_micro_batches_are_checked_one_by_one() -> None:
     net, flip = Net(kept), Flip("threshold_backward", 4)
     optimizer = torch.optim.SGD(net.parameters(), 1e-3)

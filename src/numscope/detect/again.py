@@ -25,6 +25,7 @@ from numscope.replay.stages import FINITE, FORWARD_FINITE, Stages
 from numscope.replay.tape import UNOBSERVED, OperandRecord, OpRecord, OpTape
 from numscope.summary.ledger import Ledger
 from numscope.summary.state import ROW_WIDTH, Groups, Summary
+from numscope.summary.unseen import unseen
 
 _ROW = struct.Struct(f"{ROW_WIDTH}d")
 _AS_BITS = {torch.float32: torch.int32, torch.bfloat16: torch.int16, torch.float16: torch.int16, torch.float64: torch.int64}
@@ -125,7 +126,7 @@ def compare(probe: ModuleProbe, buffers: BufferCopies, journal: Journal, calls: 
     again.read()
     now = Ledger(Groups.ALL)
     given = {
-        name: Seen(Phase.BACKWARD, name.rpartition(".")[0], f"grad {name.rpartition('.')[2]}", now, now.observe(g))
+        name: Seen(Phase.BACKWARD, name.rpartition(".")[0], f"grad {name.rpartition('.')[2]}", now, now.observe(_in_order(g)))
         for name, g in found.items()
         if name in gradients
     }
@@ -295,9 +296,17 @@ def _bits(ledger: Ledger, handle: int) -> Bits:
 def bits_of(tensors: Mapping[_Key, Tensor]) -> dict[_Key, Bits]:
     """Of tensors as they are now. *Cost:* a pass over each."""
     ledger = Ledger(Groups.ALL)
-    handles = {name: ledger.observe(tensor) for name, tensor in tensors.items()}
+    handles = {name: ledger.observe(_in_order(tensor)) for name, tensor in tensors.items()}
     ledger.read()
     return {name: _bits(ledger, handle) for name, handle in handles.items() if handle != UNOBSERVED}
+
+
+def _in_order(tensor: Tensor) -> Tensor:
+    """Its elements lie in the order of their indices: a parameter's gradient has its strides, what a backward returned may have others, and
+    sums depend on the order.
+    """
+    with unseen():
+        return tensor.contiguous() if tensor.layout is torch.strided else tensor
 
 
 class Once(Stages):
