@@ -77,6 +77,22 @@ def test_the_steps_end_the_run_where_it_is_asked(tmp_path: Path) -> None:
     assert RecordedLayout.read(tmp_path).num_steps == 3
 
 
+def test_of_an_optimizer_that_steps_copies_no_step_is_recorded(tmp_path: Path) -> None:
+    """Rather than steps without gradients, which would be a fault of the run."""
+    net = nn.Linear(4, 4)
+    copies = [nn.Parameter(one.detach().clone()) for one in net.parameters()]
+    optimizer = torch.optim.SGD(copies, lr=0.1)
+    recorder = StepRecorder(str(tmp_path))
+    recorder.open()
+    recorder.add(net)
+    for _ in range(3):
+        net(torch.ones(2, 4)).sum().backward()
+        optimizer.step()
+    recorder.close()
+    with pytest.raises(numscope.UsageError, match="holds no recording"):
+        RecordedLayout.read(tmp_path)
+
+
 def test_an_own_error_is_kept_and_ends_no_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def broken(self: StepRecorder) -> Any:
         raise RuntimeError("planted")

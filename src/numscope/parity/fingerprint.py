@@ -47,7 +47,7 @@ def fingerprint(model: nn.Module | Mapping[str, Any] | Iterable[tuple[str, Tenso
         dtype = str(tensor.dtype).removeprefix("torch.")
         try:
             part = part_of(tensor)
-            found[name] = TensorPrint(part.shape, dtype, {part.place: _sketch(part)}, merged.get(name))
+            found[name] = TensorPrint(part.whole_shape, dtype, {part.place: _sketch(part)}, merged.get(name))
             for layer, piece in _pieces(name, part):
                 found.setdefault(layer, TensorPrint(piece.shape, dtype, {piece.place: _sketch(piece)}))
         except Unsummarizable as error:

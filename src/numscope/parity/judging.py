@@ -91,10 +91,11 @@ class _Judge:
         for step in range(min(self._a.num_steps, self._b.num_steps)):
             found = found or (self._of_update(step) if step else None) or self._of_gradients(step) or self._of_clipping(step)
         if found is None:
-            steps = min(self._a.num_steps, self._b.num_steps)
-            names = self._a.merged(0, "gradients")
-            text = f"the layouts agree: {count(len(names), 'gradient')} over {count(steps, 'step')}, within what rounding does"
-            found = ParityVerdict(None, f"{text}.", num_compared=len(names))
+            steps, num = min(self._a.num_steps, self._b.num_steps), len(self._pairs(0, "gradients"))
+            text = f"the layouts agree: {count(num, 'gradient')} over {count(steps, 'step')}, within what rounding does"
+            found = ParityVerdict(None, f"{text}.", num_compared=num)
+            if not num:
+                found = ParityVerdict("not comparable", "no gradient is there in both runs as a whole.", step=-1)
         return ParityVerdict(**{**{name: getattr(found, name) for name in ParityVerdict.__slots__}, "notes": tuple(self._notes)})
 
     # ---- what makes them incomparable
@@ -174,15 +175,18 @@ class _Judge:
             {name for name, one in x.merged(step, "gradients").items() if (whole := one.whole) and whole.norm} for x in (self._a, self._b)
         ]
         lost = (sides[0] - self._b.merged(step, "gradients").keys()) | (sides[1] - self._a.merged(step, "gradients").keys())
-        if unread := sorted(lost & (self._a.summands | self._b.summands)):
-            told = f"{count(len(unread), 'gradient')} not compared, whose ranks hold summands (Partial): the first is that of {unread[0]}"
-            self._notes += [told] if told not in self._notes else []
-            lost -= {*unread}
+        unread = lost & (self._a.summands | self._b.summands)
+        in_both = self._a.merged(step, "gradients").keys() & self._b.merged(step, "gradients").keys()
+        cut = {name for name in in_both if None in (self._a.whole(step, "gradients", name), self._b.whole(step, "gradients", name))}
+        for names, why in ((unread, "whose ranks hold summands (Partial)"), (cut, "of which parts are missing")):
+            told = f"{count(len(names), 'gradient')} not compared, {why}: the first is that of {min(names, default='')}"
+            self._notes += [told] if names and told not in self._notes else []
+        lost -= unread
         order = dict.fromkeys((*self._a.order, *self._b.order))
-        names = [name for name in order if name in {one.name for one in (*differing, *split)} | lost]
-        if not names:
+        wrong = [name for name in order if name in {one.name for one in (*differing, *split)} | lost]
+        if not wrong:
             return None
-        first = names[0]
+        first = wrong[0]
         kind: Kind = "no gradient"
         text, evidence = f"is there in the {'first' if first in sides[0] else 'second'} run alone", dict[str, Any]()
         if first not in lost:
@@ -190,9 +194,9 @@ class _Judge:
             kind, text, evidence = self._kind(step, one, differing, split, pairs)
         if kind in ("other", "low precision") and (drops := self._drops()):
             kind, text = "not comparable", f"differs; {drops}"
-        others = f" {len(names) - 1} of the other {len(pairs) + len(lost) - 1} differ too." if len(names) > 1 else ""
+        others = f" {len(wrong) - 1} of the other {len(pairs) + len(lost) - 1} differ too." if len(wrong) > 1 else ""
         told = f"step {step + 1}: the gradient of {first} {text}.{others}"
-        return ParityVerdict(kind, told, first, step, len(names), len(pairs) + len(lost), evidence)
+        return ParityVerdict(kind, told, first, step, len(wrong), len(pairs) + len(lost), evidence)
 
     def _split(self, step: int, which: Which, one: _Differing) -> bool:
         """Whether ranks that should have the same gradient have others."""

@@ -24,6 +24,7 @@ from numscope.probe.hook import Hook, can_be_hooked, hook_calls, hook_gradient, 
 from numscope.probe.loop_calls import LoopCall
 from numscope.probe.optimizer import guarded
 from numscope.probe.optimizers import gradient_of, ids_known, ids_of
+from numscope.probe.zero import clipped_by, groups_of, is_spread, stretch_of
 from numscope.records.faults import told
 from numscope.records.files import read_json, write_atomically
 from numscope.records.fingerprint import Fingerprint, TensorPrint
@@ -169,7 +170,7 @@ class StepRecorder(optimizer_probe.StepListener):
         if self._disturb:
             with unseen():
                 for _, parameter in self._parameters():
-                    _disturb(plain(parameter))
+                    _disturb(part_of(parameter).tensor)
         self._found.seed = torch.initial_seed()
         self._found.facts |= _facts(model)
         drops = (name for name, one in model.named_modules() if type(one).__name__.startswith("Dropout") and one.p and one.training)
@@ -240,12 +241,30 @@ class StepRecorder(optimizer_probe.StepListener):
         found = {name: one for name, one in self._gradients().tensors.items() if name in names}
         which = "clipped" if found.keys() & self._step.gradients.tensors.keys() else "gradients"
         setattr(self._step, which, getattr(self._step, which).merge(Fingerprint(found)))
+        self._take_stretches(mine)
+
+    def _take_stretches(self, mine: set[int]) -> None:
+        """The gradients of DeepSpeed's ZeRO, which has clipped them; it steps its groups of parameters one after the other."""
+        here = {name: one for name, p in self._parameters() if (one := stretch_of(p)) is not None and id(one.flat) in mine}
+        with unseen():
+            clipped = {name: one.of(gradient) for name, one in here.items() if (gradient := one.flat.grad) is not None}
+            factor, limit = clipped_by() if here else (1.0, None)
+            before = {name: replace(part, tensor=part.tensor * factor) for name, part in clipped.items()}
+        if len(clipped) < len(here):
+            raise Unsummarizable(f"a flat tensor of {len(here)} parameters, which ZeRO steps without a gradient")
+        self._step.gradients = self._step.gradients.merge(self._prints(before.items()))
+        self._step.clipped = self._step.clipped.merge(self._prints(clipped.items() if factor > 1 else ()))
+        self._step.max_norm = limit or self._step.max_norm
 
     def after_step(self, optimizer: Optimizer) -> None:
-        self._stepped |= ids_of(optimizer)
-        trained = [one for _, one in self._parameters() if gradient_of(one) is not None]
-        if all(not self._stepped.isdisjoint(ids_known(one)) for one in trained):
-            self._end_step()
+        own = ids_of(optimizer)
+        parameters = [one for _, one in self._parameters()]
+        spread = any(map(is_spread, parameters))
+        if spread or any(not own.isdisjoint(ids_known(one)) for one in parameters):
+            self._stepped |= own
+        trained = [one for one in parameters if gradient_of(one) is not None]
+        if not spread and all(not self._stepped.isdisjoint(ids_known(one)) for one in trained):
+            self._end_step()  # that of ZeRO, which steps group by group, is over at the next forward
 
     # ---- what is recorded
 
@@ -274,27 +293,29 @@ class StepRecorder(optimizer_probe.StepListener):
         parts = {}
         for name, tensor in named:
             try:
-                parts[name] = self._placed(name, part_of(tensor)), str(tensor.dtype).removeprefix("torch.")
+                part = tensor if isinstance(tensor, Piece) else part_of(tensor)
+                parts[name] = self._placed(name, part), str(part.tensor.dtype).removeprefix("torch.")
             except Unsummarizable:  # summands, of which the optimizer gets the sum
                 self._found.summands += [name] if name not in self._found.summands else []
         made = sketches([part for part, _ in parts.values()])
         found = zip(parts.items(), made, strict=True)
-        return Fingerprint({name: TensorPrint(part.shape, dtype, {part.place: one}) for (name, (part, dtype)), one in found})
+        return Fingerprint({name: TensorPrint(part.whole_shape, dtype, {part.place: one}) for (name, (part, dtype)), one in found})
 
     # ---- plain tensors that are shards of the reference's
 
     def _shares(self) -> Iterator[tuple[str, dict[str, str]]]:
         with unseen():
             for name, parameter in self._parameters():
-                own = plain(parameter)
-                dims = [d for d in range(min(own.dim(), 2)) if tuple(own.shape) == tuple(parameter.shape)]
+                part = part_of(parameter)
+                own = part.tensor
+                dims = [] if part.place or part.unflat else [*range(min(own.dim(), 2))]
                 cuts = [(d, n) for d in dims for n in _SHARES if own.shape[d] % n == 0]
                 pieces = [(f"{d}/{n}/{i}", piece) for d, n in cuts for i, piece in enumerate(own.chunk(n, d))]
                 yield name, dict(zip([key for key, _ in pieces], _sums([piece for _, piece in pieces]), strict=True))
 
     def _placed(self, name: str, part: Piece) -> Piece:
         reference = self._reference
-        if reference is None or not reference.steps or part.tensor.shape != torch.Size(part.shape):
+        if reference is None or not reference.steps or part.place or part.unflat is not None:
             return part
         whole = reference.steps[0].weights.tensors.get(name)
         if whole is None or whole.shape == part.shape or len(whole.shape) != len(part.shape):
@@ -346,7 +367,7 @@ def _facts(model: nn.Module) -> dict[str, int]:
     found = {"world size": num_ranks()}
     if num_ranks() > 1:
         ddp = find_ddp(model, model)
-        groups = [ddp.process_group] if ddp is not None else fully_sharded_groups(model)
+        groups = [ddp.process_group] if ddp is not None else fully_sharded_groups(model) or groups_of(model)
         size = 1
         for group in groups:
             size *= group.size()

@@ -25,6 +25,7 @@ from numscope.probe.calls import is_captured
 from numscope.probe.living import Living
 from numscope.probe.naming import class_name, named_state
 from numscope.probe.optimizers import ids_known, ids_of, living_optimizers, settings_of, states_of
+from numscope.probe.zero import stretch_of
 from numscope.records.faults import suppress
 from numscope.records.heap import instances_of
 from numscope.summary.checksum import Checksums, merged
@@ -47,17 +48,21 @@ def states_and_counts(
     parameters: Mapping[str, nn.Parameter], optimizers: Iterable[Optimizer]
 ) -> tuple[dict[str, dict[str, Bits]], dict[str, dict[str, float]]]:
     """Optimizers' states by their own name and by parameter: tensors, and single numbers. *Cost:* one pass; two syncs on a device."""
-    tensors: dict[str, dict[str, Tensor]] = {}
+    tensors: dict[str, dict[str, Tensor | Piece]] = {}
     numbers: dict[str, dict[str, Tensor]] = {}
     counts: dict[str, dict[str, float]] = {}
     for optimizer in optimizers:
         mine = ids_of(optimizer)
         for name, parameter in parameters.items():
-            if mine.isdisjoint(ids_known(parameter)):
+            zero = stretch_of(parameter)
+            if zero is None and mine.isdisjoint(ids_known(parameter)):
                 continue
-            for key, value in states_of(optimizer, parameter).items():
-                if isinstance(value, Tensor):
-                    (numbers if value.dim() == 0 else tensors).setdefault(str(key), {})[name] = value
+            states = states_of(optimizer, parameter) if zero is None else optimizer.state.get(zero.flat, {})
+            for key, value in states.items():
+                if isinstance(value, Tensor) and value.dim() == 0:
+                    numbers.setdefault(str(key), {})[name] = value
+                elif isinstance(value, Tensor):
+                    tensors.setdefault(str(key), {})[name] = value if zero is None else zero.of(value)
                 elif isinstance(value, int | float):
                     counts.setdefault(str(key), {})[name] = float(value)
     with unseen():
@@ -67,15 +72,15 @@ def states_and_counts(
     return {key: bits_of(values) for key, values in tensors.items()}, counts
 
 
-def bits_of(tensors: Mapping[str, Tensor]) -> dict[str, Bits]:
+def bits_of(tensors: Mapping[str, Tensor | Piece]) -> dict[str, Bits]:
     """The bits of what can be read of some tensors here."""
     parts: dict[str, tuple[Piece, str]] = {}
     for name, tensor in tensors.items():
         with suppress(Unsummarizable), unseen():
-            part = part_of(tensor)
+            part = tensor if isinstance(tensor, Piece) else part_of(tensor)
             is_plain = part.tensor.layout is torch.strided and not part.tensor.is_nested
             if is_plain and (part.tensor.is_cpu or part.num_rows <= _MOST_ROWS):
-                parts[name] = part, str(tensor.dtype).removeprefix("torch.")
+                parts[name] = part, str(part.tensor.dtype).removeprefix("torch.")
     sums = checksums([part for part, _ in parts.values()])
     return {
         name: Bits(dtype, _product(part.shape), {part.place: (part.tensor.numel(), value)} if part.tensor.numel() else {})

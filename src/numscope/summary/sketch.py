@@ -49,16 +49,28 @@ class Piece:
         tensor: the elements that are here, of any strides and device.
         shape: the whole's; as many dimensions as ``tensor`` has.
         stretches: for each dimension, the stretches of the whole's that are here.
+        unflat: the whole's own shape, where ``shape`` is that of the whole laid flat.
     """
 
     tensor: Tensor
     shape: tuple[int, ...]
     stretches: tuple[Stretches, ...]
+    unflat: tuple[int, ...] | None = None
 
     @classmethod
     def at(cls, tensor: Tensor, shape: Sequence[int], starts: Sequence[int]) -> Piece:
         """A block that begins at these indices of the whole."""
         return cls(tensor, tuple(shape), tuple(((0, start, n),) if n else () for start, n in zip(starts, tensor.shape, strict=True)))
+
+    @classmethod
+    def stretch(cls, tensor: Tensor, first: int, shape: Sequence[int]) -> Piece:
+        """Elements, without dimensions, that begin at an index of the whole in row-major order."""
+        return replace(cls.at(tensor, (prod(shape),), (first,)), unflat=tuple(shape))
+
+    @property
+    def whole_shape(self) -> tuple[int, ...]:
+        """The shape that the whole has."""
+        return self.shape if self.unflat is None else self.unflat
 
     @property
     def place(self) -> str:
@@ -75,11 +87,16 @@ class Piece:
 
 
 def part_of(tensor: Tensor) -> Piece:
-    """What this rank has of a tensor: of a distributed one its shard, else all of it.
+    """What this rank has of a tensor: of a distributed one its shard, of DeepSpeed's ZeRO 3 its stretch, else all of it.
 
     Raises: Unsummarizable: it can't be read, or its elements are summands of those of the whole (``Partial``).
     """
     placements: Any = getattr(tensor, "placements", None)
+    partition: Any = getattr(tensor, "ds_tensor", None)  # ZeRO 3 empties the parameter between its module's calls
+    if partition is not None:
+        first = partition.ds_numel * torch.distributed.get_rank(tensor.ds_process_group)  # type: ignore[attr-defined]
+        own = plain(partition)[: max(0, tensor.ds_numel - first)]  # type: ignore[attr-defined]
+        return Piece.stretch(own, first, tensor.ds_shape)  # type: ignore[attr-defined]
     if placements is None:
         own = plain(tensor)
         return Piece.at(own, own.shape, (0,) * own.dim())

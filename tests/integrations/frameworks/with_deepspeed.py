@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from importlib.util import find_spec
 from pathlib import Path
 from textwrap import indent
 
 import pytest
 
+from tests.distributed.ranks import RankPool
 from tests.integrations.page import lines_of
+from tests.parity import zero
+from tests.parity.cases import train
 
 pytestmark = pytest.mark.skipif(find_spec("deepspeed") is None, reason="deepspeed is not installed (./dev setup)")
 
@@ -95,3 +98,21 @@ def test_of_two_ranks_the_one_at_fault_is_named(ran: Ran) -> None:
 def test_the_pages_lines_find_it_too(ran: Ran) -> None:
     _, words = ran(WATCHED, "3:2")
     assert "When     step 3" in words and f"train.py:{LINE + 1}" in words
+
+
+@pytest.fixture(scope="module")
+def ranks() -> Iterator[RankPool]:
+    pool = RankPool(2)
+    yield pool
+    pool.close()
+
+
+def test_two_layouts_of_which_one_is_zeros(ranks: RankPool, tmp_path: Path) -> None:
+    ranks.folder = tmp_path
+    for name in sorted({case.reference for case in zero.CASES.values()}):
+        for reference in (name, f"{name}, disturbed"):
+            train(reference, tmp_path)
+    bare = [f"ZeRO {stage}, two micro-batches" for stage in (1, 2, 3)]
+    for told in ranks.run(zero.play, [*zero.CASES, *(f"{name}, bare" for name in bare)], tmp_path):
+        assert all(told.value[name] == told.value[f"{name}, bare"] for name in bare)
+    assert not {name: found for name in zero.CASES if not zero.is_right(name, found := zero.judged(name, tmp_path))}

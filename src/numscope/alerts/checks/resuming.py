@@ -25,6 +25,7 @@ from numscope.probe.inputs import Inputs
 from numscope.probe.loop_calls import LoopCall
 from numscope.probe.naming import class_name
 from numscope.probe.optimizers import ids_of
+from numscope.probe.zero import is_spread, num_here, optimizers_of
 from numscope.records.faults import suppress
 from numscope.records.heap import instances_of
 
@@ -105,7 +106,7 @@ class Resuming(Check):
         if call.kind != "save" or self._folder is None or self.subject.steps.thread not in (None, threading.get_ident()):
             return
         trained = [p for p in self.subject.parameters().values() if p.requires_grad]
-        if 2 * call.args[0] >= sum(p.numel() for p in trained) > 0:
+        if 2 * call.args[0] >= sum(num_here(p) for p in trained) > 0:
             self._keep()
 
     def end(self, closing: bool) -> None:
@@ -143,6 +144,9 @@ class Resuming(Check):
         if any(one.weights for one in self._states):
             self._now = self._state()
             self._add_weights(self._now)
+            if any(map(is_spread, self.subject.parameters().values())):  # nobody hears of a step before it
+                self._is_read = True
+                self._add_optimizers(self._now)
             self._own = one_checksum(self.subject.model.parameters())
             loop = LoopObjects(self.subject.model, self._optimizers())
             self._now.moment, self._now.averages = loop.moment(), loop.averages()
@@ -235,7 +239,7 @@ class Resuming(Check):
         """Those of the model, without a library's wrappers around them, which have the same parameters."""
         self.subject.optimizers.search()
         found: dict[frozenset[int], Optimizer] = {}
-        for one in self.subject.optimizers.living:
+        for one in (*self.subject.optimizers.living, *optimizers_of(self.subject.parameters().values())):
             if (key := frozenset(ids_of(one))) not in found or type(one).__module__.startswith("torch."):
                 found[key] = one
         return list(found.values())
