@@ -13,6 +13,8 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
+import numscope
+from numscope.alerts.checks import resuming
 from numscope.parity.judging import ParityVerdict, judge
 from numscope.parity.layout import RecordedLayout
 from numscope.parity.recording import StepRecorder
@@ -89,6 +91,9 @@ MUTATIONS = {
 CASES = HEALTHY | MUTATIONS
 
 
+LOADS = ("all", "weights alone", "moments are reset")
+
+
 def judged(name: str, folder: Path) -> ParityVerdict:
     """What comes of a case that was played, as were its reference and that, disturbed."""
     reference = CASES[name].reference
@@ -102,7 +107,7 @@ def is_right(name: str, found: ParityVerdict) -> bool:
     return is_named and not found.notes and found.num_compared == (0 if case.kind == "clip norm" else len([*Net().parameters()]))
 
 
-def engine_of(net: Net, case: Zero) -> Any:
+def engine_of(net: Net, case: Zero, kind: Any = functools.partial(torch.optim.SGD, lr=0.1)) -> Any:
     import deepspeed
 
     deepspeed.ops.__compatible_ops__["deepspeed_shm_comm"] = False  # of CPUs alone, and minutes to compile: gloo serves
@@ -117,14 +122,19 @@ def engine_of(net: Net, case: Zero) -> Any:
         "zero_force_ds_cpu_optimizer": False,
         "zero_optimization": {"stage": case.stage, **sizes, **dict(case.more)},
     }
-    return deepspeed.initialize(model=net, optimizer=torch.optim.SGD(groups, lr=0.1), config=config)[0]
+    return deepspeed.initialize(model=net, optimizer=kind(groups), config=config)[0]
 
 
-def play(rank: int, names: list[str], folder: Path) -> dict[str, list[float]]:
-    """These cases, one after the other, on a rank. Returns: their losses; those without a folder are not recorded."""
+def play(rank: int, names: list[str], folder: Path) -> tuple[dict[str, list[float]], dict[str, list[str]]]:
+    """These cases, and runs that are resumed, on a rank. DeepSpeed's groups outlive a process group, so all is one scenario.
+
+    Returns: the losses of each case; of each resumed run what its alerts say.
+    """
     sys.modules["mlflow"] = None  # type: ignore[assignment]  # half of the time to load DeepSpeed
     os.environ |= {"DS_ACCELERATOR": "cpu", "RANK": str(rank), "LOCAL_RANK": str(rank), "WORLD_SIZE": str(dist.get_world_size())}
-    return {name: train(CASES[name.removesuffix(", bare")], rank, None if name.endswith(", bare") else folder / name) for name in names}
+    losses = {name: train(CASES[name.removesuffix(", bare")], rank, None if name.endswith(", bare") else folder / name) for name in names}
+    runs = [(stage, loads) for stage in (1, 2, 3) for loads in ("", *LOADS)]
+    return losses, {f"ZeRO {stage} {loads}".strip(): resume(rank, stage, folder / f"of stage {stage}", loads) for stage, loads in runs}
 
 
 def train(case: Zero, rank: int, folder: Path | None) -> list[float]:
@@ -150,3 +160,26 @@ def train(case: Zero, rank: int, folder: Path | None) -> list[float]:
             recorder.close()
         engine.destroy()
     return losses
+
+
+def resume(rank: int, stage: int, folder: Path, loads: str) -> list[str]:
+    """Five steps of AdamW with a checkpoint after the third, or those after it."""
+    resuming._processes[os.getpid()] = loads or "first"
+    torch.manual_seed(9 if loads else 5)
+    net = Net()
+    engine = engine_of(net, Zero(stage, num_groups=2), functools.partial(torch.optim.AdamW, lr=1e-3))
+    log_dir, alerts = (None, {"state not loaded": {"run": str(folder / "run")}}) if loads else (folder / "run", None)
+    with numscope.watch(net, on_nonfinite="warn", log_dir=log_dir, alerts=alerts) as scope:
+        if loads:
+            engine.load_checkpoint(str(folder), load_optimizer_states=loads != "weights alone")
+        for state in engine.optimizer.optimizer.state.values() if loads == "moments are reset" else ():
+            state["exp_avg"].zero_()
+        for step in range(3 if loads else 0, 5):
+            words, labels = (rows.chunk(dist.get_world_size())[rank] for rows in batch(step))
+            engine.backward(cross_of(engine(words), labels))
+            engine.step()
+            if step == 2 and not loads:
+                engine.save_checkpoint(str(folder))
+    assert not scope.fault
+    engine.destroy()
+    return [alert.text for alert in scope.alerts]

@@ -25,7 +25,7 @@ from numscope.probe.calls import is_captured
 from numscope.probe.living import Living
 from numscope.probe.naming import class_name, named_state
 from numscope.probe.optimizers import ids_known, ids_of, living_optimizers, settings_of, states_of
-from numscope.probe.zero import stretch_of
+from numscope.probe.zero import is_spread, states_here
 from numscope.records.faults import suppress
 from numscope.records.heap import instances_of
 from numscope.summary.checksum import Checksums, merged
@@ -54,15 +54,14 @@ def states_and_counts(
     for optimizer in optimizers:
         mine = ids_of(optimizer)
         for name, parameter in parameters.items():
-            zero = stretch_of(parameter)
-            if zero is None and mine.isdisjoint(ids_known(parameter)):
+            spread = is_spread(parameter)
+            if not spread and mine.isdisjoint(ids_known(parameter)):
                 continue
-            states = states_of(optimizer, parameter) if zero is None else optimizer.state.get(zero.flat, {})
-            for key, value in states.items():
+            for key, value in (states_here if spread else states_of)(optimizer, parameter).items():
                 if isinstance(value, Tensor) and value.dim() == 0:
                     numbers.setdefault(str(key), {})[name] = value
-                elif isinstance(value, Tensor):
-                    tensors.setdefault(str(key), {})[name] = value if zero is None else zero.of(value)
+                elif isinstance(value, Tensor | Piece):
+                    tensors.setdefault(str(key), {})[name] = value
                 elif isinstance(value, int | float):
                     counts.setdefault(str(key), {})[name] = float(value)
     with unseen():
@@ -144,7 +143,7 @@ class LoopObjects:
         pass over each; a sync on a device.
         """
         trained = {number for optimizer in living_optimizers() for number in ids_of(optimizer)}
-        copies = [one for one in self._copies if all(id(p) not in trained for p in one.parameters())]
+        copies = [one for one in self._copies if not any(id(p) in trained or is_spread(p) for p in one.parameters())]
         numbers = [("n_averaged", str(int(one.n_averaged))) for one in self._found if isinstance(one, AveragedModel)]
         return [*((class_name(one), one_checksum(one.parameters())) for one in copies), *numbers]
 

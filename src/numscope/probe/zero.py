@@ -79,6 +79,17 @@ def optimizers_of(parameters: Iterable[Parameter]) -> list[Optimizer]:
     return [*owners.values(), *(one for one in living_optimizers() if not flat.isdisjoint(ids_of(one)))] if owners or flat else []
 
 
+def states_here(optimizer: Optimizer, parameter: Parameter) -> dict[str, Any]:
+    """An optimizer's state of a parameter: numbers as they are, of the rest this rank's stretch, which may have no elements."""
+    here = stretch_of(parameter)
+    if here is not None:
+        states = optimizer.state.get(here.flat, {})
+        return {key: here.of(one) if isinstance(one, Tensor) and one.dim() else one for key, one in states.items()}
+    states = next(iter(optimizer.state.values()), {})
+    spread = {key: plain(one).view(-1)[:0] for key, one in states.items() if isinstance(one, Tensor) and one.dim()}
+    return {key: Piece.stretch(one, 0, parameter.shape) for key, one in spread.items()}
+
+
 def clipped_by() -> tuple[float, float]:
     """Within the step of such an optimizer: by what DeepSpeed has divided the gradients to clip them, and the largest norm that it lets
     them have; 1 and 0 where it does not clip. *Cost:* a walk over the frames; a sync for a norm on a device.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from importlib.util import find_spec
 from pathlib import Path
 from textwrap import indent
@@ -100,19 +100,36 @@ def test_the_pages_lines_find_it_too(ran: Ran) -> None:
     assert "When     step 3" in words and f"train.py:{LINE + 1}" in words
 
 
+Played = tuple[Path, list[tuple[dict[str, list[float]], dict[str, list[str]]]]]
+
+
 @pytest.fixture(scope="module")
-def ranks() -> Iterator[RankPool]:
-    pool = RankPool(2)
-    yield pool
+def played(tmp_path_factory: pytest.TempPathFactory) -> Played:
+    """The folder of tests/parity/zero.py's cases, and what its two ranks returned."""
+    pool, folder = RankPool(2), tmp_path_factory.mktemp("zero")
+    pool.folder = folder
+    told = pool.run(zero.play, [*zero.CASES, *(f"{name}, bare" for name in BARE_TOO)], folder)
     pool.close()
+    return folder, [one.value for one in told]
 
 
-def test_two_layouts_of_which_one_is_zeros(ranks: RankPool, tmp_path: Path) -> None:
-    ranks.folder = tmp_path
+BARE_TOO = [f"ZeRO {stage}, two micro-batches" for stage in (1, 2, 3)]
+
+
+def test_two_layouts_of_which_one_is_zeros(played: Played) -> None:
+    folder, told = played
     for name in sorted({case.reference for case in zero.CASES.values()}):
         for reference in (name, f"{name}, disturbed"):
-            train(reference, tmp_path)
-    bare = [f"ZeRO {stage}, two micro-batches" for stage in (1, 2, 3)]
-    for told in ranks.run(zero.play, [*zero.CASES, *(f"{name}, bare" for name in bare)], tmp_path):
-        assert all(told.value[name] == told.value[f"{name}, bare"] for name in bare)
-    assert not {name: found for name in zero.CASES if not zero.is_right(name, found := zero.judged(name, tmp_path))}
+            train(reference, folder)
+    assert all(losses[name] == losses[f"{name}, bare"] for name in BARE_TOO for losses, _ in told)
+    assert not {name: found for name in zero.CASES if not zero.is_right(name, found := zero.judged(name, folder))}
+
+
+def test_a_resume_that_loses_states_of_zero_is_named(played: Played) -> None:
+    begins = ["Resumed at step 3: AdamW begins without state (exp_avg, exp_avg_sq, step)."]
+    num_here = {1: (6, 13), 2: (6, 13), 3: (17, 17)}  # parameters of which a rank has something
+    for rank, (_, found) in enumerate(played[1]):
+        for stage, nums in num_here.items():
+            of_stage = {loads: found[f"ZeRO {stage} {loads}".strip()] for loads in ("", *zero.LOADS)}
+            reset = [f"Resumed at step 3: AdamW's exp_avg is zero in {nums[rank]} parameters."]
+            assert of_stage == {"": [], "all": [], "weights alone": begins, "moments are reset": reset}

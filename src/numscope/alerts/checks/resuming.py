@@ -222,7 +222,8 @@ class Resuming(Check):
 
     def _state(self) -> TrainingState:
         steps = self.subject.steps
-        step = steps.number + steps.has_stepped + self._offset
+        has_stepped = steps.has_stepped or (steps.had_backward and not steps.optimizers.any)  # by an optimizer that nobody hears
+        step = steps.number + has_stepped + self._offset
         own = class_name(self.subject.model), self.subject.rank, num_ranks() if spread() else 1
         return TrainingState(*own, process_name(), step, first=self._first or Moment())
 
