@@ -18,7 +18,7 @@ from numscope.alerts.checks import resuming
 from numscope.parity.judging import ParityVerdict, judge
 from numscope.parity.layout import RecordedLayout
 from numscope.parity.recording import StepRecorder
-from tests.parity.layouts import BATCH, CLIP, STEPS, Net, batch, cross_of
+from tests.parity.layouts import BATCH, CLIP, STEPS, Net, batch, cross_of, sgd
 
 
 @dataclass
@@ -107,7 +107,7 @@ def is_right(name: str, found: ParityVerdict) -> bool:
     return is_named and not found.notes and found.num_compared == (0 if case.kind == "clip norm" else len([*Net().parameters()]))
 
 
-def engine_of(net: Net, case: Zero, kind: Any = functools.partial(torch.optim.SGD, lr=0.1)) -> Any:
+def engine_of(net: Net, case: Zero, kind: Any = sgd) -> Any:
     import deepspeed
 
     deepspeed.ops.__compatible_ops__["deepspeed_shm_comm"] = False  # of CPUs alone, and minutes to compile: gloo serves

@@ -11,6 +11,7 @@ import torch
 
 from numscope.parity.layout import RecordedLayout, Which
 from numscope.parity.likeness import ROUNDED, ROUNDING, Likeness, likeness, norm_of
+from numscope.parity.stages import as_in_whole
 from numscope.records.fingerprint import Sketch
 from numscope.records.words import count, few
 
@@ -83,8 +84,9 @@ def judge(a: RecordedLayout, b: RecordedLayout, noise: RecordedLayout | None = N
 
 class _Judge:
     def __init__(self, a: RecordedLayout, b: RecordedLayout, noise: RecordedLayout | None) -> None:
-        self._a, self._b, self._noise = a, b, noise
-        self._notes: list[str] = []
+        self._b, told = as_in_whole(b, a)
+        self._a, self._noise = a, noise
+        self._notes = [told] if told else []
 
     def verdict(self) -> ParityVerdict:
         found = self._incomparable()
@@ -264,8 +266,9 @@ class _Judge:
     def _origin(self, step: int, one: _Differing, shared: Sequence[_Differing]) -> str:
         """Whether a factor comes from the reduction over ranks, by the weight that each rank's own gradient has in the sum."""
         size = self._b.facts.get("data-parallel size", self._b.facts.get("world size", 1))
+        ranks = [rank for rank, recorded in self._b.steps(step) if any(one.name in given.tensors for given in recorded.own)]
         solved = self._solve(step, one, shared)
-        if size < 2 or solved is None or solved[4] > max(_ALMOST, one.tolerance):
+        if min(size, len(ranks)) < 2 or solved is None or solved[4] > max(_ALMOST, one.tolerance):
             return ""
         if all(abs(weight * size - 1) <= 0.01 for weight in solved[2]):
             return "; ranks average their gradients as they should, so it is in the loss"

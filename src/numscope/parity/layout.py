@@ -81,11 +81,13 @@ class RecordedLayout:
         """What each backward of each rank alone gave for a parameter, with words for it; what several ranks have alike counts once."""
         found: dict[tuple[float, ...], tuple[str, Sketch]] = {}
         for rank, one in self.steps(step):
-            for number, given in enumerate(one.own):
+            givers = [given for given in one.own if name in given.tensors]
+            backwards = givers if len(givers) == one.num_batches else one.own  # those of another stage of a pipeline are left out
+            for number, given in enumerate(backwards):
                 tensor = given.tensors.get(name)
                 sketch = None if tensor is None else tensor.parts.get(WHOLE)
                 if sketch is not None:
-                    backward = f"micro-batch {number + 1} of {len(one.own)}" if len(one.own) > 1 else "the batch"
+                    backward = f"micro-batch {number + 1} of {len(backwards)}" if len(backwards) > 1 else "the batch"
                     words = f"{backward} on rank {rank}" if len(self.ranks) > 1 else backward
                     found.setdefault(tuple(float(f"{x:.5g}") for x in sketch.sums), (words, sketch))
         return list(found.values())
@@ -106,7 +108,7 @@ class RecordedLayout:
         found: dict[str, int] = {}
         for one in self.ranks:
             found |= one.facts
-        own = max(len(one.own) for _, one in self.steps(0))
+        own = max(one.num_batches for _, one in self.steps(0))
         rows = sum(self.rows.values())
         found |= {"number of micro-batches of a rank": own, "number of samples": rows}
         if own > 1:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import sys
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from functools import partial
@@ -22,8 +23,10 @@ from numscope.probe import optimizer as optimizer_probe
 from numscope.probe.calls import in_backward
 from numscope.probe.hook import Hook, can_be_hooked, hook_calls, hook_gradient, new_id, unhook_calls
 from numscope.probe.loop_calls import LoopCall
+from numscope.probe.naming import free_name
 from numscope.probe.optimizer import guarded
 from numscope.probe.optimizers import gradient_of, ids_known, ids_of
+from numscope.probe.rehearsal import is_later_stage
 from numscope.probe.zero import clipped_by, groups_of, is_spread, stretch_of
 from numscope.records.faults import told
 from numscope.records.files import read_json, write_atomically
@@ -58,6 +61,11 @@ class RecordedStep:
     max_norm: float | None = None
     own: list[Fingerprint] = field(default_factory=list)
     batch: list[dict[str, tuple[list[int], list[str]]]] = field(default_factory=list)
+
+    @property
+    def num_batches(self) -> int:
+        """From how many backwards a parameter got gradients, at most."""
+        return max(Counter(name for one in self.own for name in one.tensors).values(), default=0)
 
 
 @dataclass
@@ -202,6 +210,8 @@ class StepRecorder(optimizer_probe.StepListener):
                 if not self._found.steps:
                     self._found.shares = dict(self._shares())
             with unseen():
+                if is_later_stage():  # gets what the one before made
+                    return
                 self._step.batch.append({name: rows for name, tensor in _leaves(given) if (rows := _rows(tensor)) is not None})
 
     @guarded()
@@ -279,11 +289,12 @@ class StepRecorder(optimizer_probe.StepListener):
             self._over()
 
     def _parameters(self) -> Iterator[tuple[str, nn.Parameter]]:
-        seen = set[int]()
+        seen, names = set[int](), set[str]()
         for model in self._models:
             for name, tensor in named_tensors(model, buffers=False):
                 if id(tensor) not in seen and isinstance(tensor, nn.Parameter):
                     seen.add(id(tensor))
+                    names.add(name := free_name(name, names))  # a rank may have several stages of a pipeline
                     yield name, tensor
 
     def _gradients(self) -> Fingerprint:

@@ -1,6 +1,7 @@
-"""Rehearsals of torch.distributed.pipelining: to learn shapes, it calls each stage and the loss once on memory that nothing has written.
+"""Calls of stages by torch.distributed.pipelining. In a rehearsal, to learn shapes, it calls each stage and the loss once on memory that
+nothing has written: what comes of that means nothing and is used for nothing.
 
-What comes of that means nothing and is used for nothing. The package is not imported: a process that runs a pipeline has already loaded it.
+The package is not imported: a process that runs a pipeline has already loaded it.
 """
 
 from __future__ import annotations
@@ -28,3 +29,11 @@ def is_rehearsal() -> bool:
     while frame is not None and not (frame.f_code.co_name in _NAMES and frame.f_globals.get("__name__") == _STAGE):
         frame = frame.f_back
     return frame is not None
+
+
+def is_later_stage() -> bool:
+    """Whether a stage is called that is not the first of its pipeline. *Cost:* as of ``is_rehearsal``."""
+    frame: FrameType | None = sys._getframe(1) if _STAGE in sys.modules else None
+    while frame is not None and frame.f_globals.get("__name__") != _STAGE:
+        frame = frame.f_back
+    return frame is not None and not getattr(frame.f_locals.get("self"), "is_first", True)
