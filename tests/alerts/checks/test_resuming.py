@@ -163,9 +163,9 @@ LOST = {
     "the optimizer": (clear("optimizer"), "AdamW begins without state (exp_avg, exp_avg_sq, step); lr is 0.01, and was 0.00125"),
     "all but weights": (
         lambda c: (c.pop("optimizer"), c.pop("scheduler"), c["generators"].clear(), head(c)),
-        "it goes on with weights alone: AdamW begins without state (exp_avg, exp_avg_sq, step); lr is 0.01, and was 0.00125; "
-        "StepLR is at 0, and was at 6; the random state of python, numpy, torch is not what was saved; "
-        "1 weight of 9 is not what was saved, the first is 3.weight",
+        "it goes on with weights alone: AdamW begins without state (exp_avg, exp_avg_sq, step); "
+        "lr is 0.01, and was 0.00125; StepLR is at 0, and was at 6; "
+        "the random state of python, numpy, torch is not what was saved; 1 weight of 9 is not what was saved, the first is 3.weight",
     ),
     "the rate": (rate, "lr is 0.5, and was 0.00125"),
     "the schedule": (clear("scheduler"), "StepLR is at 0, and was at 6"),
