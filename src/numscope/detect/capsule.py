@@ -6,10 +6,11 @@ import contextlib
 import itertools
 import time
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -25,14 +26,13 @@ from numscope.records.words import count, escape
 from numscope.replay.call import do_again
 from numscope.replay.capture import Call
 from numscope.replay.fork import in_child
-from numscope.replay.op import op_of
+from numscope.replay.operation import MOST_BYTES, Operation, Unwritable, fails, has_failed, state_for
 from numscope.replay.stages import Stages
-from numscope.replay.tape import UNOBSERVED, OperandRecord
+from numscope.replay.tape import UNOBSERVED
 from numscope.report.stderr import say
 from numscope.summary.ledger import Ledger
 from numscope.version import __version__
 
-MOST_BYTES = 64 << 20  # of operands, once they are small
 MOST_SECONDS = 10.0  # to make them small
 _SCRIPT = '''"""{what}
 
@@ -44,7 +44,7 @@ from pathlib import Path
 import torch
 
 t = torch.load(Path(__file__).with_name("operands.pt"), weights_only=True)
-result = torch.ops.{op}({arguments})
+{draws}result = torch.ops.{op}({arguments})
 result = [r for r in (result if isinstance(result, (list, tuple)) else [result]) if isinstance(r, torch.Tensor)][{at}]
 torch.testing.assert_close(result, t["result"], rtol=0, atol=0, equal_nan=True)
 num = int((~result.isfinite()).sum())
@@ -53,23 +53,12 @@ print(f"reproduced: {{num}} of {{result.numel()}} elements are nan or inf")
 '''
 
 
-class _Unwritable(Exception):
-    """An operation that no script can be written of; the text says why."""
-
-
-class _Operation(NamedTuple):
-    """An operation and what it is given; tensors stand in ``operands`` by name."""
-
-    func: Any
-    args: tuple[Any, ...]
-    kwargs: dict[str, Any]
-
-
 @dataclass(frozen=True, slots=True)
 class _Packed:
     """What a child process hands back.
 
     Args:
+        random: the generator's state from which it draws.
         result: which one, and it.
         why_not: there is nothing in it; one sentence's part.
     """
@@ -77,6 +66,7 @@ class _Packed:
     op: str = ""
     arguments: str = ""
     operands: dict[str, Tensor] | None = None
+    random: Tensor | None = None
     result: tuple[int, Tensor] | None = None
     why_not: str = ""
 
@@ -90,7 +80,8 @@ def write(finding: Finding, evidence: Sequence[Evidence], log_dir: str | None) -
         base = Path(log_dir) if log_dir is not None and "://" not in log_dir else Path()
         folder = base / f"capsule-step{finding.step}-rank{finding.rank}"
         folder.mkdir(parents=True, exist_ok=True)
-        torch.save({"operands": packed.operands, "result": packed.result[1]}, folder / "operands.pt")
+        random = {} if packed.random is None else {"random": packed.random}
+        torch.save({"operands": packed.operands, "result": packed.result[1], **random}, folder / "operands.pt")
         (folder / "repro.py").write_text(_script(packed, finding), encoding="utf-8")
         size = sum(t.numel() * t.element_size() for t in packed.operands.values())
         name = escape(str(folder))
@@ -107,94 +98,78 @@ def _packed(finding: Finding, evidence: Sequence[Evidence]) -> _Packed:
     culprit, why = finding.culprit, "the call at fault can't be done again"
     if culprit is None:
         return _Packed(why_not=f"no operation was found: {finding.replay}")
+    if (kept := _outside(evidence[0], culprit)) is not None:
+        return _apart(lambda: kept)
     with optimizer_probe.paused():
         for one in evidence:
             for call in reversed(one.calls) if one.replays else ():
-                found = _of_call(one, call, culprit)
+                found = _apart(partial(_reached, one, call, culprit))
                 if found.operands is not None:
                     return found
                 why = found.why_not or why
     return _Packed(why_not=why)
 
 
-def _of_call(evidence: Evidence, call: Call, culprit: Culprit) -> _Packed:
+def _outside(evidence: Evidence, culprit: Culprit) -> object:
+    """What was kept of the operation at fault, if it ran outside of the models' calls."""
+    same = culprit.op, culprit.phase, culprit.module, (culprit.file, culprit.line)
+    for record in evidence.outside.tape.records:
+        if record.operation is not None and (record.op, record.phase, record.module) == same[:3]:
+            lines = record.stack.resolve()
+            if not lines or lines[-1][:2] == same[3]:
+                return record.operation
+    return None
+
+
+def _apart(operation: Callable[[], object]) -> _Packed:
+    """Pack an operation, or the text that says why there is none."""
+
     def work(shrinks: bool) -> _Packed:
         try:
-            return _small(_reached(evidence, call, culprit), shrinks)
-        except _Unwritable as why:
+            found = operation()
+            if not isinstance(found, Operation):
+                raise Unwritable(str(found))
+            return _small(found, shrinks)
+        except Unwritable as why:
             return _Packed(why_not=str(why))
 
     done = in_child(lambda: work(True), lambda why: _Packed(why_not=why))
-    return (
-        work(False) if done is None else done
-    )  # an operation that gets half of its operands may read beyond them: not in the run's process
-
-
-def _rows(operands: Sequence[OperandRecord]) -> list[int]:
-    return [o.state.row for o in operands if o.state is not None and o.state.row != UNOBSERVED]
-
-
-def _fails(given: Sequence[Numbers], made: Sequence[Numbers]) -> bool:
-    """Whether there is a nan that was not, or an infinity of finite operands. A mask's infinities are no fault."""
-    if any(n.num_nan for n in given):
-        return False
-    return any(n.num_nan or (n.num_nonfinite and not any(g.num_nonfinite for g in given)) for n in made)
+    return work(False) if done is None else done  # one that gets half of its operands may read beyond them: not in the run's process
 
 
 class _Here(BaseException):
     """The operation is about to run. Not an Exception, so that no model's ``except`` catches it."""
 
 
-def _reached(evidence: Evidence, call: Call, culprit: Culprit) -> _Operation:
-    """The operation at fault with copies of what it is given. Raises: _Unwritable."""
+def _reached(evidence: Evidence, call: Call, culprit: Culprit) -> Operation:
+    """The operation at fault within a call. Raises: Unwritable."""
     backward = culprit.phase is Phase.BACKWARD or call.had_backward
     first = Stages(call, evidence.names, has_group(), None)
     found = do_again(first, evidence.buffers, backward).culprit
     same = (culprit.op, culprit.phase, culprit.module)
-    at = next(
-        (
-            record.index
-            for record in first.tape.records
-            if (record.op, record.phase, record.module) == same
-            and _fails(
-                [first.rows.numbers(row) for row in _rows(record.inputs)], [first.rows.numbers(row) for row in _rows(record.outputs)]
-            )
-        ),
-        None,
-    )
+    records = (r for r in first.tape.records if (r.op, r.phase, r.module) == same)
+    at = next((record.index for record in records if has_failed(record, first.rows)), None)
     if found is None or at is None:
-        raise _Unwritable(f"{culprit.op} does not make it from finite operands within the model's call")
-    kept: list[_Operation] = []
+        on_device = "" if evidence.outside.ledger.on_host else ", as far as is kept of what runs on a device outside of the model's calls"
+        raise Unwritable(f"{culprit.op} does not make it from finite operands{on_device}")
+    kept: list[Operation] = []
 
     def stop(frame: object, func: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
-        op = op_of(func)
-        copies, more = torch.utils._pytree.tree_map(_copied, (args, dict(kwargs)))
-        for name, value in (*zip(op.arguments, copies, strict=False), *more.items()):
-            if name in op.unread and isinstance(value, Tensor):
-                value.zero_()  # memory that it writes only
-        kept.append(_Operation(func, copies, more))
+        kept.append(Operation.of(func, args, kwargs, state_for(func)))
         raise _Here
 
     try:
         do_again(Stages(call, evidence.names, has_group(), None, stop=(at, stop)), evidence.buffers, backward)
     except _Here:
         return kept[0]
-    raise _Unwritable(f"{culprit.op} did not run again")
-
-
-def _copied(value: Any) -> Any:
-    if not isinstance(value, Tensor):
-        return value
-    if type(value) not in (Tensor, torch.nn.Parameter) or value.layout is not torch.strided:
-        raise _Unwritable(f"an operand is a {type(value).__name__} of layout {value.layout}")
-    return value.detach().clone().cpu()
+    raise Unwritable(f"{culprit.op} did not run again")
 
 
 # ---- made small
 
 
-def _small(operation: _Operation, shrinks: bool) -> _Packed:
-    """Halve sizes as long as the operation still makes something bad from finite operands; write it down. Raises: _Unwritable."""
+def _small(operation: Operation, shrinks: bool) -> _Packed:
+    """Halve sizes as long as the operation still makes something bad from finite operands; write it down. Raises: Unwritable."""
     leaves, spec = torch.utils._pytree.tree_flatten((operation.args, operation.kwargs))
 
     def given(tensors: Sequence[Any]) -> tuple[Any, Any]:
@@ -206,18 +181,20 @@ def _small(operation: _Operation, shrinks: bool) -> _Packed:
         for fills in (False, True):  # what nobody has written holds other numbers each time
             try:
                 args, kwargs = given([t.clone() if isinstance(t, Tensor) else t for t in tensors])
-                with _unwritten_is_nan() if fills else contextlib.nullcontext():
+                with _unwritten_is_nan() if fills else contextlib.nullcontext(), torch.random.fork_rng(devices=()):
+                    if operation.random is not None:
+                        torch.set_rng_state(operation.random)
                     result = operation.func(*args, **kwargs)
             except ours():
                 return None
             found = [r for r in (result if isinstance(result, tuple | list) else [result]) if isinstance(r, Tensor)]
-            runs.append(next(((at, r) for at, r in enumerate(found) if _fails(_numbers(tensors), _numbers([r]))), None))
+            runs.append(next(((at, r) for at, r in enumerate(found) if fails(_numbers(tensors), _numbers([r]))), None))
         one, other = runs
         return one if one is not None and other is not None and torch.equal(one[1].nan_to_num(), other[1].nan_to_num()) else None
 
     first = failure(leaves)
     if first is None:
-        raise _Unwritable(f"{operation.func} alone gives finite results")
+        raise Unwritable(f"{operation.func} alone gives finite results")
     # Indices and lengths point into other operands, and not every operation looks whether beyond their end.
     shrinks = shrinks and all(t.is_floating_point() or t.is_complex() or t.dtype is torch.bool for t in leaves if isinstance(t, Tensor))
     whole = leaves
@@ -234,16 +211,16 @@ def _small(operation: _Operation, shrinks: bool) -> _Packed:
         tensors = [t.clone() if isinstance(t, Tensor) else t for t in whole]
         made = failure(tensors)
     if made is None:
-        raise _Unwritable(f"{operation.func} alone gives other results each time")
+        raise Unwritable(f"{operation.func} alone gives other results each time")
     size = sum(t.numel() * t.element_size() for t in tensors if isinstance(t, Tensor))
     if size > MOST_BYTES:
-        raise _Unwritable(f"its operands are {size >> 20} MiB, more than {MOST_BYTES >> 20}")
+        raise Unwritable(f"its operands are {size >> 20} MiB, more than {MOST_BYTES >> 20}")
     names = [arg.name for arg in operation.func._schema.arguments]
     operands: dict[str, Tensor] = {}
     args, kwargs = given(tensors)
     written = [_written(value, name, operands) for name, value in zip(names, args, strict=False)]
     written += [f"{name}={_written(value, name, operands)}" for name, value in kwargs.items()]
-    return _Packed(str(operation.func), ", ".join(written), operands, (made[0], made[1].detach().clone()))
+    return _Packed(str(operation.func), ", ".join(written), operands, operation.random, (made[0], made[1].detach().clone()))
 
 
 def _has_nan(failure: tuple[int, Tensor]) -> bool:
@@ -299,23 +276,30 @@ def _script(packed: _Packed, finding: Finding) -> str:
     where = f" at {place(culprit.file, culprit.line)}" if culprit.file else ""
     what = f"{packed.op} makes what is not finite: in {culprit.module or finding.model}{where}, step {finding.step}."
     quoted = escape(what).replace("\\", "\\\\").replace('"', "'")
+    draws = "" if packed.random is None else 'torch.set_rng_state(t["random"])\n'
     return _SCRIPT.format(
-        what=quoted, version=__version__, torch=torch.__version__, op=packed.op, arguments=packed.arguments, at=packed.result[0]
+        draws=draws,
+        what=quoted,
+        version=__version__,
+        torch=torch.__version__,
+        op=packed.op,
+        arguments=packed.arguments,
+        at=packed.result[0],
     )
 
 
 def _written(value: Any, name: str, operands: dict[str, Tensor]) -> str:
-    """An argument as Python; its tensors go to ``operands``. Raises: _Unwritable."""
+    """An argument as Python; its tensors go to ``operands``. Raises: Unwritable."""
     if isinstance(value, Tensor):
         key = name if name not in operands else f"{name}[{len(operands)}]"
         operands[key] = value
         return f't["operands"]["{key}"]'
     if isinstance(value, list | tuple):
         return f"[{', '.join(_written(one, name, operands) for one in value)}]"
-    if isinstance(value, float):
-        return f'float("{value!r}")'
+    if isinstance(value, float | complex):
+        return f'{type(value).__name__}("{value!r}")'
     if value is None or isinstance(value, bool | int | str | torch.dtype | torch.layout | torch.memory_format):
         return repr(value)
     if isinstance(value, torch.device):
         return 'torch.device("cpu")'
-    raise _Unwritable(f"{name} is a {type(value).__name__}, which a script can't make")
+    raise Unwritable(f"{name} is a {type(value).__name__}, which a script can't make")

@@ -46,6 +46,7 @@ from numscope.records.faults import ours, told
 from numscope.records.finding import Finding, Kind
 from numscope.records.site import Phase, Site
 from numscope.replay.capture import Call
+from numscope.replay.operation import keepers
 from numscope.replay.stages import COMMUNICATES
 from numscope.report.delivery import Delivery
 from numscope.summary.ledger import Ledger
@@ -65,15 +66,11 @@ class Judge:
     """
 
     def __init__(self, evidence: Evidence, probe: ModuleProbe, options: WatchOptions, delivery: Delivery, ranks: Ranks) -> None:
-        self.findings: list[Finding] = []
-        self.contained: list[Finding] = []
+        self.findings, self.contained = list[Finding](), list[Finding]()
         self.victim = False  # a weight is bad already: what follows from it is no news
         self.bad_known: frozenset[str] = frozenset()  # weights that were so when the watch began, or that the script has set
-        self._evidence = evidence
-        self._probe = probe
-        self._options = options
-        self._delivery = delivery
-        self._ranks = ranks
+        self._evidence, self._probe, self._options = evidence, probe, options
+        self._delivery, self._ranks = delivery, ranks
         self.onlooker: Onlooker | None = None  # is shown each step's rows
         self.company = Company(evidence, options, ranks)
         self.skips = Skips()
@@ -85,6 +82,8 @@ class Judge:
         self.unused: Finding | None = None  # the last one of a step that was not used
         self.leaves_out = False  # the optimizer must not use this step's gradients: the run ends with them as soon as all are together
         living.add(self)
+        if options.makes_capsules:
+            keepers.add(self)
 
     def go_by(self, plan: AlertPlan) -> None:
         """Settings of alerts, some of which are findings in the end."""
@@ -93,6 +92,7 @@ class Judge:
     def close(self) -> None:
         """Remove this model from the judgment of other models' steps, and of other ranks'."""
         living.discard(self)
+        keepers.discard(self)
         evaluations.forget(self._evidence)
         self._ranks.close()
 

@@ -27,6 +27,7 @@ from numscope.replay.glance import shape_of
 from numscope.replay.log import Note
 from numscope.replay.modes import DISPATCH_MODES, taken_off
 from numscope.replay.op import OpProbe
+from numscope.replay.operation import KeepingProbe, of_node
 from numscope.replay.tape import UNOBSERVED, NumberStore, OperandRecord, OpRecord, State
 
 _sequence_number: Callable[[], int] = torch._C._autograd._get_sequence_nr
@@ -174,7 +175,8 @@ class Derivatives:
                 self._hook(node.register_prehook, self._custom_begins)
                 self._hook(node.register_hook, self._custom_ran)
             elif source is not None or is_behind or probe.tape.forward_of(name, number) is not None:
-                self._hook(node.register_hook, partial(self._node_ran, name, number, source))
+                kept = node if isinstance(probe, KeepingProbe) else None
+                self._hook(node.register_hook, partial(self._node_ran, name, number, source, kept))
 
     def _hook(self, register: Callable[[Any], Any], hook: Callable[..., Any]) -> None:
         self._hooks.append(hook_node(register, hook))
@@ -232,15 +234,17 @@ class Derivatives:
 
     @guarded()
     def _node_ran(
-        self, node: str, number: int, source: OpRecord | None, going: Sequence[Tensor | None], coming: Sequence[Tensor | None]
+        self, name: str, number: int, source: OpRecord | None, node: Any, going: Sequence[Tensor | None], coming: Sequence[Tensor | None]
     ) -> None:
         """A backward operation: incoming gradients, what was saved, results. Of one whose results are finite nothing is noted, unless they
-        can be differentiated."""
+        can be differentiated. ``node`` is itself, where what fails in it is kept."""
         probe = self._probe
         went = [] if probe is None else _noted(probe.rows, "grad_input", going)
         if not self._starts and probe is not None and all(_is_finite(probe.rows, seen) for _, seen, _, _, _ in went):
             return
-        record = OpRecord(-1, "", Phase.BACKWARD, "", _NOWHERE, node=node)
+        record = OpRecord(-1, "", Phase.BACKWARD, "", _NOWHERE, node=name)
+        if node is not None:
+            record.operation = of_node(node, coming)
         self._node_ends(record)
         if probe is not None:
             came = _noted(probe.rows, "grad_output" if source is None else "grad_grad_input", coming)

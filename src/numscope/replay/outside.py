@@ -34,6 +34,7 @@ from numscope.replay.modes import DISPATCH_MODES, FUNCTION_MODES, Remover, taken
 from numscope.replay.named import Named
 from numscope.replay.noting import FunctionProbe, NotingProbe
 from numscope.replay.op import OpProbe
+from numscope.replay.operation import full_probe, keepers
 from numscope.replay.stretches import Beginnings, Stretches
 from numscope.replay.tape import OpTape, State
 from numscope.summary import native
@@ -212,8 +213,8 @@ class Outside:
                 self.reset()
             self._beginnings.num += counts
             probe: OpProbe | FunctionProbe
-            if keeps_frames:
-                probe = OpProbe(self._tape, self._ledger, phase=phase, names=self._named, keeps_frames=True)
+            if keeps_frames or keepers:
+                probe = full_probe(self._tape, self._ledger, phase=phase, names=self._named, keeps_frames=keeps_frames)
             else:
                 most, end = MOST_IN_A_ROW, self._cut
                 probe = NotingProbe(
@@ -374,12 +375,11 @@ class Outside:
         if in_backward():
             self.pause()
             return
-        self._was_watching = self.watching
-        self.was_cut = self.watching and self._cut_at is not None
+        self._was_watching, self.was_cut = self.watching, self.watching and self._cut_at is not None
         self.pause()
         self._backward = True
         outputs = {node for t in self._named.living(MODEL_OUTPUT) if (node := node_of(t)) is not None}
-        probe = OpProbe(self._tape, self._ledger, phase=Phase.BACKWARD, keeps_frames=keeps_frames)
+        probe = full_probe(self._tape, self._ledger, phase=Phase.BACKWARD, keeps_frames=keeps_frames)
         bad = [seed for seed in optimizer_probe.seeds() if self._ledger.is_bad(self._ledger.observe(seed)) is not False]
         made = [i for state in (self.states(bad) if bad else ()) for i in state.writers if i in self._tape]
         self._derivatives.begin(roots, outputs, probe, optimizer_probe.creates_graph(), [self._tape[i] for i in made], self.is_behind)

@@ -94,6 +94,7 @@ class OpRecord:
     frame: FrameType | None = None  # the user's innermost one, where frames are kept
     bears: bool = False  # something is bad in its result that is not bad in its operands, at the places that correspond
     told: Culprit | None = None  # of what was diagnosed before it came to the tape
+    operation: object = None  # itself with what it was given, where that is kept, to be done alone; or a text that says why it can't be
 
     @property
     def name(self) -> str:
