@@ -16,6 +16,7 @@ from torch import Tensor, nn
 
 import numscope
 from numscope.detect import cures
+from numscope.detect.at_line import AtLine
 from numscope.records.finding import Culprit, Finding, Reason, Trial
 from numscope.replay import fork
 from tests.faults.planting import quiet
@@ -241,7 +242,7 @@ def test_no_trial_changes_the_run(forks: bool, tmp_path: Path, monkeypatch: pyte
 
     for bare, after in zip(run(False), run(True), strict=True):
         assert torch.equal(bare, after) or torch.equal(bare.isnan(), after.isnan())
-    assert not any(isinstance(mode, cures._AtLine) for mode in torch.overrides._get_current_function_mode_stack())
+    assert not any(isinstance(mode, AtLine) for mode in torch.overrides._get_current_function_mode_stack())
 
 
 def broken(change: Callable[[nn.Module], None]) -> Callable[[], nn.Module]:

@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
+import copy
+import importlib.util
 import json
+import linecache
+import zlib
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +17,7 @@ from torch import Tensor, nn
 from torch.amp import GradScaler
 
 import numscope
-from numscope.detect.healing import FILE
+from numscope.detect.healing import FILE, Kept
 from tests.distributed.ranks import RankPool
 
 REMEDY = "numscope.high_precision(model[1])"
@@ -79,7 +84,17 @@ def test_a_run_that_goes_on_in_its_folder_heals_again_from_its_first_step(tmp_pa
     assert json.loads((tmp_path / FILE).read_text()) == [REMEDY]
 
 
-@pytest.mark.parametrize("text", ["{", "[1, null]", '{"a": 1}', '["__import__(\'os\').abort()", "numscope.high_precision(model.gone)"]'])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "{",
+        "[1, null]",
+        '[{"remedy": 1}]',
+        '[{"remedy": "os.abort()", "module": "1", "file": "x.py", "line": 1}]',
+        '{"a": 1}',
+        '["__import__(\'os\').abort()", "numscope.high_precision(model.gone)"]',
+    ],
+)
 def test_a_file_that_holds_something_else_is_not_followed(text: str, tmp_path: Path) -> None:
     (tmp_path / FILE).write_text(text)
     model = model_of()
@@ -119,3 +134,142 @@ def test_all_ranks_heal_what_one_has_found(ranks: RankPool) -> None:
     assert one[0] == [True] * 6 and other[0] == [True, True, False, True, True, True]
     assert one[1] and other[1] and one[2] == other[2] and one[2][-1] == (2, f"{REMEDY} stays on from now on")
     assert torch.equal(one[3], other[3])
+
+
+SOURCE = """
+import torch
+from torch import nn
+from torch.utils.checkpoint import checkpoint
+
+
+class Part(nn.Module):
+    def __init__(self, inner=None):
+        super().__init__()
+        self.layer, self.inner = nn.Linear(4, 4, bias=False), inner
+
+    def compute(self, x):
+        p = self.layer(x).abs().sum(-1, keepdim=True)
+        return {line}
+
+    def forward(self, x):
+        return {result} + (0 if self.inner is None else self.inner(x))
+
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.first, self.second = Part(), Part(Part())
+
+    def forward(self, x):
+        return self.first(x) + self.second(x / 2)
+"""
+LINES = {  # what makes a row of zeros bad, and the same with the remedy that is told
+    "torch.log(p)": "torch.log(p.clamp_min(1e-6))",
+    "p.rsqrt().cos()": "(p + 1e-6).rsqrt().cos()",
+    "1 / p": "1 / torch.where(p.abs() < 1e-6, 1e-6, p)",
+    "(p - torch.where(p == 0, torch.inf, 0.0)).expand(-1, 3).softmax(-1)": (
+        "(p - torch.where(p == 0, torch.inf, 0.0)).expand(-1, 3).clamp_min(torch.finfo(p.dtype).min).softmax(-1)"
+    ),
+}
+
+
+def module_of(folder: Path, line: str, result: str = "self.compute(x)") -> Any:
+    file = folder / f"m{zlib.crc32((line + result).encode())}.py"
+    if not file.exists():  # ranks share it
+        file.write_text(SOURCE.format(line=line, result=result))
+    spec = importlib.util.spec_from_file_location(file.stem, file)
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def zeros_from_step_2(
+    module: Any, scope: Any, edited: Any = None, seed: int = 0, wrapped: Any = lambda model: model, has_zeros: bool = True
+) -> tuple[list[float], nn.Module]:
+    """A training of six steps; ``edited``: what the script becomes after step 2, which it leaves out."""
+    torch.manual_seed(0)
+    model = module.Net()
+    whole = wrapped(model)
+    optimizer, losses = torch.optim.SGD(model.parameters(), 1e-3), []
+    with scope(whole):
+        for step in range(6):
+            x = torch.rand(8, 4, generator=torch.Generator().manual_seed(step + 100 * seed))
+            x[0] *= step < 2 or not has_zeros
+            loss = whole(x).square().mean()
+            losses.append(loss.item())
+            optimizer.zero_grad()
+            loss.backward()
+            if edited is None or step != 2:
+                optimizer.step()
+            elif edited is not None:
+                for part in (model.first, model.second, model.second.inner):
+                    part.__class__ = edited.Part
+        copied = copy.deepcopy(model)
+    assert not torch.overrides._get_current_function_mode_stack()
+    assert not any(m._forward_hooks or m._forward_pre_hooks for one in (model, copied) for m in one.modules())
+    return losses, model
+
+
+def heals(**options: Any) -> Any:
+    return lambda model: numscope.watch(model, on_nonfinite="heal", **options)
+
+
+@pytest.mark.parametrize("line", LINES)
+def test_a_remedy_on_an_operand_stays_on_as_if_it_were_written_into_the_line(line: str, tmp_path: Path) -> None:
+    module = module_of(tmp_path, line)
+    losses, model = zeros_from_step_2(module, heals())
+    assert is_finite(losses) == [True, True, False, True, True, True]
+    by_hand, other = zeros_from_step_2(module, contextlib.nullcontext, edited=module_of(tmp_path, LINES[line]))
+    assert losses[3:] == by_hand[3:]
+    assert all(torch.equal(a, b) for a, b in zip(model.state_dict().values(), other.state_dict().values(), strict=True))
+
+
+def test_a_run_that_goes_on_has_it_from_its_first_step_as_long_as_the_line_is_the_same(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    module = module_of(tmp_path, "torch.log(p)")
+    for finite in (False, True):
+        losses, _ = zeros_from_step_2(module, heals(log_dir=str(tmp_path / "run")))
+        assert is_finite(losses) == [True, True, finite, True, True, True]
+    (kept,) = json.loads((tmp_path / "run" / FILE).read_text())
+    line = kept["line"]
+    assert kept == {
+        "remedy": "log(x.clamp_min(1e-6))",
+        "module": "first",
+        "file": module.__file__,
+        "line": line,
+        "code": "return torch.log(p)",
+    }
+    assert f"log(x.clamp_min(1e-6)) at {module.__file__}:{line} stays on from now on." in caplog.text
+    Path(module.__file__).write_text(SOURCE.format(line="torch.log(p.exp())", result="self.compute(x)"))
+    linecache.checkcache()
+    with numscope.watch(module.Net(), on_nonfinite="heal", log_dir=str(tmp_path / "run")) as scope:
+        assert scope.events == []
+    assert f"can't stay on: another code stands at {module.__file__}:{line}" in caplog.text
+
+
+@pytest.mark.parametrize("result", ["self.compute(x)", "checkpoint(self.compute, x, use_reentrant=False)"])
+def test_a_run_that_goes_on_with_checkpointing_within_the_module_has_no_operand_changed(
+    result: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    module = module_of(tmp_path, "torch.log(p)", result)
+    kept = Kept("log(x.clamp_min(1e-6))", "first", module.__file__, 14, "return torch.log(p)")
+    (tmp_path / FILE).write_text(json.dumps([kept.written]))
+    checkpointed = result != "self.compute(x)"
+    losses, _ = zeros_from_step_2(module, heals(log_dir=str(tmp_path)))
+    assert is_finite(losses) == [True, True, *[not checkpointed] * 4]
+    assert caplog.text.count("activation checkpointing begins within its module's forward") == checkpointed
+
+
+def line_ranked(rank: int, folder: str) -> Any:
+    module = module_of(Path(folder), "torch.log(p)")
+    losses, model = zeros_from_step_2(module, heals(), seed=rank, wrapped=nn.parallel.DistributedDataParallel, has_zeros=rank == 1)
+    return is_finite(losses), model.first.layer.weight.detach().clone()
+
+
+def test_all_ranks_change_the_operand_that_one_has_found(ranks: RankPool, tmp_path: Path) -> None:
+    module_of(tmp_path, "torch.log(p)")
+    one, other = (told.value for told in ranks.run(line_ranked, str(tmp_path)))
+    assert one[0] == [True] * 6 and other[0] == [True, True, False, True, True, True]
+    assert torch.equal(one[1], other[1])

@@ -6,20 +6,17 @@ Each trial is a replay, in a forked process where there can be one. It never cha
 from __future__ import annotations
 
 import contextlib
-import math
 import re
-import sys
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any
 
 import torch
-from torch import Tensor, nn
-from torch.overrides import TorchFunctionMode
+from torch import nn
 
+from numscope.detect.at_line import FUNCTIONS, AtLine, Remedy, levels
 from numscope.detect.evidence import Evidence
 from numscope.detect.healing import PRECISION, remedy_of
 from numscope.detect.written_remedy import in_own_words
@@ -30,18 +27,15 @@ from numscope.records.faults import ours
 from numscope.records.finding import Culprit, Finding, Reason, Trial
 from numscope.records.places import place
 from numscope.records.site import Phase
-from numscope.replay import stack
 from numscope.replay.call import do_again
 from numscope.replay.capture import FORWARD, Call, put_back
 from numscope.replay.fork import in_child
-from numscope.replay.reasons.case import FLOAT32_RANGE, attribute, largest
-from numscope.replay.reasons.functions import DOMAINS
+from numscope.replay.reasons.case import attribute, largest
 from numscope.replay.stages import FINITE, FORWARD_FINITE, Replay, Stages, heads, nonfinite
 from numscope.replay.tape import plain_name
 
 MOST_SECONDS = 60.0  # no further trial begins after so long
 _NOT_THE_CALLS = (Reason.BAD_INPUT, Reason.BAD_PARAMETER, Reason.UNINITIALIZED, Reason.OPTIMIZER_UPDATE, Reason.COMPILED)
-_EPS = (1e-6, 1e-4, 1e-2)
 _SCALES = (8, 256, 65536)  # by which a loss scale is lowered
 _MOST_MODULES = 6
 _NEAR = 1 / 16  # of float16's range
@@ -132,7 +126,7 @@ def _tried(evidence: Evidence, call: Call, culprit: Culprit) -> tuple[Trial, ...
         stages = _Varied(remedy, evidence.names)
         return stages.outcome(do_again(stages, evidence.buffers, remedy.call.grad_enabled), culprit)
 
-    watched = _AtLine(culprit)
+    watched = AtLine(culprit.file, culprit.line)
     if outcome(_Remedy("", lambda: watched, call))[0] is not False:  # what it is to cure does not show: a trial would prove nothing
         return ()
     found: list[Trial] = []
@@ -160,9 +154,11 @@ def _tried(evidence: Evidence, call: Call, culprit: Culprit) -> tuple[Trial, ...
 def _families(names: Mapping[nn.Module, str], call: Call, culprit: Culprit, met: list[str]) -> Iterator[Iterator[_Remedy]]:
     """Remedies of one kind each, the mildest first: of each kind the first that works is told, or the last that does not."""
     dtypes = {o.numbers.dtype for o in (*culprit.inputs, *culprit.outputs) if o.numbers is not None}
-    own = [name for name in met if _TABLE[name][0] == plain_name(culprit.op)]
+    own = [name for name in met if FUNCTIONS[name][0] == plain_name(culprit.op)]
+    at = culprit.file, culprit.line
     for name in own or met:
-        yield (_Remedy(text, partial(_AtLine, culprit, name, edit, level), call) for edit, level, text in _levels(name, dtypes))
+        remedies = ((text, Remedy(frozenset({name}), edit, level)) for edit, level, text in levels(name, dtypes))
+        yield (_Remedy(text, partial(AtLine, *at, remedy), call) for text, remedy in remedies)
     if "float16" in dtypes and culprit.phase is Phase.BACKWARD:
         what = "loss" if optimizer_probe.scale() is None else "loss scale"
         yield (_Remedy(f"a {what} {scale} times smaller", contextlib.nullcontext, call, 1 / scale) for scale in _SCALES)
@@ -263,89 +259,3 @@ class _Varied(Stages):
         states = (o.state for record in same for o in record.outputs)
         found = [self.rows.numbers(s.row).abs_max or 0.0 for s in states if s is not None and s.row >= 0]
         return f", largest {plain_name(fault.op)} {max(found):.3g}" if found else ""
-
-
-Arguments = tuple[Any, ...]
-Edit = Callable[[Tensor, float], Tensor]
-Form = tuple[Edit, str]  # how an argument is moved by a number, and how a script writes it
-
-
-def _clamped(op: str) -> Form:
-    low, high, *_ = DOMAINS[op]
-    lowest = "{eps}" if low == 0 else f"{low:g} + {{eps}}"
-    written = f"clamp_min({lowest})" if high == math.inf else f"clamp({lowest}, {high:g} - {{eps}})"
-    return lambda x, eps: x.clamp(low + eps, high - eps if high < math.inf else None), f"{op}(x.{written})"
-
-
-def _away(x: Tensor, eps: float) -> Tensor:
-    return torch.where(x.abs() < eps, eps, x)
-
-
-def _bounded(x: Tensor, most: float) -> Tensor:
-    return x.clamp(-most, most)
-
-
-def _lifted(x: Tensor, _: float) -> Tensor:
-    return x.clamp_min(torch.finfo(x.dtype).min)
-
-
-_DIVISOR: list[Form] = [(_away, "x / torch.where(y.abs() < {eps}, {eps}, y)")]
-_BASE: list[Form] = [(Tensor.clamp_min, "x.clamp_min({eps}) ** p")]
-# By the name of torch's function: the operation, which argument is changed, and how.
-_TABLE: dict[str, tuple[str, int, list[Form]]] = {
-    **{op: (op, 0, [_clamped(op)]) for op in DOMAINS},
-    **{op: (op, 0, [(Tensor.add, f"{op}(x + {{eps}})"), (Tensor.clamp_min, f"{op}(x.clamp_min({{eps}}))")]) for op in ("sqrt", "rsqrt")},
-    **{op: ("div", 1, _DIVISOR) for op in ("div", "true_divide", "divide", "__truediv__")},
-    **{op: ("div", 0, _DIVISOR) for op in ("__rtruediv__", "__rdiv__", "reciprocal")},
-    **{op: ("pow", 0, _BASE) for op in ("pow", "__pow__", "float_power")},
-    **{op: (f"_{op}", 0, [(_lifted, f"{op}(x.clamp_min(torch.finfo(x.dtype).min))")]) for op in ("softmax", "log_softmax")},
-    **{op: (op, 0, [(_bounded, f"{op}(x.clamp(-{{most}}, {{most}}))")]) for op in ("exp", "expm1")},
-}
-
-
-def _levels(name: str, dtypes: set[str]) -> Iterator[tuple[Edit, float, str]]:
-    """How an argument is moved, the least first, and how that is written."""
-    for edit, written in _TABLE[name][2]:
-        if edit is _bounded:
-            limit = min(map(largest, dtypes), default=largest("float32"))
-            most = int(math.log(limit) / (2 if limit < FLOAT32_RANGE else 4))  # its square, too, is to stay in range
-            yield edit, most, written.replace("{most}", str(most))
-        elif edit is _lifted:
-            yield edit, 0.0, written
-        else:
-            yield from ((edit, eps, written.replace("{eps}", f"{eps:g}".replace("e-0", "e-"))) for eps in _EPS)
-
-
-def _takes_any_base(name: str, args: Arguments, kwargs: Mapping[str, Any]) -> bool:
-    """Whether it is a power with a whole positive exponent, whose base may have any sign."""
-    exponent = args[1] if len(args) > 1 else kwargs.get("exponent")
-    return _TABLE[name][0] == "pow" and isinstance(exponent, int | float) and exponent > 0 and float(exponent).is_integer()
-
-
-class _AtLine(TorchFunctionMode):
-    """Changes an argument of one of torch's functions wherever the culprit's line calls it; without a name it only notes which are called.
-
-    Attributes:
-        met: names of functions in ``_TABLE`` that the line has called, in order.
-    """
-
-    def __init__(self, culprit: Culprit, name: str = "", edit: Edit | None = None, level: float = 0.0) -> None:
-        super().__init__()
-        self._place = culprit.file, culprit.line
-        self._name, self._edit, self._level = name, edit, level
-        self.met: list[str] = []
-
-    def __torch_function__(self, func: Any, types: Any, args: Arguments = (), kwargs: Mapping[str, Any] | None = None) -> Any:
-        name, kwargs = getattr(func, "__name__", ""), kwargs or {}
-        is_asked = name in _TABLE and self._name in ("", name)
-        if is_asked and not _takes_any_base(name, args, kwargs) and self._is_here():
-            if name not in self.met:
-                self.met.append(name)
-            at = _TABLE[name][1]
-            if self._edit is not None and at < len(args) and isinstance(args[at], Tensor):
-                args = (*args[:at], self._edit(args[at], self._level), *args[at + 1 :])
-        return func(*args, **kwargs)
-
-    def _is_here(self) -> bool:
-        lines = stack.capture(sys._getframe(2)).resolve()
-        return bool(lines) and lines[-1][:2] == self._place

@@ -1,10 +1,13 @@
-"""Remedies that stay on (``on_nonfinite="heal"``): a module that a trial has cured computes in float32 from then on, on all ranks."""
+"""Remedies that stay on (``on_nonfinite="heal"``), on all ranks: a module that a trial has cured computes in float32 from then on, or one
+of its lines gives a function another operand."""
 
 from __future__ import annotations
 
 import json
+import linecache
 import logging
 from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -13,14 +16,19 @@ import torch
 from torch import nn
 
 from numscope.config.options import WatchOptions
+from numscope.detect.at_line import AtLine, known, stay
 from numscope.detect.evidence import Evidence
+from numscope.detect.written_remedy import in_own_words
 from numscope.distributed.agree import Ranks
 from numscope.precision.high_precision import HighPrecisionForward, high_precision
+from numscope.probe.hook import can_be_hooked
 from numscope.records.errors import UsageError
 from numscope.records.faults import ours
-from numscope.records.finding import Finding
+from numscope.records.finding import Culprit, Finding
+from numscope.records.places import place
 from numscope.records.words import escape
 from numscope.replay.reasons.case import attribute
+from numscope.replay.tape import plain_name
 
 log = logging.getLogger("numscope")
 
@@ -33,6 +41,38 @@ def remedy_of(name: str, output: torch.dtype | None = None) -> str:
     return f"{PRECISION}{attribute(name)}{'' if output is None else f', output_dtype={output}'})"
 
 
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """A remedy as it is written to the file, and sent to other ranks.
+
+    Args:
+        remedy: what a script writes.
+        module: at fault, where the remedy is one on an operand; it is for all modules of its class, as an edit of the line is.
+        file, line, code: the line; if other code stands there, the script is another one.
+    """
+
+    remedy: str
+    module: str = ""
+    file: str = ""
+    line: int = 0
+    code: str = ""
+
+    @classmethod
+    def read(cls, value: Any) -> Kept | None:
+        """Of what came from a file or another rank; None if that is something else."""
+        fields = {"remedy": value} if isinstance(value, str) else value
+        if not isinstance(fields, dict) or fields.keys() - cls.__slots__ or type(fields.get("remedy")) is not str:
+            return None
+        return cls(**fields) if all(type(value) is (int if name == "line" else str) for name, value in fields.items()) else None
+
+    def __str__(self) -> str:
+        return f"{self.remedy} at {place(self.file, self.line)}" if self.file else self.remedy
+
+    @property
+    def written(self) -> str | dict[str, Any]:
+        return asdict(self) if self.file else self.remedy
+
+
 class Healing:
     """Keeps the remedies of one model on until ``close``.
 
@@ -41,19 +81,18 @@ class Healing:
 
     Attributes:
         asked: for by the options.
-        texts: of the remedies that are on, in order.
+        on: the remedies that are on, in order.
     """
 
     def __init__(self, evidence: Evidence, options: WatchOptions, ranks: Ranks) -> None:
         self.asked = options.on_nonfinite == "heal"
-        self.texts: list[str] = []
+        self.on: dict[Kept, Callable[[], None]] = {}  # with what takes each off
         self._evidence, self._ranks = evidence, ranks
-        self._handles: list[HighPrecisionForward] = []
         local = options.log_dir is not None and "://" not in options.log_dir
         self._file = Path(options.log_dir or "", FILE) if local else None
         if self.asked and self._file is not None and self._file.is_file():  # the run goes on
-            for text in _read(self._file):
-                self._apply(text)
+            for kept in _read(self._file):
+                self._apply(kept)
 
     def heal(self, finding: Finding | None) -> str:
         """A step is left out, on all ranks. Returns: the remedy that stays on from now on; "" if there is none.
@@ -64,51 +103,80 @@ class Healing:
         if not self.asked or self._ranks.have_to_be_asked:  # weights that are sharded can't be cast
             return ""
         culprit = None if finding is None else finding.culprit
-        mine = next((t.remedy for t in culprit.tried if t.worked and t.remedy in self._known()), None) if culprit is not None else None
-        texts = self._ranks.share("a remedy", mine)
-        text = str(texts[0]) if texts else ""
-        if text in self.texts or not self._apply(text):
+        mine = None if culprit is None else self._chosen(culprit)
+        shared = self._ranks.share("a remedy", None if mine is None else mine.written)
+        kept = Kept.read(shared[0]) if shared else None
+        if kept is None or kept in self.on or not self._apply(kept):
             return ""
         if self._file is not None and self._evidence.rank == 0:
             try:
                 self._file.parent.mkdir(parents=True, exist_ok=True)
-                self._file.write_text(json.dumps(self.texts), encoding="utf-8")
+                self._file.write_text(json.dumps([one.written for one in self.on]), encoding="utf-8")
             except ours(OSError) as error:
                 log.warning("numscope: %s can't be written (%s): a run that goes on from here begins unhealed.", self._file, error)
-        log.warning("numscope: step %d: %s stays on from now on.", self._evidence.step, escape(text))
-        return text
+        log.warning("numscope: step %d: %s stays on from now on.", self._evidence.step, escape(str(kept)))
+        return str(kept)
 
-    def _known(self) -> Mapping[str, Callable[[], HighPrecisionForward]]:
-        """What can stay on, by its text: nothing that is read or received is executed."""
-        names = {name: module for module, name in self._evidence.names.items() if not isinstance(module, nn.ModuleList | nn.ModuleDict)}
+    def _chosen(self, culprit: Culprit) -> Kept | None:
+        """The first remedy that has worked and can stay on; before those on an operand, which change what is computed, one in float32."""
+        worked = [trial.remedy for trial in culprit.tried if trial.worked]
+        wide = next((text for text in worked if text in self._in_float32()), None)
+        if wide is not None:
+            return Kept(wide)
+        at = culprit.file, culprit.line
+        texts = {in_own_words(text, plain_name(culprit.op), *at): text for text in known()}  # as a trial's is written
+        moved = next((texts[text] for text in worked if text in texts), None)
+        return None if moved is None else Kept(moved, culprit.module, *at, culprit.code)
+
+    def _modules(self) -> dict[str, nn.Module]:
+        return {name: module for module, name in self._evidence.names.items() if not isinstance(module, nn.ModuleList | nn.ModuleDict)}
+
+    def _in_float32(self) -> Mapping[str, Callable[[], HighPrecisionForward]]:
         return {
             remedy_of(name, output): partial(high_precision, module, output_dtype=output)
-            for name, module in names.items()
+            for name, module in self._modules().items()
             for output in (None, torch.float32)
         }
 
-    def _apply(self, text: str) -> bool:
-        make = self._known().get(text)
-        if make is None:
-            return False
+    def _apply(self, kept: Kept) -> bool:
+        """Nothing that is read or received is executed: it is looked up."""
         try:
-            self._handles.append(make())
+            if kept.file:
+                self._off(kept)
+                self.on[kept] = self._at_line(kept)
+            elif (make := self._in_float32().get(kept.remedy)) is not None:
+                self.on[kept] = make().remove
         except ours(UsageError) as error:
-            log.warning("numscope: %s can't stay on: %s", escape(text), error)
-            return False
-        self.texts.append(text)
-        return True
+            log.warning("numscope: %s can't stay on: %s", escape(str(kept)), error)
+        return kept in self.on
+
+    def _off(self, kept: Kept) -> None:
+        """Take away a milder one on the same line."""
+        for other in [one for one in self.on if replace(one, remedy="") == replace(kept, remedy="")]:
+            self.on.pop(other)()
+
+    def _at_line(self, kept: Kept) -> Callable[[], None]:
+        """Raises: UsageError: it can't stay on."""
+        remedy, module = known().get(kept.remedy), self._modules().get(kept.module)
+        if remedy is None or module is None:
+            raise UsageError("the model has no such module, or there is no such remedy")
+        if linecache.getline(kept.file, kept.line).strip() != kept.code:
+            raise UsageError(f"another code stands at {place(kept.file, kept.line)}")
+        if self._evidence.probe.in_graphs:
+            raise UsageError("the model is compiled")
+        alike = [other for other in self._modules().values() if type(other) is type(module) and can_be_hooked(other)]
+        return stay(alike, partial(AtLine, kept.file, kept.line, remedy, stays=True))
 
     def close(self) -> None:
         """The modules compute as they did. Safe to call twice."""
-        while self._handles:
-            self._handles.pop().remove()
+        while self.on:
+            self.on.popitem()[1]()
 
 
-def _read(file: Path) -> list[str]:
-    """Texts of remedies; none from a file that holds something else."""
+def _read(file: Path) -> list[Kept]:
+    """Remedies; none from a file that holds something else."""
     try:
         found: Any = json.loads(file.read_text(encoding="utf-8"))
     except ours(OSError, ValueError):
         return []
-    return [text for text in found if isinstance(text, str)] if isinstance(found, list) else []
+    return [kept for one in found if (kept := Kept.read(one)) is not None] if isinstance(found, list) else []
