@@ -121,6 +121,57 @@ def test_each_bit_of_bfloat16_is_seen(bit: int) -> None:
     assert alert.rule == (HARDWARE if bit >= ROUNDING else NOT_THE_SAME) and alert.layer == "first"
 
 
+class Overflow(Flip):
+    """Flips the exponent's highest bit of a number between 1 and 2, which is an infinity or a nan then."""
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        result = func(*args, **(kwargs or {}))
+        if not self.done and func.__name__.partition(".")[0] == self.op:
+            flat = result.view(-1)
+            for where in ((flat.abs() >= 1) & (flat.abs() < 2)).nonzero().flatten()[:1].tolist():
+                flat[where : where + 1].view(torch.int32).bitwise_xor_(1 << 30)
+                self.done = True
+        return result
+
+
+@pytest.mark.parametrize(
+    ("op", "plan", "rule", "layer"),
+    [
+        ("addmm", "again:every=2", HARDWARE, "first"),
+        ("relu", "again:every=2", HARDWARE, "last"),
+        ("mm", "again:every=2", HARDWARE, "last"),  # the weight's gradient
+        ("addmm", "again:at=1", NOT_THE_SAME, "first"),  # no sums were taken at step 4
+        ("relu", "again:at=1", NOT_THE_SAME, "last"),
+    ],
+)
+def test_a_step_that_is_left_out_is_done_again_and_a_flip_to_an_infinity_is_named(op: str, plan: str, rule: str, layer: str) -> None:
+    torch.manual_seed(0)
+    net = Net(kept)
+    for linear in (net.first, net.last):
+        linear.weight.data.mul_(3)
+    scope = train(net, plan, flipped=Overflow(op, 30), on_nonfinite="skip")
+    assert scope.events == [(4, "numscope left the step out: a gradient was not finite")] and scope.findings == []
+    [alert] = own(scope)
+    assert (alert.rule, alert.layer, alert.step, alert.evidence["op"]) == (rule, layer, 4, f"aten.{op}")
+    assert ("bit 30" in alert.text) == (rule == HARDWARE)
+
+
+def test_steps_that_are_left_out_for_what_the_model_computes_are_the_same_again_and_so_are_the_bits_of_the_run() -> None:
+    def bad_at_each_third(net: Net, x: Tensor) -> Tensor:
+        net.num = getattr(net, "num", -1) + 1  # type: ignore[assignment]
+        return nn.functional.dropout(x) / (net.num % 3 != 2)
+
+    def trained(check: str | None) -> tuple[Any, list[Tensor]]:
+        torch.manual_seed(0)
+        net = Net(bad_at_each_third)
+        scope = train(net, check, on_nonfinite="skip")
+        return scope, [*net.state_dict().values(), torch.get_rng_state()]
+
+    (scope, bits), (_, bare) = trained("again:at=1"), trained(None)
+    assert [step for step, _ in scope.events] == [2, 5] and own(scope) == []
+    assert all(torch.equal(a, b) for a, b in zip(bits, bare, strict=True))
+
+
 def test_a_step_that_differs_at_the_end_of_a_run_is_told_without_further_ones() -> None:
     [alert] = own(train(Net(kept), "again:every=2", flipped=Flip("addmm", 3), at=6, steps=7))
     assert alert.rule == HARDWARE and "no later step could be checked" in alert.text

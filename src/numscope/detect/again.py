@@ -106,14 +106,14 @@ def compare(probe: ModuleProbe, buffers: BufferCopies, journal: Journal, calls: 
     """Do calls again, each with its backward, and find the first tensor of the step that has other bits then.
 
     Args:
-        journal: of the step, read, with ``Groups.ALL``.
+        journal: of the step, read, with ``Groups.ALL``; with fewer, as of a step that was not meant to be checked, less is compared.
         calls: which have had their backward, or can't have one.
         gradients: of parameters, by name, that the step's backward gave; empty: they are not compared.
 
     *Cost:* each call once more; where something differs, twice more under a dispatch mode.
     """
     again, found = Journal(), dict[str, Tensor]()
-    again.ledger.want(Groups.ALL)
+    again.ledger.want(journal.ledger.groups)
     undone = ""
     for call in calls:
         again.call = call.index
@@ -189,7 +189,7 @@ def _explained(
     """Why, and where: the calls are done twice more, operation by operation. ``bits``: as it was; ``same``: what was the same."""
     at = was or now
     assert at is not None
-    runs = [[_Taped(call, probe) for call in calls] for _ in range(2)]
+    runs = [[_Taped(call, probe, at.ledger.groups) for call in calls] for _ in range(2)]
     for run in runs:
         for stages in run:
             do_again(stages, buffers, any(stages.call.gradients))
@@ -234,8 +234,10 @@ def flipped(was: Bits, now: Bits) -> tuple[str, int]:
     (a, b), dtype = (Summary.from_row(_ROW.unpack(row)) for row, _ in (was, now)), getattr(torch, was[1].removeprefix("torch."))
     of_bits = _AS_BITS.get(dtype)
     change, of_squares = a.sum - b.sum, a.square_sum - b.square_sum
-    if of_bits is None or not change or a.num_nonfinite or b.num_nonfinite:
+    if of_bits is None or not change or b.num_nonfinite or a.num_nonfinite > 1:
         return "", -1
+    if a.num_nonfinite:
+        return _overflown(-change, -of_squares, dtype, of_bits)
     x, y = (of_squares / change + change) / 2, (of_squares / change - change) / 2
     both = torch.tensor([x, y], dtype=torch.float64, device="cpu").to(dtype)
     bits = both.view(of_bits).tolist()
@@ -245,6 +247,16 @@ def flipped(was: Bits, now: Bits) -> tuple[str, int]:
         return "", -1
     lost = next((n for n in _LOST if dtype is torch.float32 and not (bits[0] | bits[1]) & ((1 << n) - 1)), 0)
     return f"one element was {both[0]:.6g} in the run and is {both[1]:.6g} again: bit {bit}", bit - lost
+
+
+def _overflown(number: float, square: float, dtype: torch.dtype, of_bits: torch.dtype) -> tuple[str, int]:
+    """The bit that makes a finite number an infinity or a nan, if it is one; ``square``: of that number, as a check."""
+    finite = torch.tensor([number], dtype=torch.float64, device="cpu").to(dtype)
+    for bit in range(8 * dtype.itemsize - 1) if abs(number * number - square) <= 1e-6 * square else ():
+        other = (finite.view(of_bits) ^ (1 << bit)).view(dtype)
+        if not other.isfinite():
+            return f"one element was {other[0]:.6g} in the run and is {finite[0]:.6g} again: bit {bit}", bit
+    return "", -1
 
 
 def _first_operation(one: _Taped, other: _Taped) -> tuple[OpRecord, Cause] | None:
@@ -335,9 +347,9 @@ class _Taped(Stages):
 
     seeks = False
 
-    def __init__(self, call: Call, probe: ModuleProbe) -> None:
+    def __init__(self, call: Call, probe: ModuleProbe, groups: Groups) -> None:
         super().__init__(call, probe.names, has_group(), None)
-        self.rows = Ledger(Groups.ALL)
+        self.rows = Ledger(groups)
 
 
 class _Listener:

@@ -77,6 +77,7 @@ class Experiments(StepReader):
     Args:
         evidence: the step at work.
         wrapper: what the user watches, perhaps a DDP around the model.
+        leaves_out: steps are left out that are not finite. Whether these come out the same is asked of each (``again``).
 
     Attributes:
         post: takes alerts.
@@ -85,13 +86,15 @@ class Experiments(StepReader):
     *Cost:* on a step that is checked sums of all tensors, and its calls once more; on others nothing.
     """
 
-    def __init__(self, evidence: Evidence, probe: ModuleProbe, plan: CheckPlan, wrapper: nn.Module) -> None:
+    def __init__(self, evidence: Evidence, probe: ModuleProbe, plan: CheckPlan, wrapper: nn.Module, leaves_out: bool) -> None:
         self._evidence, self._probe, self._plan = evidence, probe, plan
+        self._asks_bad = leaves_out and "again" in plan.kinds
         self._averages = wrapper is not probe.root and agree.num_ranks() > 1  # gradients, over ranks
         self.post: Callable[[Iterable[Alert]], None] = lambda found: None
         self.keep: Callable[[Sequence[Observation]], None] = lambda rows: evidence.history.keep(rows) if evidence.history else None
         self.closed = False
-        self._step = -1  # that is checked
+        self._step = -1  # that is checked, if it is due or bad
+        self._is_due = False
         self._begins_bare = False  # no parameter had a gradient when it began
         self._done: set[int] = set()  # numbers of its calls
         self._suspect: tuple[int, Difference] | None = None
@@ -125,18 +128,20 @@ class Experiments(StepReader):
         if self._suspect is not None and len({at for at, _ in self._looks} - {self._suspect[0]}) >= LOOKS and step != self._step:
             self._conclude()
         due = self._plan.is_due(step) or self._suspect is not None or (self._across is not None and self._across.is_due(step))
-        if due or self._step >= 0:
+        if due or self._is_due:
             self._evidence.journal.ledger.want(Groups.ALL if due else Groups.HEALTH)
-        if due and self._step != step:
+        self._is_due = due
+        noted = due or self._asks_bad
+        if noted and self._step != step:
             self._done.clear()
             self._versions = self._versions_now()
             self._begins_bare = all(gradient_of(p) is None for p in self._probe.root.parameters())
-        self._step = step if due else -1
+        self._step = step if noted else -1
         if "gradients" in self._plan.kinds and self._plan.is_due(step):
             self._outside.begin()
         else:
             self._outside.end()
-        if due and self._evidence.calls:
+        if noted and self._evidence.calls:
             self._evidence.calls[-1].attributes = attributes_now(self._probe.names)
         if self._across is not None:
             self.post(self._across.look(step))
@@ -150,7 +155,8 @@ class Experiments(StepReader):
         if evidence.step != self._step or not calls or in_backward():
             return
         evidence.read()
-        if evidence.journal.any_bad():
+        is_bad = evidence.journal.any_bad()
+        if not (self._asks_bad if is_bad else self._is_due):
             return
         if self._versions != self._versions_now():
             return self._tell("weights have been written since the call began, as by an optimizer's step within the backward")
@@ -163,6 +169,8 @@ class Experiments(StepReader):
         self._num_asked.update(self._plan.kinds if is_first and self._plan.is_due(self._step) else ())
         if "again" in self._plan.kinds:
             self._take(self._apart("again", lambda: self._compared(calls, gradients), lambda why: Checked(None, f"not done again: {why}")))
+        if is_bad:
+            return
         subject = Subject(self._step, calls, self._probe.names, evidence.buffers, os.getpid(), functions)
         if self._across is not None:
             self._ask_across(self._across, subject)
@@ -175,7 +183,7 @@ class Experiments(StepReader):
     @optimizer_probe.guarded()
     def before_step(self, optimizer: Optimizer) -> None:
         """Gradients are what it gets."""
-        if "again" in self._plan.kinds and self._evidence.step == self._step:
+        if "again" in self._plan.kinds and self._evidence.step == self._step and self._is_due:
             self._tell(self._updates.before(optimizer))
 
     @optimizer_probe.guarded()

@@ -120,7 +120,8 @@ class ModelWatch:
         if detecting:
             self._detection = Detection(self._probe, options, self._steps, self._delivery, model, self.failed, called)
             if options.check is not None:
-                self._experiments = Experiments(self._detection.evidence, self._probe, CheckPlan.of(options.check), model)
+                evidence, plan = self._detection.evidence, CheckPlan.of(options.check)
+                self._experiments = Experiments(evidence, self._probe, plan, model, options.leaves_out)
                 self._steps.add(self._experiments)
             self._steps.add(self._detection)
             if options.log_dir is not None and recorder is None:
