@@ -30,8 +30,8 @@ class _Verdict(NamedTuple):
 
 
 _walks = itertools.count()
-# Of checkpoints whose tensors were loaded, by "optimizer" or "scheduler" and the module that got tensors: their keys, and the line.
-saved: dict[tuple[str, weakref.ref[nn.Module]], tuple[str, ScriptLine]] = {}
+# Of checkpoints whose tensors were loaded, by what else they hold and the module that got tensors: its key, a scaler's scale, and the line.
+saved: dict[tuple[str, weakref.ref[nn.Module]], tuple[str, float, ScriptLine]] = {}
 _verdicts: dict[tuple[str, str], _Verdict | None] = {}  # by text and line, of this process: the first check that is asked says it
 
 
@@ -134,7 +134,9 @@ def _hold(given: Mapping[str, Any], module: nn.Module) -> None:
             states = [(str(key), each) for key, each in held.items() if isinstance(each, Mapping)]
             keys = {"optimizer": [key for key, each in states if "param_groups" in each and each.get("state")]}
             keys["scheduler"] = [key for key, each in states if "_step_count" in each and each.get("last_epoch")]
-            saved.update({(kind, weakref.ref(module)): (found[0], current_line()) for kind, found in keys.items() if found})
+            keys["scaler"] = [key for key, each in states if "growth_factor" in each and isinstance(each.get("scale"), float)]
+            scale = held[keys["scaler"][0]]["scale"] if keys["scaler"] else 0.0
+            saved.update({(kind, weakref.ref(module)): (found[0], scale, current_line()) for kind, found in keys.items() if found})
 
 
 def _note(rule: str, text: str, advice: str, line: ScriptLine, asks: bool) -> None:

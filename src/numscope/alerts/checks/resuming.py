@@ -12,6 +12,7 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.amp.grad_scaler import GradScaler
 from torch.optim import Optimizer
 from torch.optim.lr_scheduler import LRScheduler
 
@@ -45,7 +46,7 @@ def process_name() -> str:
 class Resuming(Check):
     """Keeps the training's state in the run's folder at each save of a checkpoint and at the end, and compares a run that begins with the
     weights of such a state with it, at its first step. Where nothing was kept: says of a checkpoint whose tensors were loaded that the
-    state of an optimizer or a scheduler in it was not.
+    state of an optimizer, a scheduler or a loss scaler in it was not.
 
     *Cost:* with a folder, a checksum of 4,096 elements of each input a step, which other checks share. At a save one pass over weights,
     optimizers' states and copies of the model; at the first saves, and rarely later, a walk over all objects. At the first step of a run
@@ -180,12 +181,18 @@ class Resuming(Check):
             self.say(text, advice, parameters=list(dict.fromkeys(names)), evidence=about, asks=asks)
 
     def _find_unloaded(self, optimizer: Optimizer) -> None:
-        for (kind, loaded), (key, line) in list(loading.saved.items()):
+        for (kind, loaded), (key, scale, line) in list(loading.saved.items()):
             if not self._has(loaded()):
                 continue
             self._is_loaded = True
             schedulers = [each for each in instances_of(LRScheduler) if getattr(each, "optimizer", None) is optimizer]
-            if any(each.last_epoch == 0 for each in schedulers) if kind == "scheduler" else not optimizer.state:
+            scalers = [each for each in instances_of(GradScaler) if each.is_enabled()] if kind == "scaler" else []
+            begins = {
+                "optimizer": not optimizer.state,
+                "scheduler": any(each.last_epoch == 0 for each in schedulers),
+                "scaler": bool(scalers) and all(each._init_scale != scale for each in scalers),  # which a load sets: no sync
+            }
+            if begins[kind]:
                 del loading.saved[kind, loaded]
                 text = f"The checkpoint whose tensors were loaded{line.at()} has {key!r}, and the {kind} of this run begins anew."
                 self._unloaded[kind] = text, f"Call {kind}.load_state_dict(checkpoint[{key!r}]).", line
