@@ -184,7 +184,8 @@ class Experiments(StepReader):
     def before_step(self, optimizer: Optimizer) -> None:
         """Gradients are what it gets."""
         if "again" in self._plan.kinds and self._evidence.step == self._step and self._is_due:
-            self._tell(self._updates.before(optimizer))
+            with self._evidence.outside.asleep():
+                self._tell(self._updates.before(optimizer))
 
     @optimizer_probe.guarded()
     def after_step(self, optimizer: Optimizer) -> None:
@@ -241,7 +242,7 @@ class Experiments(StepReader):
             if agree.rank() == 0:
                 say(f"numscope: step {self._step} is being checked ({kind}), at most {MOST_SECONDS // 60} minutes; then the run goes on.")
 
-        with optimizer_probe.paused():
+        with optimizer_probe.paused(), self._evidence.outside.asleep():
             done = in_child(work, failed, num_threads=torch.get_num_threads(), confined=confined, lasts=lasts)
             return work() if done is None else done
 
