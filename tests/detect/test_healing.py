@@ -273,3 +273,51 @@ def test_all_ranks_change_the_operand_that_one_has_found(ranks: RankPool, tmp_pa
     one, other = (told.value for told in ranks.run(line_ranked, str(tmp_path)))
     assert one[0] == [True] * 6 and other[0] == [True, True, False, True, True, True]
     assert torch.equal(one[1], other[1])
+
+
+def sharded(kind: str) -> nn.Module:
+    from torch.distributed.device_mesh import init_device_mesh
+    from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
+    from torch.distributed.tensor.parallel import ColwiseParallel, RowwiseParallel, parallelize_module
+
+    model, mesh = model_of(), init_device_mesh("cpu", (2,))
+    if kind == "tensor parallel":
+        return parallelize_module(model, mesh, {"1.up": ColwiseParallel(), "1.down": RowwiseParallel()})
+    policy = MixedPrecisionPolicy(param_dtype=torch.float16, reduce_dtype=torch.float32) if kind == "float16" else MixedPrecisionPolicy()
+    fully_shard(model[1], mesh=mesh, mp_policy=policy)
+    return fully_shard(model, mesh=mesh, mp_policy=policy)
+
+
+def sharded_ranked(rank: int, kind: str, by_hand: bool) -> Any:
+    model, events = sharded(kind), []
+    optimizer, losses = torch.optim.SGD(model.parameters(), 1e-4), []
+    with contextlib.nullcontext() if by_hand else numscope.watch(model, on_nonfinite="heal") as scope:
+        for step in range(5):
+            is_large = step >= 2 and (rank == 1 or kind == "tensor parallel")
+            x = torch.randn(16, 8, generator=torch.Generator().manual_seed(step + 100 * rank)) * (500 if is_large else 1)
+            with torch.autocast("cpu", torch.float16, enabled=kind != "float16"):
+                loss = model(x).float().square().mean()
+            losses.append(loss.item())
+            loss.backward()
+            if by_hand and step == 2:
+                numscope.high_precision(model[1])
+            else:
+                optimizer.step()
+            optimizer.zero_grad()
+        events = [] if by_hand else [text for _, text in scope.events]
+    return losses, events, [getattr(p, "_local_tensor", p).detach().clone() for p in model.parameters()]
+
+
+@pytest.mark.parametrize("kind", ["autocast", "float16"])
+def test_ranks_of_sharded_weights_try_together_and_heal_as_by_hand(kind: str, ranks: RankPool) -> None:
+    healed, by_hand = ([told.value for told in ranks.run(sharded_ranked, kind, hand)] for hand in (False, True))
+    for rank, (mine, other) in enumerate(zip(healed, by_hand, strict=True)):
+        assert is_finite(mine[0]) == [True, True, rank == 0, True, True]
+        assert mine[1] == ["numscope left the step out: a gradient was not finite", f"{REMEDY} stays on from now on"]
+        assert mine[0][3:] == other[0][3:] and all(torch.equal(a, b) for a, b in zip(mine[2], other[2], strict=True))
+
+
+def test_where_sharded_weights_can_t_be_cast_a_line_says_so(ranks: RankPool) -> None:
+    for told in ranks.run(sharded_ranked, "tensor parallel", False):
+        assert told.value[1] == ["numscope left the step out: a gradient was not finite"] * 3
+        assert told.stderr.count("no remedy stays on: weights are sharded, and no module in float32 makes the step's calls finite") == 3

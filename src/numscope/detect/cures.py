@@ -18,12 +18,12 @@ from torch import nn
 
 from numscope.detect.at_line import FUNCTIONS, AtLine, Remedy, levels
 from numscope.detect.evidence import Evidence
-from numscope.detect.healing import PRECISION, remedy_of
 from numscope.detect.written_remedy import in_own_words
-from numscope.distributed.agree import has_group
+from numscope.distributed.agree import Ranks, has_group
 from numscope.precision.high_precision import high_precision
 from numscope.probe import optimizer as optimizer_probe
-from numscope.records.faults import ours
+from numscope.records.errors import UsageError
+from numscope.records.faults import ours, suppress
 from numscope.records.finding import Culprit, Finding, Reason, Trial
 from numscope.records.places import place
 from numscope.records.site import Phase
@@ -34,6 +34,7 @@ from numscope.replay.reasons.case import attribute, largest
 from numscope.replay.stages import FINITE, FORWARD_FINITE, Replay, Stages, heads, nonfinite
 from numscope.replay.tape import plain_name
 
+PRECISION = "numscope.high_precision("
 MOST_SECONDS = 60.0  # no further trial begins after so long
 _NOT_THE_CALLS = (Reason.BAD_INPUT, Reason.BAD_PARAMETER, Reason.UNINITIALIZED, Reason.OPTIMIZER_UPDATE, Reason.COMPILED)
 _SCALES = (8, 256, 65536)  # by which a loss scale is lowered
@@ -93,6 +94,36 @@ def with_trials(finding: Finding, evidence: Evidence, replay: Replay) -> Finding
 
     tried = tuple(replace(trial, remedy=own(trial.remedy)) for trial in tried)
     return replace(finding, culprit=replace(culprit, advice=own(advice), tried=tried))
+
+
+def remedy_of(name: str, output: torch.dtype | None = None) -> str:
+    """What a script writes for one module in float32."""
+    return f"{PRECISION}{attribute(name)}{'' if output is None else f', output_dtype={output}'})"
+
+
+def tried_together(evidence: Evidence, ranks: Ranks) -> str:
+    """The module that makes a call finite on all ranks if it computes in float32, as a remedy; "" if none does, or nothing shows again.
+
+    All ranks do the calls of the step that they have in common, in place and at the same time: their weights are spread over them.
+    """
+    evidence.trials -= 1
+    held = ranks.gather("calls to be tried", [call.index for call in evidence.calls])
+
+    def outcome(remedy: _Remedy) -> tuple[bool | None, Culprit | None]:
+        stages = _Varied(remedy, evidence.names, ranks)
+        done = do_again(stages, evidence.buffers, remedy.call.grad_enabled)
+        return stages.outcome(done)[0], done.culprit
+
+    with optimizer_probe.paused():
+        for call in (one for one in evidence.calls if all(one.index in others for others in held)):
+            _, culprit = outcome(_Remedy("", contextlib.nullcontext, call))
+            is_its_own = culprit is not None and culprit.reason not in _NOT_THE_CALLS
+            modules = ranks.gather("modules at fault", culprit.module if culprit is not None and is_its_own else None)
+            for remedy in _in_float32(evidence.names, call, min(modules)) if modules else ():
+                with suppress(UsageError):  # on all ranks
+                    if not ranks.any("a trial", outcome(remedy)[0] is not True)[0]:
+                        return remedy.text
+    return ""
 
 
 def _next(evidence: Evidence, remedy: str) -> str:
@@ -218,8 +249,8 @@ class _Varied(Stages):
 
     is_assumed = False
 
-    def __init__(self, remedy: _Remedy, names: Mapping[nn.Module, str]) -> None:
-        super().__init__(remedy.call, names, has_group(), None)
+    def __init__(self, remedy: _Remedy, names: Mapping[nn.Module, str], ranks: Ranks | None = None) -> None:
+        super().__init__(remedy.call, names, ranks is None and has_group(), ranks)
         self.factor, self.under = remedy.factor, remedy.under()
 
     def forward(self) -> Culprit | None:
@@ -238,8 +269,8 @@ class _Varied(Stages):
     def unready(self) -> Replay | None:
         return super().unready() if self.call.gradients[0] else Replay(None, FORWARD_FINITE)
 
-    def outcome(self, replay: Replay, fault: Culprit) -> Outcome:
-        """What came of the call; ``fault``: what it is to be without."""
+    def outcome(self, replay: Replay, fault: Culprit | None = None) -> Outcome:
+        """What came of the call; ``fault``: what it is to be without, where that is asked for."""
         bad = replay.culprit
         if bad is not None:
             where = f" at {place(bad.file, bad.line)}" if bad.file else ""
@@ -252,8 +283,10 @@ class _Varied(Stages):
         begun = "; what the script makes of its result was not tried" if self.is_assumed and replay.status == FINITE else ""
         return True, f"{both}{self._largest(fault)}{begun}"
 
-    def _largest(self, fault: Culprit) -> str:
+    def _largest(self, fault: Culprit | None) -> str:
         """The largest magnitude that the operation at fault gives now, as part of a sentence; empty where there is none of its name."""
+        if fault is None:
+            return ""
         self.rows.read()
         same = (r for r in self.tape.records if r.name == plain_name(fault.op) and (r.module, r.phase) == (fault.module, fault.phase))
         states = (o.state for record in same for o in record.outputs)

@@ -17,6 +17,7 @@ from torch import nn
 
 from numscope.config.options import WatchOptions
 from numscope.detect.at_line import AtLine, known, stay
+from numscope.detect.cures import remedy_of, tried_together
 from numscope.detect.evidence import Evidence
 from numscope.detect.written_remedy import in_own_words
 from numscope.distributed.agree import Ranks
@@ -27,18 +28,11 @@ from numscope.records.faults import ours
 from numscope.records.finding import Culprit, Finding
 from numscope.records.places import place
 from numscope.records.words import escape
-from numscope.replay.reasons.case import attribute
 from numscope.replay.tape import plain_name
 
 log = logging.getLogger("numscope")
 
-PRECISION = "numscope.high_precision("
 FILE = "heal.json"  # in the run's folder
-
-
-def remedy_of(name: str, output: torch.dtype | None = None) -> str:
-    """What a script writes for one module in float32."""
-    return f"{PRECISION}{attribute(name)}{'' if output is None else f', output_dtype={output}'})"
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,6 +82,7 @@ class Healing:
         self.asked = options.on_nonfinite == "heal"
         self.on: dict[Kept, Callable[[], None]] = {}  # with what takes each off
         self._evidence, self._ranks = evidence, ranks
+        self._step = -1  # the last at which all ranks have tried
         local = options.log_dir is not None and "://" not in options.log_dir
         self._file = Path(options.log_dir or "", FILE) if local else None
         if self.asked and self._file is not None and self._file.is_file():  # the run goes on
@@ -100,12 +95,9 @@ class Healing:
         Args:
             finding: what this rank knows of it, with what was tried.
         """
-        if not self.asked or self._ranks.have_to_be_asked:  # weights that are sharded can't be cast
+        if not self.asked:
             return ""
-        culprit = None if finding is None else finding.culprit
-        mine = None if culprit is None else self._chosen(culprit)
-        shared = self._ranks.share("a remedy", None if mine is None else mine.written)
-        kept = Kept.read(shared[0]) if shared else None
+        kept = self._of_all() if self._ranks.have_to_be_asked else self._shared(finding)
         if kept is None or kept in self.on or not self._apply(kept):
             return ""
         if self._file is not None and self._evidence.rank == 0:
@@ -116,6 +108,25 @@ class Healing:
                 log.warning("numscope: %s can't be written (%s): a run that goes on from here begins unhealed.", self._file, error)
         log.warning("numscope: step %d: %s stays on from now on.", self._evidence.step, escape(str(kept)))
         return str(kept)
+
+    def _shared(self, finding: Finding | None) -> Kept | None:
+        """What a rank has found that averages its gradients with the others."""
+        culprit = None if finding is None else finding.culprit
+        mine = None if culprit is None else self._chosen(culprit)
+        shared = self._ranks.share("a remedy", None if mine is None else mine.written)
+        return Kept.read(shared[0]) if shared else None
+
+    def _of_all(self) -> Kept | None:
+        """What ranks try together whose weights are sharded."""
+        evidence = self._evidence
+        if self._step == evidence.step or not (evidence.trials and evidence.replays):  # another optimizer of the step; enough was tried
+            return None
+        self._step = evidence.step
+        text = tried_together(evidence, self._ranks)
+        if not text:
+            why = "weights are sharded, and no module in float32 makes the step's calls finite on all ranks"
+            log.warning("numscope: step %d: no remedy stays on: %s.", self._step, why)
+        return Kept(text) if text else None
 
     def _chosen(self, culprit: Culprit) -> Kept | None:
         """The first remedy that has worked and can stay on; before those on an operand, which change what is computed, one in float32."""

@@ -13,8 +13,7 @@ from torch import Tensor, nn
 
 from numscope.config.options import how_to_set
 from numscope.detect.attention_logits import AttentionLogits
-from numscope.detect.cures import computed_in
-from numscope.detect.healing import remedy_of
+from numscope.detect.cures import computed_in, remedy_of
 from numscope.distributed.agree import has_group
 from numscope.precision.casting.cast import cast
 from numscope.precision.casting.reference_cast import decode
