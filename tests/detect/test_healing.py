@@ -92,14 +92,19 @@ def test_a_run_that_goes_on_in_its_folder_heals_again_from_its_first_step(tmp_pa
         '[{"remedy": 1}]',
         '[{"remedy": "os.abort()", "module": "1", "file": "x.py", "line": 1}]',
         '{"a": 1}',
+        "[" * 100_000,
+        json.dumps([Kept("log(x.clamp_min(1e-6))", "1", "/dev/zero", 1, "x").written]),
+        json.dumps([Kept("log(x.clamp_min(1e-6))", "gone", __file__, 1, "x").written]),
+        json.dumps([Kept("log(x.clamp_min(1e-6))", "1", "\x1b[2J", -1, "\ud800").written, Kept("sqrt(x)", "1", __file__, 1, "").written]),
         '["__import__(\'os\').abort()", "numscope.high_precision(model.gone)"]',
     ],
 )
-def test_a_file_that_holds_something_else_is_not_followed(text: str, tmp_path: Path) -> None:
+def test_a_file_that_holds_something_else_is_not_followed(text: str, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     (tmp_path / FILE).write_text(text)
     model = model_of()
-    with numscope.watch(model, on_nonfinite="heal", log_dir=str(tmp_path)):
-        assert not any("forward" in vars(module) for module in model.modules())
+    with numscope.watch(model, on_nonfinite="heal", log_dir=str(tmp_path)) as scope:
+        assert not any("forward" in vars(module) for module in model.modules()) and not scope._watch._detection.left_out.healing.on
+    assert "\x1b" not in caplog.text
 
 
 def test_where_the_file_can_t_be_written_the_remedy_stays_on_and_it_is_said(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:

@@ -6,6 +6,7 @@ from __future__ import annotations
 import json
 import linecache
 import logging
+import os
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, replace
 from functools import partial
@@ -25,6 +26,7 @@ from numscope.precision.high_precision import HighPrecisionForward, high_precisi
 from numscope.probe.hook import can_be_hooked
 from numscope.records.errors import UsageError
 from numscope.records.faults import ours
+from numscope.records.files import MAX_JSON_BYTES, read_json
 from numscope.records.finding import Culprit, Finding
 from numscope.records.places import place
 from numscope.records.words import escape
@@ -157,8 +159,8 @@ class Healing:
                 self.on[kept] = self._at_line(kept)
             elif (make := self._in_float32().get(kept.remedy)) is not None:
                 self.on[kept] = make().remove
-        except ours(UsageError) as error:
-            log.warning("numscope: %s can't stay on: %s", escape(str(kept)), error)
+        except ours(UsageError, OSError) as error:
+            log.warning("numscope: %s can't stay on: %s", escape(str(kept)), escape(str(error)))
         return kept in self.on
 
     def _off(self, kept: Kept) -> None:
@@ -171,7 +173,7 @@ class Healing:
         remedy, module = known().get(kept.remedy), self._modules().get(kept.module)
         if remedy is None or module is None:
             raise UsageError("the model has no such module, or there is no such remedy")
-        if linecache.getline(kept.file, kept.line).strip() != kept.code:
+        if not kept.code or _code_at(kept.file, kept.line) != kept.code:
             raise UsageError(f"another code stands at {place(kept.file, kept.line)}")
         if self._evidence.probe.in_graphs:
             raise UsageError("the model is compiled")
@@ -184,10 +186,16 @@ class Healing:
             self.on.popitem()[1]()
 
 
+def _code_at(file: str, line: int) -> str:
+    """The code of a line; "" where nothing is known of it, or the file is none that a script would be: a pipe, a large one."""
+    is_source = file in linecache.cache or (os.path.isfile(file) and os.path.getsize(file) <= MAX_JSON_BYTES)
+    return linecache.getline(file, line).strip() if is_source else ""
+
+
 def _read(file: Path) -> list[Kept]:
     """Remedies; none from a file that holds something else."""
     try:
-        found: Any = json.loads(file.read_text(encoding="utf-8"))
+        found = read_json(file)
     except ours(OSError, ValueError):
         return []
     return [kept for one in found if (kept := Kept.read(one)) is not None] if isinstance(found, list) else []
