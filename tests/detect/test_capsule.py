@@ -152,6 +152,15 @@ def test_what_a_script_computes_fails_alone_in_a_fresh_process(op: str, capsys: 
     assert done.returncode == 0 and done.stdout.startswith("reproduced: "), done.stderr
 
 
+def test_room_that_an_operation_fills_with_random_numbers_is_not_what_it_read() -> None:
+    torch.use_deterministic_algorithms(True, warn_only=True)  # memory that nothing has written is nan
+    try:
+        culprit = stopped_in(OUTSIDE["rrelu_with_noise.default"]).culprit
+    finally:
+        torch.use_deterministic_algorithms(False)
+    assert culprit is not None and culprit.op == "aten.rrelu_with_noise"
+
+
 @torch.library.custom_op("tests_capsule::inverse", mutates_args=())
 def inverse(x: Tensor) -> Tensor:
     return 1 / x

@@ -254,6 +254,18 @@ def test_a_run_that_goes_on_has_it_from_its_first_step_as_long_as_the_line_is_th
     assert f"can't stay on: another code stands at {module.__file__}:{line}" in caplog.text
 
 
+def test_a_stronger_remedy_on_a_line_takes_the_place_of_a_milder_one(tmp_path: Path) -> None:
+    module = module_of(tmp_path, "torch.log(p)")
+    mild, strong = (f"log(x.clamp_min({eps}))" for eps in ("1e-6", "0.01"))
+    at = module.__file__, 14, "return torch.log(p)"
+    kept = [Kept(mild, "first", *at), Kept(strong, "second", *at)]
+    (tmp_path / FILE).write_text(json.dumps([one.written for one in kept]))
+    model = module.Net()
+    with numscope.watch(model, on_nonfinite="heal", log_dir=str(tmp_path)) as scope:
+        assert [*scope._watch._detection.left_out.healing.on] == kept[1:]
+        assert torch.equal(model.first(torch.zeros(1, 4)), torch.tensor([[0.01]]).log())
+
+
 @pytest.mark.parametrize("result", ["self.compute(x)", "checkpoint(self.compute, x, use_reentrant=False)"])
 def test_a_run_that_goes_on_with_checkpointing_within_the_module_has_no_operand_changed(
     result: str, tmp_path: Path, caplog: pytest.LogCaptureFixture

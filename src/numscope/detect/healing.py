@@ -8,7 +8,7 @@ import linecache
 import logging
 import os
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -155,30 +155,28 @@ class Healing:
         """Nothing that is read or received is executed: it is looked up."""
         try:
             if kept.file:
-                self._off(kept)
-                self.on[kept] = self._at_line(kept)
+                self._at_line(kept)
             elif (make := self._in_float32().get(kept.remedy)) is not None:
                 self.on[kept] = make().remove
         except ours(UsageError, OSError) as error:
             log.warning("numscope: %s can't stay on: %s", escape(str(kept)), escape(str(error)))
         return kept in self.on
 
-    def _off(self, kept: Kept) -> None:
-        """Take away a milder one on the same line."""
-        for other in [one for one in self.on if replace(one, remedy="") == replace(kept, remedy="")]:
-            self.on.pop(other)()
-
-    def _at_line(self, kept: Kept) -> Callable[[], None]:
-        """Raises: UsageError: it can't stay on."""
-        remedy, module = known().get(kept.remedy), self._modules().get(kept.module)
+    def _at_line(self, kept: Kept) -> None:
+        """Put on what moves an operand, in the place of a milder one. Raises: UsageError: it can't stay on."""
+        modules = self._modules()
+        remedy, module = known().get(kept.remedy), modules.get(kept.module)
         if remedy is None or module is None:
             raise UsageError("the model has no such module, or there is no such remedy")
         if not kept.code or _code_at(kept.file, kept.line) != kept.code:
             raise UsageError(f"another code stands at {place(kept.file, kept.line)}")
         if self._evidence.probe.in_graphs:
             raise UsageError("the model is compiled")
-        alike = [other for other in self._modules().values() if type(other) is type(module) and can_be_hooked(other)]
-        return stay(alike, partial(AtLine, kept.file, kept.line, remedy, stays=True))
+        for other in [one for one in self.on if (one.file, one.line) == (kept.file, kept.line)]:
+            if type(modules[other.module]) is type(module):
+                self.on.pop(other)()
+        alike = [one for one in modules.values() if type(one) is type(module) and can_be_hooked(one)]
+        self.on[kept] = stay(alike, partial(AtLine, kept.file, kept.line, remedy, stays=True))
 
     def close(self) -> None:
         """The modules compute as they did. Safe to call twice."""

@@ -240,12 +240,13 @@ class Derivatives:
         can be differentiated. ``node`` is itself, where what fails in it is kept."""
         probe = self._probe
         went = [] if probe is None else _noted(probe.rows, "grad_input", going)
-        if not self._starts and probe is not None and all(_is_finite(probe.rows, seen) for _, seen, _, _, _ in went):
+        is_finite = probe is not None and all(_is_finite(probe.rows, seen) for _, seen, _, _, _ in went)
+        if not self._starts and is_finite:
             return
         record = OpRecord(-1, "", Phase.BACKWARD, "", _NOWHERE, node=name)
-        if node is not None:
-            record.operation = of_node(node, coming)
         self._node_ends(record)
+        if node is not None and not is_finite:
+            record.operation = of_node(node, coming)
         if probe is not None:
             came = _noted(probe.rows, "grad_output" if source is None else "grad_grad_input", coming)
             self._note((self._put, probe, self._run, record, number, source, came, went))

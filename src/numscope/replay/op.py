@@ -28,7 +28,7 @@ from numscope.replay.tape import ACCUMULATE, UNOBSERVED, NumberStore, OperandRec
 UNINITIALIZED = frozenset({"empty", "empty_like", "new_empty", "empty_strided", "new_empty_strided", "empty_permuted"})
 _OVERWRITES = frozenset(
     {"copy_", "_foreach_copy_", "fill_", "zero_", "_foreach_zero_", "set_", "normal_", "uniform_", "bernoulli_", "random_", "exponential_"}
-    | {"log_normal_", "cauchy_", "geometric_"}
+    | {"log_normal_", "cauchy_", "geometric_", "rrelu_with_noise"}
 )  # fmt: skip
 
 

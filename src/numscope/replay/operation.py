@@ -139,6 +139,8 @@ def of_node(node: Any, coming: Sequence[Tensor | None]) -> object:
     """The operation that fails in a node of autograd, or why it is not kept; None if none does. The node has just run on these gradients,
     and still has what it saved."""
     tape = OpTape()
+    if not all(g is None or g.is_cpu for g in coming):  # whether it has made anything bad is not known yet
+        return None
     try:
         with torch.no_grad(), KeepingProbe(tape, Ledger(capacity=16)):
             node(*(None if g is None else g.detach() for g in coming))
