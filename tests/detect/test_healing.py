@@ -246,7 +246,8 @@ def test_a_run_that_goes_on_has_it_from_its_first_step_as_long_as_the_line_is_th
         "line": line,
         "code": "return torch.log(p)",
     }
-    assert f"log(x.clamp_min(1e-6)) at {module.__file__}:{line} stays on from now on." in caplog.text
+    said = f"log(x.clamp_min(1e-6)) at {module.__file__}:{line}"
+    assert f"{said} stays on from now on." in caplog.text and f"{said} is on from the first step, as {tmp_path}/run/{FILE}" in caplog.text
     Path(module.__file__).write_text(SOURCE.format(line="torch.log(p.exp())", result="self.compute(x)"))
     linecache.checkcache()
     with numscope.watch(module.Net(), on_nonfinite="heal", log_dir=str(tmp_path / "run")) as scope:
@@ -279,16 +280,19 @@ def test_a_run_that_goes_on_with_checkpointing_within_the_module_has_no_operand_
     assert caplog.text.count("activation checkpointing begins within its module's forward") == checkpointed
 
 
-def line_ranked(rank: int, folder: str) -> Any:
+def line_ranked(rank: int, folder: str, differs: bool) -> Any:
     module = module_of(Path(folder), "torch.log(p)")
+    if differs and rank == 0:
+        linecache.cache[module.__file__] = 0, None, [], module.__file__
     losses, model = zeros_from_step_2(module, heals(), seed=rank, wrapped=nn.parallel.DistributedDataParallel, has_zeros=rank == 1)
     return is_finite(losses), model.first.layer.weight.detach().clone()
 
 
-def test_all_ranks_change_the_operand_that_one_has_found(ranks: RankPool, tmp_path: Path) -> None:
+@pytest.mark.parametrize("differs", [False, True])
+def test_all_ranks_change_the_operand_that_one_has_found_or_none_does(ranks: RankPool, tmp_path: Path, differs: bool) -> None:
     module_of(tmp_path, "torch.log(p)")
-    one, other = (told.value for told in ranks.run(line_ranked, str(tmp_path)))
-    assert one[0] == [True] * 6 and other[0] == [True, True, False, True, True, True]
+    one, other = (told.value for told in ranks.run(line_ranked, str(tmp_path), differs))
+    assert one[0] == [True] * 6 and other[0] == [True, True, False, *[not differs] * 3]
     assert torch.equal(one[1], other[1])
 
 

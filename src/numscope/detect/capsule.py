@@ -98,9 +98,9 @@ def _packed(finding: Finding, evidence: Sequence[Evidence]) -> _Packed:
     culprit, why = finding.culprit, "the call at fault can't be done again"
     if culprit is None:
         return _Packed(why_not=f"no operation was found: {finding.replay}")
-    if (kept := _outside(evidence[0], culprit)) is not None:
-        return _apart(lambda: kept)
     with optimizer_probe.paused():
+        if (kept := _outside(evidence[0], culprit)) is not None:
+            return _apart(lambda: kept)
         for one in evidence:
             for call in reversed(one.calls) if one.replays else ():
                 found = _apart(partial(_reached, one, call, culprit))

@@ -89,7 +89,8 @@ class Healing:
         self._file = Path(options.log_dir or "", FILE) if local else None
         if self.asked and self._file is not None and self._file.is_file():  # the run goes on
             for kept in _read(self._file):
-                self._apply(kept)
+                if self._apply(kept):
+                    log.warning("numscope: %s is on from the first step, as %s says.", escape(str(kept)), self._file)
 
     def heal(self, finding: Finding | None) -> str:
         """A step is left out, on all ranks. Returns: the remedy that stays on from now on; "" if there is none.
@@ -100,7 +101,13 @@ class Healing:
         if not self.asked:
             return ""
         kept = self._of_all() if self._ranks.have_to_be_asked else self._shared(finding)
-        if kept is None or kept in self.on or not self._apply(kept):
+        if kept is None or kept in self.on:
+            return ""
+        applied = self._apply(kept)
+        if not all(self._ranks.share("whether a remedy can stay on", applied)) and applied:
+            self.on.pop(kept)()
+            log.warning("numscope: %s can't stay on: not on all ranks", escape(str(kept)))
+        if kept not in self.on:
             return ""
         if self._file is not None and self._evidence.rank == 0:
             try:
