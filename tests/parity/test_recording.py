@@ -93,6 +93,28 @@ def test_of_an_optimizer_that_steps_copies_no_step_is_recorded(tmp_path: Path) -
         RecordedLayout.read(tmp_path)
 
 
+def test_of_megatrons_distributed_optimizer_gradients_are_not_compared(tmp_path: Path) -> None:
+    """Its attributes: each rank steps a part of a copy, and the rest of ``main_grad`` is its own alone."""
+    for name in "ab":
+        torch.manual_seed(0)
+        net = nn.Linear(4, 4)
+        for parameter in net.parameters():
+            parameter.main_grad = torch.zeros_like(parameter)  # type: ignore[attr-defined]
+            parameter.main_param = nn.Parameter(parameter.detach().flatten()[:2].clone())  # type: ignore[attr-defined]
+            parameter.main_param_sharded = name == "b"  # type: ignore[attr-defined]
+        optimizer = torch.optim.SGD([p.main_param for p in net.parameters()], lr=0.1)  # type: ignore[attr-defined]
+        recorder = StepRecorder(str(tmp_path / name))
+        recorder.open()
+        recorder.add(net)
+        for _ in range(2):
+            net(torch.ones(2, 4)).sum().backward()
+            optimizer.step()
+        recorder.close()
+    found = judge(*(RecordedLayout.read(tmp_path / name) for name in "ab"))
+    assert (found.kind, found.text) == ("not comparable", "no gradient is there in both runs as a whole.")
+    assert "2 gradients not compared, of which ranks hold summands (Partial) or unknown parts: the first is that of bias" in found.notes
+
+
 def test_an_own_error_is_kept_and_ends_no_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def broken(self: StepRecorder) -> Any:
         raise RuntimeError("planted")

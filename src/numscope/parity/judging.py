@@ -177,10 +177,10 @@ class _Judge:
             {name for name, one in x.merged(step, "gradients").items() if (whole := one.whole) and whole.norm} for x in (self._a, self._b)
         ]
         lost = (sides[0] - self._b.merged(step, "gradients").keys()) | (sides[1] - self._a.merged(step, "gradients").keys())
-        unread = lost & (self._a.summands | self._b.summands)
+        unread = lost & (self._a.unread | self._b.unread)
         in_both = self._a.merged(step, "gradients").keys() & self._b.merged(step, "gradients").keys()
         cut = {name for name in in_both if None in (self._a.whole(step, "gradients", name), self._b.whole(step, "gradients", name))}
-        for names, why in ((unread, "whose ranks hold summands (Partial)"), (cut, "of which parts are missing")):
+        for names, why in ((unread, "of which ranks hold summands (Partial) or unknown parts"), (cut, "of which parts are missing")):
             told = f"{count(len(names), 'gradient')} not compared, {why}: the first is that of {min(names, default='')}"
             self._notes += [told] if names and told not in self._notes else []
         lost -= unread

@@ -131,8 +131,8 @@ class RecordedLayout:
         return all(one.is_whole for one in self.ranks)
 
     @property
-    def summands(self) -> set[str]:
-        return {name for one in self.ranks for name in one.summands}
+    def unread(self) -> set[str]:
+        return {name for one in self.ranks for name in one.unread}
 
     @property
     def dropout(self) -> list[str]:

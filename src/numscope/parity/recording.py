@@ -76,7 +76,7 @@ class RecordedRank:
         facts: sizes by which gradients may be wrong: ``world size``, ``dp`` and the other axes of meshes.
         order: parameters as backward reached them.
         dropout: layers that drop elements.
-        summands: parameters whose gradient lies in summands on the ranks (``Partial``), and is not compared.
+        unread: parameters whose gradient is no known part of the whole (``Partial``, Megatron's distributed optimizer); it is not compared.
         seed: of torch's generator at the first step.
         shares: of weights in one piece, the checksums of equal parts, by which other layouts' plain shards find their place.
         is_whole: whether all steps that were to be recorded are.
@@ -87,7 +87,7 @@ class RecordedRank:
     facts: dict[str, int] = field(default_factory=dict)
     order: list[str] = field(default_factory=list)
     dropout: list[str] = field(default_factory=list)
-    summands: list[str] = field(default_factory=list)
+    unread: list[str] = field(default_factory=list)
     seed: int = 0
     steps: list[RecordedStep] = field(default_factory=list)
     shares: dict[str, dict[str, str]] = field(default_factory=dict)
@@ -136,7 +136,7 @@ class StepRecorder(optimizer_probe.StepListener):
         self._found = RecordedRank()
         self._step = RecordedStep()
         self._models: list[nn.Module] = []
-        self._places: dict[str, tuple[tuple[int, ...], tuple[int, ...]]] = {}  # of plain shards: the whole's shape, and where they begin
+        self._places: dict[str, tuple[tuple[int, ...], str]] = {}  # of plain shards: the whole's shape, and which share of it
         self._hooked: dict[int, tuple[Tensor, Callable[[], None]]] = {}
         self._undo: list[Callable[[], None]] = []
         self._stepped: set[int] = set()  # ids of parameters
@@ -206,6 +206,8 @@ class StepRecorder(optimizer_probe.StepListener):
         if given:
             self._end_step()
             if not self._step.weights.tensors:
+                if not self._found.steps and self._reference is not None and self._reference.steps:
+                    self._find_places(self._reference)
                 self._step.weights = self._prints(self._parameters())
                 if not self._found.steps:
                     self._found.shares = dict(self._shares())
@@ -298,7 +300,11 @@ class StepRecorder(optimizer_probe.StepListener):
                     yield name, tensor
 
     def _gradients(self) -> Fingerprint:
-        return self._prints((name, gradient) for name, one in self._parameters() if (gradient := gradient_of(one)) is not None)
+        parameters = list(self._parameters())
+        spread = [name for name, one in parameters if getattr(one, "main_param_sharded", False)]  # by Megatron's distributed optimizer
+        self._found.unread += [name for name in spread if name not in self._found.unread]
+        given = ((name, gradient) for name, one in parameters if name not in spread and (gradient := gradient_of(one)) is not None)
+        return self._prints(given)
 
     def _prints(self, named: Any) -> Fingerprint:
         parts = {}
@@ -307,7 +313,7 @@ class StepRecorder(optimizer_probe.StepListener):
                 part = tensor if isinstance(tensor, Piece) else part_of(tensor)
                 parts[name] = self._placed(name, part), str(part.tensor.dtype).removeprefix("torch.")
             except Unsummarizable:  # summands, of which the optimizer gets the sum
-                self._found.summands += [name] if name not in self._found.summands else []
+                self._found.unread += [name] if name not in self._found.unread else []
         made = sketches([part for part, _ in parts.values()])
         found = zip(parts.items(), made, strict=True)
         return Fingerprint({name: TensorPrint(part.whole_shape, dtype, {part.place: one}) for (name, (part, dtype)), one in found})
@@ -324,25 +330,33 @@ class StepRecorder(optimizer_probe.StepListener):
                 pieces = [(f"{d}/{n}/{i}", piece) for d, n in cuts for i, piece in enumerate(own.chunk(n, d))]
                 yield name, dict(zip([key for key, _ in pieces], _sums([piece for _, piece in pieces]), strict=True))
 
+    def _find_places(self, reference: RecordedRank) -> None:
+        """By bits; of those with equal bits (zeros) by the share that this rank has of others."""
+        wholes, found = reference.steps[0].weights.tensors, dict[str, list[str]]()
+        for name, parameter in self._parameters():
+            part, whole = part_of(parameter), wholes.get(name)
+            if whole is not None and not part.place and part.unflat is None and whole.shape != part.shape:
+                own = _sums([part.tensor])[0]
+                alike = [key for key, one in reference.shares.get(name, {}).items() if one == own]
+                found[name] = [key for key in alike if _cut(whole.shape, key) == part.shape]
+        sure = {keys[0].partition("/")[2] for keys in found.values() if len(keys) == 1}
+        for name, keys in found.items():
+            likely = [key for key in keys if key.partition("/")[2] in sure]
+            if len(likely) == 1:
+                self._places[name] = wholes[name].shape, likely[0]
+
     def _placed(self, name: str, part: Piece) -> Piece:
-        reference = self._reference
-        if reference is None or not reference.steps or part.place or part.unflat is not None:
+        if name not in self._places or part.place or part.unflat is not None:
             return part
-        whole = reference.steps[0].weights.tensors.get(name)
-        if whole is None or whole.shape == part.shape or len(whole.shape) != len(part.shape):
-            return part
-        if name not in self._places and not self._found.steps and not self._step.gradients.tensors:
-            own = _sums([part.tensor])[0]
-            found = next((key for key, one in reference.shares.get(name, {}).items() if one == own), None)
-            if found is not None:
-                along, _, place = map(int, found.split("/"))
-                starts = [0] * len(whole.shape)
-                starts[along] = place * part.shape[along]
-                self._places[name] = whole.shape, tuple(starts)
-        if name not in self._places:
-            return part
-        shape, starts_of = self._places[name]
-        return Piece.at(part.tensor, shape, starts_of)
+        shape, key = self._places[name]
+        along, _, index = map(int, key.split("/"))
+        return Piece.at(part.tensor, shape, [index * n if d == along else 0 for d, n in enumerate(part.shape)])
+
+
+def _cut(shape: tuple[int, ...], key: str) -> tuple[int, ...]:
+    """The shape of a share."""
+    along, num, _ = map(int, key.split("/"))
+    return tuple(n // num if d == along else n for d, n in enumerate(shape))
 
 
 def call_at_work(model: nn.Module) -> tuple[Any, ...] | None:

@@ -61,5 +61,5 @@ def _renamed(one: RecordedRank, names: Mapping[str, str]) -> RecordedRank:
         weights, gradients, clipped = map(renamed, (step.weights, step.gradients, step.clipped))
         return replace(step, weights=weights, gradients=gradients, clipped=clipped, own=[*map(renamed, step.own)])
 
-    order, summands = ([names.get(name, name) for name in given] for given in (one.order, one.summands))
-    return replace(one, order=order, summands=summands, steps=[*map(of, one.steps)])
+    order, unread = ([names.get(name, name) for name in given] for given in (one.order, one.unread))
+    return replace(one, order=order, unread=unread, steps=[*map(of, one.steps)])
