@@ -28,7 +28,7 @@ class Zero:
     Args:
         kind, first, says, reference: as of a ``Case``.
         num: micro-batches of a rank.
-        accumulates: how many of them the engine is told of; 0: all.
+        accumulates: how many of them the engine is told of; 0: all. With fewer, a loop steps once for all.
         clips: whether the engine clips.
         num_groups: of parameters.
         scale: by which a loss is multiplied on a rank.
@@ -75,7 +75,7 @@ HEALTHY = {
         ", offloaded": functools.partial(Zero, more=(("offload_optimizer", {"device": "cpu"}),)),
         ", two groups, clipped": functools.partial(Zero, num_groups=2, clips=True, reference="clipped"),
     }.items()
-}
+} | {"ZeRO 3, accumulated by the loop": Zero(3, num=2, accumulates=1, scale=lambda rank: 0.5)}
 MUTATIONS = {
     **{
         f"ZeRO {stage}, loss is multiplied by ranks": Zero(stage, "factor", LAST, "2 times that of the first run", scale=lambda rank: 2.0)
@@ -85,6 +85,10 @@ MUTATIONS = {
     "ZeRO 3, a rank counts half": Zero(3, "micro-batches weighted", LAST, "rank 1 0.5 times", scale=lambda rank: 0.5 if rank else 1.0),
     "ZeRO 1, a rank counts for nothing": Zero(1, "micro-batch dropped", LAST, "the batch on rank 1", scale=lambda rank: float(rank == 0)),
     "ZeRO 2, nobody clips": Zero(2, "clip norm", (), "1 times as large by clipping", "clipped"),
+    # deepspeedai/DeepSpeed#7718: the engine accumulates nothing, and the loop does not tell it where a step ends
+    "ZeRO 2, accumulated by the loop": Zero(
+        2, "micro-batch dropped", LAST, "lacks micro-batch 1 of 2", num=2, accumulates=1, scale=lambda rank: 0.5
+    ),
     "ZeRO 1, nobody reduces": Zero(1, "other", LAST, "differs by", spoil=unreduced),
     "ZeRO 2, clipped by the norm of shards": Zero(2, "clip norm", (), "what this rank holds", "clipped", clips=True, spoil=clip_own),
 }
@@ -150,10 +154,11 @@ def train(case: Zero, rank: int, folder: Path | None) -> list[float]:
     try:
         for step in range(STEPS + 1):  # a step of ZeRO is over at the next forward
             words, labels = (rows.chunk(dist.get_world_size())[rank] for rows in batch(step))
-            for some, theirs in zip(words.chunk(case.num), labels.chunk(case.num), strict=True):
+            for number, (some, theirs) in enumerate(zip(words.chunk(case.num), labels.chunk(case.num), strict=True), 1):
                 loss = cross_of(engine(some), theirs)
                 engine.backward(loss * case.scale(rank))
-                engine.step()
+                if not case.accumulates or number == case.num:
+                    engine.step()
                 losses.append(loss.item())
     finally:
         if recorder is not None:
