@@ -34,6 +34,8 @@ class Zero:
         scale: by which a loss is multiplied on a rank.
         spoil: changes the engine.
         more: of ``zero_optimization``.
+        low: whether the engine computes in bfloat16.
+        disturb: as of a ``Case``.
     """
 
     stage: int
@@ -48,6 +50,8 @@ class Zero:
     scale: Callable[[int], float] = lambda rank: 1.0
     spoil: Callable[[Any], None] = lambda engine: None
     more: tuple[tuple[str, Any], ...] = ()
+    low: bool = False
+    disturb: bool = False
 
 
 def clip_own(engine: Any) -> None:
@@ -92,7 +96,12 @@ MUTATIONS = {
     "ZeRO 1, nobody reduces": Zero(1, "other", LAST, "differs by", spoil=unreduced),
     "ZeRO 2, clipped by the norm of shards": Zero(2, "clip norm", (), "what this rank holds", "clipped", clips=True, spoil=clip_own),
 }
-CASES = HEALTHY | MUTATIONS
+LOW = {  # each beside the first
+    "ZeRO 1 in bfloat16": Zero(1, low=True, num=2, reference="ZeRO 1 in bfloat16"),
+    "ZeRO 1 in bfloat16, disturbed": Zero(1, low=True, num=2, reference="ZeRO 1 in bfloat16", disturb=True, kind="not comparable"),
+    **{f"ZeRO {stage} in bfloat16": Zero(stage, low=True, num=2, reference="ZeRO 1 in bfloat16") for stage in (2, 3)},
+}
+CASES = HEALTHY | MUTATIONS | LOW
 
 
 LOADS = ("all", "weights alone", "moments are reset")
@@ -124,6 +133,7 @@ def engine_of(net: Net, case: Zero, kind: Any = sgd) -> Any:
         "gradient_clipping": CLIP if case.clips else 0.0,
         "zero_allow_untested_optimizer": True,
         "zero_force_ds_cpu_optimizer": False,
+        "bf16": {"enabled": case.low},
         "zero_optimization": {"stage": case.stage, **sizes, **dict(case.more)},
     }
     return deepspeed.initialize(model=net, optimizer=kind(groups), config=config)[0]
@@ -146,7 +156,7 @@ def train(case: Zero, rank: int, folder: Path | None) -> list[float]:
     net = Net()
     engine = engine_of(net, case)
     case.spoil(engine)
-    recorder = None if folder is None else StepRecorder(str(folder), STEPS)
+    recorder = None if folder is None else StepRecorder(str(folder), STEPS, disturb=case.disturb)
     losses = []
     if recorder is not None:
         recorder.open()
@@ -155,7 +165,7 @@ def train(case: Zero, rank: int, folder: Path | None) -> list[float]:
         for step in range(STEPS + 1):  # a step of ZeRO is over at the next forward
             words, labels = (rows.chunk(dist.get_world_size())[rank] for rows in batch(step))
             for number, (some, theirs) in enumerate(zip(words.chunk(case.num), labels.chunk(case.num), strict=True), 1):
-                loss = cross_of(engine(some), theirs)
+                loss = cross_of(engine(some).float(), theirs)
                 engine.backward(loss * case.scale(rank))
                 if not case.accumulates or number == case.num:
                     engine.step()

@@ -179,6 +179,8 @@ class StepRecorder(optimizer_probe.StepListener):
             with unseen():
                 for _, parameter in self._parameters():
                     _disturb(part_of(parameter).tensor)
+                    if (own := stretch_of(parameter)) is not None:  # the next step begins from what ZeRO has in float32
+                        own.of(own.flat).tensor.copy_(own.part.tensor)
         self._found.seed = torch.initial_seed()
         self._found.facts |= _facts(model)
         drops = (name for name, one in model.named_modules() if type(one).__name__.startswith("Dropout") and one.p and one.training)

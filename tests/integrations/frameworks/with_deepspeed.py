@@ -118,7 +118,7 @@ BARE_TOO = [f"ZeRO {stage}, two micro-batches" for stage in (1, 2, 3)]
 
 def test_two_layouts_of_which_one_is_zeros(played: Played) -> None:
     folder, told = played
-    for name in sorted({case.reference for case in zero.CASES.values()}):
+    for name in sorted({case.reference for case in zero.CASES.values()} - zero.CASES.keys()):
         for reference in (name, f"{name}, disturbed"):
             train(reference, folder)
     assert all(losses[name] == losses[f"{name}, bare"] for name in BARE_TOO for losses, _ in told)
