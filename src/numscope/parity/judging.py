@@ -30,7 +30,7 @@ Kind = Literal[
     "resume",
 ]
 MARGIN = 8  # times what one unit in the last place does is still noise
-_LEAST = 4 * ROUNDING  # of a gradient's norm: below, sums in another order
+_LEAST = 2 * ROUNDING  # of a gradient's norm: below, sums in another order
 _ALMOST = 2e-3  # within which a factor is taken for a number
 _COARSEST = 2.0**-5  # of a gradient's norm: no format that gradients are reduced in rounds by more
 _MOST_OWN = 24  # backwards of one step whose weights can be told from 32 sums

@@ -15,7 +15,7 @@ from numscope.records.fingerprint import REPEATS, Sketch
 LEAST, MOST = 0.75, 1.47  # of an estimated norm, the true one
 _FACTOR_ERROR = 0.55  # of a factor, in units of the rest's norm over that of the first tensor
 ROUNDED = {"bfloat16": 2.0**-11, "float16": 2.0**-15}  # of a norm: rounding a tensor to such a dtype moves it by more
-ROUNDING = 2.0**-22  # of a norm: what sketches of the same elements differ by where they were cut in other places
+ROUNDING = 2.0**-21  # of a norm: what sketches of the same elements differ by where they were cut in other places
 
 
 @dataclass(frozen=True, slots=True)

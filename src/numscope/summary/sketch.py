@@ -7,7 +7,7 @@ squares has the mean |x|² and the variance 2/32 |x|⁴ at most, whatever x is. 
 of its upper half.
 
 Elements accumulate in float32 over 512 at most (float64 for float64 and integers of 32 bits and more), then in float64: sketches of the
-same elements that were cut in other places agree to 2^-22 of the norm.
+same elements that were cut in other places agree to 2^-21 of the norm.
 
 *Source:* Johnson and Lindenstrauss, 1984, in the form of Kane and Nelson, Sparser Johnson-Lindenstrauss transforms, 2014, with four
 nonzeros a column.
