@@ -49,6 +49,7 @@ from tests.parity.layouts import (
     of_all_labels,
     of_axis,
     of_sequence,
+    other_on_a_rank,
     recomputed,
     scaled,
     sums,
@@ -90,6 +91,8 @@ HEALTHY: dict[str, Case] = {
     ),
     "bfloat16": Case(net=low),
     "DDP in bfloat16": Case(2, make=ddp, net=low, reference="bfloat16"),
+    "under autocast": Case(amp=True),
+    "DDP under autocast": Case(2, make=ddp, num=2, amp=True, reference="under autocast"),
     "tied": Case(net=Tied),
     "DDP, tied": Case(2, make=ddp, net=Tied, reference="tied"),
     "FSDP2, tied": Case(2, make=fully_shard, net=Tied, reference="tied"),
@@ -228,7 +231,13 @@ MUTATIONS: dict[str, Case] = {
     "weight decay": Case(
         2, "update", LAST, "gradients agree", make=ddp, optimizer=functools.partial(torch.optim.SGD, lr=0.1, weight_decay=0.5)
     ),
+    "under autocast, summed over ranks": Case(
+        2, "factor", LAST, "world size", "under autocast", reduce=half(average, divide=1.0), amp=True
+    ),
     # what makes them incomparable
+    "a rank begins with other weights": Case(
+        2, "not comparable", ("blocks.0.up.weight",), "ranks 0 and 1 of the second run begin", make=other_on_a_rank, reduce=average
+    ),
     "other weights": Case(kind="not comparable", first=("blocks.0.up.weight",), says="other weights: 1 of 17", make=changed),
     "each rank has all data of another seed": Case(
         2, "not comparable", (), "other data in the first step: 8 of 8", make=ddp, extra={"seed": 99}
@@ -258,7 +267,9 @@ def train(name: str, folder: Path) -> None:
     recorder = StepRecorder(str(folder / name), case.steps, disturb=case.disturb, reference=reference if os.path.isdir(reference) else "")
     recorder.open()
     try:
-        recorder.add(net)
+        low = torch.autocast("cpu", torch.bfloat16, enabled=case.amp)
+        with low:
+            recorder.add(net)
         for step in range(case.steps):
             words, labels = (case.share(rows, rank, world) for rows in batch(step, masked=case.masked, **case.extra))
             optimizer.zero_grad()
@@ -266,7 +277,9 @@ def train(name: str, folder: Path) -> None:
                 if number and number == case.clears:
                     optimizer.zero_grad()
                 with synchronized(called, case.sync(number, case.num)):
-                    loss = case.loss(called(some), theirs)
+                    with low:
+                        out = called(some)
+                    loss = case.loss(out.float(), theirs)
                     (loss * case.scale(rank, number, case.num)).backward()
             case.reduce(net)
             case.clip(net)

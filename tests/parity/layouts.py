@@ -81,6 +81,7 @@ class Case:
         reduce: what a loop's own code does to gradients before clipping.
         clip: what it does to clip them.
         sync: whether DDP or FSDP2 reduces at a micro-batch.
+        amp: whether the loop calls the model under autocast.
     """
 
     world: int = 1
@@ -96,6 +97,7 @@ class Case:
     sync: Callable[[int, int], bool] = lambda number, num: number == num - 1
     share: Callable[[Tensor, int, int], Tensor] = lambda rows, rank, world: rows.chunk(world)[rank]
     disturb: bool = False
+    amp: bool = False
     clears: int = 0  # the micro-batch before which the loop clears gradients once more
     steps: int = STEPS
     net: Callable[[], Net] = Net
@@ -336,6 +338,12 @@ def recomputed(net: Net) -> Any:
 def changed(net: Net) -> Any:
     with torch.no_grad():
         net.blocks[0].up.weight[3] += 0.01
+    return net
+
+
+def other_on_a_rank(net: Net) -> Any:
+    with torch.no_grad():
+        net.blocks[0].up.weight += dist.get_rank()
     return net
 
 

@@ -23,6 +23,7 @@ OF_TWO = (
     ),
     *("tensor parallel without its backward's reduction", "norms are summed over tensor-parallel ranks", "FSDP2 reduces in bfloat16"),
     *("the first micro-batch is cleared", "a rank counts half", "clipped by the norm of shards", "a rank has the data of another"),
+    *("DDP under autocast", "under autocast, summed over ranks", "a rank begins with other weights"),
 )
 OF_FOUR = ("FSDP2 and tensor parallel", "FSDP2 with AdamW", "one parameter is reduced twice by 4", "a rank counts for nothing")
 

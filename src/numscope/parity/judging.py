@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any, Literal
 
@@ -12,7 +12,7 @@ import torch
 from numscope.parity.layout import RecordedLayout, Which
 from numscope.parity.likeness import ROUNDED, ROUNDING, Likeness, likeness, norm_of
 from numscope.parity.stages import as_in_whole
-from numscope.records.fingerprint import Sketch
+from numscope.records.fingerprint import Sketch, TensorPrint
 from numscope.records.words import count, few
 
 Kind = Literal[
@@ -125,7 +125,21 @@ class _Judge:
             name, found = differing[0]
             told = f"{len(differing)} of {len(a)} parameters differ before the first step, the first is {name}: {found.text()}"
             return ParityVerdict("not comparable", f"other weights: {told}.", name, -1, num_differ=len(differing), num_compared=len(a))
-        return self._of_data()
+        return self._of_copies(a) or self._of_data()
+
+    def _of_copies(self, weights: Mapping[str, TensorPrint]) -> ParityVerdict | None:
+        """Ranks of the second run that each have all of a parameter have it alike."""
+        first: dict[str, tuple[int, Sketch]] = {}
+        for rank, step in self._b.steps(0):
+            for name, one in step.weights.tensors.items():
+                whole = one.whole
+                if whole is None or name not in weights or one.shape != weights[name].shape:
+                    continue
+                before, known = first.setdefault(name, (rank, whole))
+                if known.checksum != whole.checksum:
+                    told = f"ranks {before} and {rank} of the second run begin with other values of {name}"
+                    return ParityVerdict("not comparable", f"other weights: {told}.", name, -1)
+        return None
 
     def _of_data(self) -> ParityVerdict | None:
         a, b = self._a.rows, self._b.rows
@@ -158,7 +172,8 @@ class _Judge:
         moved = None if self._noise is None or step >= self._noise.num_steps else self._noise.whole(step, which, name)
         away = 0.0 if moved is None else likeness(a, moved).difference
         small = _LEAST * self._a.norm(step, which)  # beside all of them it is rounding alone
-        return max(_LEAST, MARGIN * away, small / a.norm) if a.norm else math.inf if b.norm <= small else 0.0
+        least = max(_LEAST, MARGIN * self._a.rounding / 4)  # a result is off by a quarter of its unit, on average
+        return max(least, MARGIN * away, small / a.norm) if a.norm else math.inf if b.norm <= small else 0.0
 
     def _pairs(self, step: int, which: Which) -> list[_Differing]:
         found = []

@@ -46,6 +46,11 @@ class RecordedLayout:
                 raise UsageError(f"rank {one.rank} has recorded no step: {why}.", os.fspath(folder))
         return found
 
+    @property
+    def rounding(self) -> float:
+        """Of the dtype that autocast computes in; 0 without it."""
+        return max((one.rounding for one in self.ranks), default=0.0)
+
     def steps(self, number: int) -> Iterator[tuple[int, RecordedStep]]:
         """Each rank's record of a step."""
         return ((one.rank, one.steps[number]) for one in self.ranks)

@@ -77,6 +77,7 @@ class RecordedRank:
         order: parameters as backward reached them.
         dropout: layers that drop elements.
         unread: parameters whose gradient is no known part of the whole (``Partial``, Megatron's distributed optimizer); it is not compared.
+        rounding: one unit in the last place of 1 in the dtype that autocast has the first call computed in; 0 without it.
         seed: of torch's generator at the first step.
         shares: of weights in one piece, the checksums of equal parts, by which other layouts' plain shards find their place.
         is_whole: whether all steps that were to be recorded are.
@@ -88,6 +89,7 @@ class RecordedRank:
     order: list[str] = field(default_factory=list)
     dropout: list[str] = field(default_factory=list)
     unread: list[str] = field(default_factory=list)
+    rounding: float = 0.0
     seed: int = 0
     steps: list[RecordedStep] = field(default_factory=list)
     shares: dict[str, dict[str, str]] = field(default_factory=dict)
@@ -175,10 +177,11 @@ class StepRecorder(optimizer_probe.StepListener):
     def add(self, model: nn.Module) -> None:
         """Record a model, from its next forward on, or from the one that is at work."""
         self._models.append(model)
+        self._found.rounding = max(self._found.rounding, _rounding_of_autocast(model))
         if self._disturb:
             with unseen():
                 for _, parameter in self._parameters():
-                    _disturb(part_of(parameter).tensor)
+                    _disturb(part_of(parameter).tensor, self._found.rounding)
                     if (own := stretch_of(parameter)) is not None:  # the next step begins from what ZeRO has in float32
                         own.of(own.flat).tensor.copy_(own.part.tensor)
         self._found.seed = torch.initial_seed()
@@ -206,6 +209,7 @@ class StepRecorder(optimizer_probe.StepListener):
                 hook = Hook(self._own, names[id(parameter)])
                 self._hooked[id(parameter)] = parameter, hook_gradient(parameter, hook)
         if given:
+            self._found.rounding = max(self._found.rounding, _rounding_of_autocast(module))
             self._end_step()
             if not self._step.weights.tensors:
                 if not self._found.steps and self._reference is not None and self._reference.steps:
@@ -383,11 +387,24 @@ def _added(a: TensorPrint, b: TensorPrint) -> TensorPrint:
     return replace(a, parts=parts)
 
 
-def _disturb(weight: Tensor) -> None:
-    """Move each element by one unit in its last place, up or down as the hash of its index says: alike in copies on other ranks."""
-    up = hashes(torch.arange(weight.numel(), device=weight.device)).view(weight.shape) & 1
-    if weight.is_floating_point() and weight.numel():
-        weight.copy_(torch.nextafter(weight, torch.where(up == 1, torch.inf, -torch.inf).to(weight.dtype)))
+def _rounding_of_autocast(model: nn.Module) -> float:
+    device = next((p.device.type for p in model.parameters()), "cpu")
+    return torch.finfo(torch.get_autocast_dtype(device)).eps if torch.is_autocast_enabled(device) else 0.0
+
+
+def _disturb(weight: Tensor, rounding: float) -> None:
+    """Move each element by one unit in its last place, up or down as the hash of its index says: alike in copies on other ranks.
+
+    Args:
+        rounding: one unit of a lower precision that it is cast to, a quarter of which it is moved by then; 0 without one.
+    """
+    up = (hashes(torch.arange(weight.numel(), device=weight.device)).view(weight.shape) & 1) == 1
+    if not weight.is_floating_point() or not weight.numel():
+        return
+    if rounding > torch.finfo(weight.dtype).eps:
+        weight.mul_(torch.where(up, 1 + rounding / 4, 1 - rounding / 4).to(weight.dtype))
+    else:
+        weight.copy_(torch.nextafter(weight, torch.where(up, torch.inf, -torch.inf).to(weight.dtype)))
 
 
 def _facts(model: nn.Module) -> dict[str, int]:
