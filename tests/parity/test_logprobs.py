@@ -265,6 +265,15 @@ def test_what_is_not_finite_does_not_hide_the_cause() -> None:
     assert found.text.startswith("b's are of logits / 0.6; 1 number of b not finite where the other has finite ones")
 
 
+def test_a_peaked_policy_whose_unlikely_tokens_are_left_out_is_no_temperature() -> None:
+    logits = torch.zeros(BATCH, LENGTH, VOCABULARY)  # one token of about 0.8, the others of 0.0025 each
+    logits[..., 0] = 6.0
+    kept = logits.masked_fill(logits < 1, -torch.inf)
+    tokens = drawn(logits)
+    found = compare_logprobs(of(logits, tokens), of(kept, tokens), tokens=tokens, logits=logits)
+    assert (found.kind, found.is_certain) == ("truncated", True)
+
+
 def test_a_row_of_an_earlier_step_is_a_row_and_recognized_among_the_candidates() -> None:
     earlier, other = of(A + logits(5), TOKENS), noisy(OWN, 1e-3)
     other[6] = earlier[6]

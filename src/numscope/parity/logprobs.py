@@ -348,12 +348,14 @@ def _by_logits(e: _Evidence) -> Said | None:
     own, other = temperature_of(a), temperature_of(b)
     if (off := _size(left(a, own))) > e.rounding:
         raise UsageError(f"logits: got others than a's, by {off:.2g} on average, expected those of the position before each token.", _WHERE)
+    found: Said | None = None
     if e.explains(left(b, other)) and abs(math.log(other / own)) > 1e-3:
         text = f"b's are of logits / {other:.4g}" + ("" if own == 1 else f", a's of logits / {own:.4g}")
-        return "temperature", text, True, {"temperature": other, "temperature_of_a": own}
-    found: Said | None = None
-    best = math.inf
-    for temperature in (own, *_TEMPERATURES):
+        found = "temperature", text, True, {"temperature": other, "temperature_of_a": own}
+        if not (e.counts & e.a.isfinite() & e.b.isneginf()).any():  # which tokens that are left out have, at any temperature
+            return found
+    best = math.inf if found is None else 2 * _FLOAT32
+    for temperature in (own, *(_TEMPERATURES if found is None else ())):
         scaled = logits / temperature
         likeliest = (scaled.topk(min(_TOP, scaled.shape[1])).values - scaled.logsumexp(1, keepdim=True)).exp()
         kept, within_p = likeliest.cumsum(1), torch.tensor(_TOP_P, dtype=torch.float64).repeat(len(likeliest), 1)
@@ -430,6 +432,6 @@ def _other_weights(e: _Evidence) -> Said:
 
 
 _CAUSES: tuple[Callable[[_Evidence], Said | None], ...] = (
-    *(_other_lengths, _equal, _candidate, _rescaled, _shifted, _few_wrong, _by_logits, _truncated, _temperature, _rounding),
+    *(_other_lengths, _equal, _candidate, _by_logits, _rescaled, _shifted, _few_wrong, _truncated, _temperature, _rounding),
     _other_weights,  # what is left
 )
