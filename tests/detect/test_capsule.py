@@ -191,3 +191,20 @@ def test_a_run_computes_the_same_bits_while_operations_are_kept() -> None:
 
     for one, other in zip(trained(), trained(check="capsule"), strict=True):
         torch.testing.assert_close(one, other, rtol=0, atol=0, equal_nan=True)
+
+
+def test_what_writes_into_lists_and_an_update_are_said(capsys: pytest.CaptureFixture[str]) -> None:
+    def in_lists(y: Tensor) -> Tensor:
+        parts = [y * 1e30]
+        torch._foreach_mul_(parts, 1e30)
+        return parts[0].sum()
+
+    stopped_in(in_lists)
+    assert "no capsule: aten._foreach_mul_.Scalar gives no result: it writes into its operands." in capsys.readouterr().err
+    model = nn.Linear(4, 4)
+    optimizer = torch.optim.SGD(model.parameters(), 3e38)
+    with pytest.raises(numscope.NonFiniteError), numscope.watch(model, check="capsule"):
+        for _ in range(2):
+            (model(torch.ones(3, 4)) * 10).sum().backward()
+            optimizer.step()
+    assert "no capsule: of an update none is made." in capsys.readouterr().err

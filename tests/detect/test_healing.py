@@ -126,6 +126,23 @@ def test_what_no_remedy_cures_is_left_out_and_a_finding_after_ten() -> None:
     assert len(scope.events) == 10 and not any("stays on" in text for _, text in scope.events)
 
 
+class InPlace(nn.Linear):
+    def forward(self, x: Tensor) -> Tensor:
+        return super().forward(x).relu().mul(1).log_()
+
+
+def test_where_no_remedy_can_stay_on_it_is_said_once(caplog: pytest.LogCaptureFixture) -> None:
+    model = InPlace(4, 1)
+    optimizer = torch.optim.SGD(model.parameters(), 0.1)
+    with numscope.watch(model, on_nonfinite="heal") as scope:
+        for _ in range(3):
+            model(-1e3 * model.weight.detach().sign()).sum().backward()
+            optimizer.step()
+            optimizer.zero_grad()
+    told = [text for text in caplog.messages if "no remedy stays on" in text]
+    assert len(scope.events) == 3 and len(told) == 1 and "step 0: no remedy stays on for aten.log_ at " in told[0]
+
+
 def ranked(rank: int) -> Any:
     model = nn.parallel.DistributedDataParallel(model_of())
     with numscope.watch(model, on_nonfinite="heal") as scope:

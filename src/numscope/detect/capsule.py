@@ -98,6 +98,8 @@ def _packed(finding: Finding, evidence: Sequence[Evidence]) -> _Packed:
     culprit, why = finding.culprit, "the call at fault can't be done again"
     if culprit is None:
         return _Packed(why_not=f"no operation was found: {finding.replay}")
+    if culprit.phase is Phase.OPTIMIZER:
+        return _Packed(why_not="of an update none is made")
     with optimizer_probe.paused():
         if (kept := _outside(evidence[0], culprit)) is not None:
             return _apart(lambda: kept)
@@ -187,6 +189,8 @@ def _small(operation: Operation, shrinks: bool) -> _Packed:
                     result = operation.func(*args, **kwargs)
             except ours():
                 return None
+            if result is None:
+                raise Unwritable(f"{operation.func} gives no result: it writes into its operands")
             found = [r for r in (result if isinstance(result, tuple | list) else [result]) if isinstance(r, Tensor)]
             runs.append(next(((at, r) for at, r in enumerate(found) if fails(_numbers(tensors), _numbers([r]))), None))
         one, other = runs

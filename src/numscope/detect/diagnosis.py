@@ -324,8 +324,8 @@ _FINITE_FORWARD = (
     "or the machine failed once (--check again looks for that)"
 )
 _UNSEEN_LOSS = (
-    "not reproduced: the model is finite, and the loss was made where no operation is seen, as by compiled code. "
-    "Compute it outside torch.compile to have its operation named"
+    "not reproduced: the model is finite, and the loss was made where no operation is seen: by compiled code, or "
+    "under a dispatch mode of the script's. Compute it outside of that to have its operation named"
 )
 _LONG_LOSS = (
     f"not reproduced: the model is finite, and what follows has more than {MOST_IN_A_ROW:,} operations in a row: the first are finite, "

@@ -84,6 +84,7 @@ class Healing:
         self.asked = options.on_nonfinite == "heal"
         self.on: dict[Kept, Callable[[], None]] = {}  # with what takes each off
         self._evidence, self._ranks = evidence, ranks
+        self._unhealed: set[str] = set()
         self._step = -1  # the last at which all ranks have tried
         local = options.log_dir is not None and "://" not in options.log_dir
         self._file = Path(options.log_dir or "", FILE) if local else None
@@ -102,6 +103,8 @@ class Healing:
             return ""
         kept = self._of_all() if self._ranks.have_to_be_asked else self._shared(finding)
         if kept is None or kept in self.on:
+            if kept is None and finding is not None and finding.culprit is not None and not self._ranks.have_to_be_asked:
+                self._tell_none(finding.culprit)
             return ""
         applied = self._apply(kept)
         if not all(self._ranks.share("whether a remedy can stay on", applied)) and applied:
@@ -117,6 +120,16 @@ class Healing:
                 log.warning("numscope: %s can't be written (%s): a run that goes on from here begins unhealed.", self._file, error)
         log.warning("numscope: step %d: %s stays on from now on.", self._evidence.step, escape(str(kept)))
         return str(kept)
+
+    def _tell_none(self, culprit: Culprit) -> None:
+        """Once of each line."""
+        at = f"{culprit.op} at {place(culprit.file, culprit.line)}" if culprit.file else culprit.op
+        if at not in self._unhealed:
+            self._unhealed.add(at)
+            why = (
+                "none that was tried works and can be put on from outside (a function that writes in place can't be given another operand)"
+            )
+            log.warning("numscope: step %d: no remedy stays on for %s: %s.", self._evidence.step, escape(at), why)
 
     def _shared(self, finding: Finding | None) -> Kept | None:
         """What a rank has found that averages its gradients with the others."""

@@ -1,0 +1,24 @@
+"""backward: tanh_backward, bit 28
+Source: arXiv 2605.04213; docs/alerts/again.md
+"""
+import torch
+import torch.nn.functional as F
+from torch import nn
+
+import kit
+
+torch.manual_seed(0)
+model = nn.Sequential(nn.Linear(6, 16), nn.Tanh(), nn.Linear(16, 4))
+opt = torch.optim.Adam(model.parameters(), 1e-2)
+
+def loss_at(k):
+    return F.cross_entropy(model(torch.randn(8, 6)), torch.randint(0, 4, (8,)))
+
+kit.flip("aten.tanh_backward.default", 4, 28, element=7)
+for k in range(7):
+    kit.now = k
+    opt.zero_grad()
+    loss = loss_at(k)
+    loss.backward()
+    opt.step()
+    print(k, kit.bits(loss), kit.digest(model, opt))

@@ -1,0 +1,6 @@
+import torch
+
+
+def entropy(p):
+    q = torch.log(p)
+    return -(p * q).sum(-1, keepdim=True)
