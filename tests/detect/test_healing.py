@@ -128,7 +128,7 @@ def test_what_no_remedy_cures_is_left_out_and_a_finding_after_ten() -> None:
 
 class InPlace(nn.Linear):
     def forward(self, x: Tensor) -> Tensor:
-        return super().forward(x).relu().mul(1).log_()
+        return super().forward(x).mul(0).log_()
 
 
 def test_where_no_remedy_can_stay_on_it_is_said_once(caplog: pytest.LogCaptureFixture) -> None:
@@ -136,7 +136,7 @@ def test_where_no_remedy_can_stay_on_it_is_said_once(caplog: pytest.LogCaptureFi
     optimizer = torch.optim.SGD(model.parameters(), 0.1)
     with numscope.watch(model, on_nonfinite="heal") as scope:
         for _ in range(3):
-            model(-1e3 * model.weight.detach().sign()).sum().backward()
+            model(torch.ones(2, 4)).sum().backward()
             optimizer.step()
             optimizer.zero_grad()
     told = [text for text in caplog.messages if "no remedy stays on" in text]
