@@ -104,7 +104,7 @@ def test_a_file_that_holds_something_else_is_not_followed(text: str, tmp_path: P
     model = model_of()
     with numscope.watch(model, on_nonfinite="heal", log_dir=str(tmp_path)) as scope:
         assert not any("forward" in vars(module) for module in model.modules()) and not scope._watch._detection.left_out.healing.on
-    assert "\x1b" not in caplog.text
+    assert "\x1b" not in caplog.text and "it holds no remedy for this model and script" in caplog.text
 
 
 def test_where_the_file_can_t_be_written_the_remedy_stays_on_and_it_is_said(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:

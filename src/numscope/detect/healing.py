@@ -92,6 +92,8 @@ class Healing:
             for kept in _read(self._file):
                 if self._apply(kept):
                     log.warning("numscope: %s is on from the first step, as %s says.", escape(str(kept)), self._file)
+            if not self.on:
+                log.warning("numscope: nothing of %s is on: it holds no remedy for this model and script.", self._file)
 
     def heal(self, finding: Finding | None) -> str:
         """A step is left out, on all ranks. Returns: the remedy that stays on from now on; "" if there is none.
