@@ -112,8 +112,8 @@ def test_a_hostile_name_writes_no_code() -> None:
 
 
 def test_without_being_asked_there_is_none_and_nothing_is_checked() -> None:
-    assert not any(CheckPlan.of("capsule").is_due(step) for step in range(3))
-    assert CheckPlan.of("again,capsule").is_due(1)
+    assert not CheckPlan.of("capsule").does_again and CheckPlan.of("again,capsule").does_again
+    capsule_of(stopped(Net(), torch.rand(32, 64), alerts="off"))
 
 
 def stopped_in(loss_of: Callable[[Tensor], Tensor]) -> Finding:

@@ -36,10 +36,13 @@ class CheckPlan:
     every: int = EVERY
     at: tuple[int, ...] = ()
 
+    @property
+    def does_again(self) -> bool:
+        """Whether steps are done again."""
+        return self.kinds != (CAPSULE,)
+
     def is_due(self, step: int) -> bool:
         """Whether a step is to be checked: each ``every``-th, and the second one, so that what is always wrong shows at once."""
-        if self.kinds == (CAPSULE,):
-            return False
         return step in self.at if self.at else step == 1 or (step > 0 and step % self.every == 0)
 
     def when(self) -> str:

@@ -85,8 +85,8 @@ class WatchOptions:
             )
 
         if self.check is not None:
-            CheckPlan.of(self.check)
-            if plan.mode == "off" or not self.detecting or self.level != "modules":
+            is_told = plan.mode != "off" or not CheckPlan.of(self.check).does_again
+            if not is_told or not self.detecting or self.level != "modules":
                 raise UsageError(
                     f"got {self.check!r}, expected detection with level modules, and alerts, which say what comes of it. Leave the options "
                     "out that switch one of them off.", "check",

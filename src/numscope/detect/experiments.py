@@ -207,7 +207,7 @@ class Experiments(StepReader):
         self._outside.end()
         if self._suspect is not None:
             self._conclude()
-        if agree.rank() == 0 and self._evidence.steps.num_steps and self._plan.kinds != (CAPSULE,):
+        if agree.rank() == 0 and self._evidence.steps.num_steps:
             asked = ", ".join(f"{kind} at {count(num, 'step')}" for kind, num in self._num_asked.items() if kind != CAPSULE)
             say(f"numscope: {self._evidence.model}: checked: {asked or f'no step; {self._plan.when()}'}.")
         if self._across is not None:

@@ -119,9 +119,8 @@ class ModelWatch:
         self._experiments: Experiments | None = None
         if detecting:
             self._detection = Detection(self._probe, options, self._steps, self._delivery, model, self.failed, called)
-            if options.check is not None:
-                evidence, plan = self._detection.evidence, CheckPlan.of(options.check)
-                self._experiments = Experiments(evidence, self._probe, plan, model, options.leaves_out)
+            if options.check is not None and (plan := CheckPlan.of(options.check)).does_again:
+                self._experiments = Experiments(self._detection.evidence, self._probe, plan, model, options.leaves_out)
                 self._steps.add(self._experiments)
             self._steps.add(self._detection)
             if options.log_dir is not None and recorder is None:
