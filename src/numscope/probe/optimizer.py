@@ -28,7 +28,7 @@ from numscope.probe.keras import hear_steps
 from numscope.probe.living import Living
 from numscope.probe.loop_calls import Kind, LoopCall, hear_loop
 from numscope.probe.patching import patch, patch_warnings, settle_inference, settle_subclasses
-from numscope.probe.rehearsal import hear_rehearsals
+from numscope.probe.rehearsal import hear_rehearsals, makes_state
 from numscope.probe.saves import hear_late_saves
 
 Method = TypeVar("Method", bound=Callable[..., None])
@@ -250,7 +250,7 @@ def _install() -> None:
     @never_traced
     def before(optimizer: Optimizer, args: Any, kwargs: Any) -> Any:
         _refuse()
-        if _is_its_bases(optimizer):
+        if _is_its_bases(optimizer) or makes_state():
             return None
         _unscaled.pop(id(optimizer), None)
         closure = kwargs.get("closure") or (args[1] if len(args) > 1 else None)
@@ -267,7 +267,7 @@ def _install() -> None:
 
     @never_traced
     def after(optimizer: Optimizer, args: Any, kwargs: Any) -> None:
-        if _is_its_bases(optimizer):
+        if _is_its_bases(optimizer) or makes_state():
             return
         skipped = _skips_inside(optimizer)
         for listener in _told(asleep=skipped):
