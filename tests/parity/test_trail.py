@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 import torch
 from torch import nn
+from torch.distributed.checkpoint.state_dict import get_state_dict, set_state_dict
 
 from numscope.parity.trail import RankTrail, Trail, TrailStep, judge_resume, read_trails, steps_after
 from numscope.probe import optimizer as optimizer_probe
@@ -122,6 +123,46 @@ def test_models_that_take_turns_and_resume_exactly_are_left_alone(tmp_path: Path
     second, _ = critic_first(tmp_path / "c", 3, saved=saved)
     found = judge_resume([replace(whole, saves=[4])], [second])
     assert found.kind is None and "after step 4 goes on as the other one, bit by bit, over 3 steps" in found.text
+
+
+def test_what_another_turn_has_called_is_no_batch_of_this_one(tmp_path: Path) -> None:
+    """The actor, which is called first, gives the critic's turn a target, without gradients, and trains in its own turn alone."""
+    torch.manual_seed(4)
+    actor, critic = nn.Linear(3, 1), nn.Linear(4, 1)
+    rules = [torch.optim.SGD(model.parameters(), lr=0.01) for model in (critic, actor)]
+    trail = Trail(str(tmp_path), 99, lambda: None, saves=False)
+    optimizer_probe.listen(trail)
+    trail.add(actor)
+    for step in range(3):
+        given = torch.full((6, 3), float(step))
+        with torch.no_grad():
+            target = critic(torch.cat([given, actor(given)], 1))
+        (critic(torch.ones(6, 4)) - target).square().mean().backward()
+        rules[0].step()
+        critic(torch.cat([given, actor(given)], 1)).mean().backward()
+        rules[1].step()
+    trail.close()
+    assert [step.batch for step in read_trails(tmp_path)[0].steps] == [""] * 3
+
+
+def test_a_step_that_makes_an_optimizers_state_is_none_of_training(tmp_path: Path) -> None:
+    def made() -> tuple[nn.Module, torch.optim.Optimizer]:
+        model = nn.Linear(4, 2)
+        return model, torch.optim.AdamW(model.parameters(), lr=0.1)
+
+    model, optimizer = made()
+    saved = get_state_dict(*made())
+    trail = Trail(str(tmp_path), 99, lambda: None, saves=False)
+    optimizer_probe.listen(trail)
+    get_state_dict(model, optimizer)
+    assert optimizer.state
+    set_state_dict(model, optimizer, model_state_dict=saved[0], optim_state_dict=saved[1])
+    loaded = Trail._weights(optimizer)
+    model(torch.ones(3, 4)).sum().backward()
+    optimizer.step()
+    trail.close()
+    (found,) = read_trails(tmp_path)
+    assert (found.begin, len(found.steps)) == (loaded, 1)
 
 
 def test_only_what_was_compared_is_said() -> None:

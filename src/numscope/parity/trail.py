@@ -162,12 +162,13 @@ class Trail(optimizer_probe.StepListener):
 
     @guarded()
     def after_step(self, optimizer: Optimizer) -> None:
-        self._turn += 1
+        turn, self._turn = self._turn, self._turn + 1
         if self._optimizer() is not optimizer:
             return
+        weights = self._weights(optimizer)  # after its sync the batch is here
         self._inputs.settle()
-        batch = f"{self._inputs.batches[-1].sum:x}" if self._inputs.batches else ""
-        self.found.steps.append(TrailStep(batch, self._random, self._loss, self._weights(optimizer)))
+        batch = next((f"{one.sum:x}" for one in self._inputs.batches if one.num == turn), "")
+        self.found.steps.append(TrailStep(batch, self._random, self._loss, weights))
         self._loss = None
         self._inputs.batches.clear()
         if self._is_over():
