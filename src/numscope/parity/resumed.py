@@ -99,18 +99,23 @@ def losses(origin: Origin, now: TrainingState) -> list[Loss]:
     """
     before = origin.state
     of_weights, of_optimizers = [*_of_weights(before, now)], [*_of_optimizers(before, now)]
-    found = [*of_weights, *of_optimizers]
     then = before.following or before.moment
     of_settings = [*_of_settings(before, then, now)]
-    found += [*of_settings, *_of_averages(before, now)]
+    found = [*of_weights, *of_optimizers, *of_settings, *_of_averages(before, now)]
+    drawn = [*_of_random(origin, now)] if before.world == now.world else []
+    if of_optimizers and of_optimizers[0].asks and (drawn or of_weights or _has_others(before, now)):
+        # nothing but weights was taken: mostly a training of its own
+        text = f"it goes on with weights alone: {'; '.join(one.text for one in [*of_optimizers, *of_settings, *drawn, *of_weights])}"
+        weights = [name for one in found for name in one.parameters]
+        return [Loss(text, "If it is to go on, load the rest of the checkpoint too.", True, weights)]
     if before.world == now.world:
-        drawn = [*_of_random(origin, now)]
         found += [*drawn, *_of_batches(before, now, is_explained=bool(drawn))]
-        if of_optimizers and of_optimizers[0].asks and drawn:  # nothing but weights was taken: mostly a training of its own
-            text = f"it goes on with weights alone: {'; '.join(one.text for one in [*of_optimizers, *of_settings, *drawn, *of_weights])}"
-            weights = [name for one in found for name in one.parameters]
-            return [Loss(text, "If it is to go on, load the rest of the checkpoint too.", True, weights)]
     return found
+
+
+def _has_others(before: TrainingState, now: TrainingState) -> bool:
+    """Whether a run has optimizers of other classes."""
+    return bool(now.optimizers) and set(before.optimizers).isdisjoint(now.optimizers)
 
 
 def _of_weights(before: TrainingState, now: TrainingState) -> Iterable[Loss]:
@@ -121,7 +126,11 @@ def _of_weights(before: TrainingState, now: TrainingState) -> Iterable[Loss]:
         yield Loss(
             f"{_names(cast)} {_is(cast)} {b}, and {_was(cast)} {a}", "Load weights in the dtype that they are trained in.", True, cast
         )
-    if wrong := [name for name in wrong if name not in cast]:
+    resized = [name for name in wrong if name not in cast and now.weights[name].numel != before.weights[name].numel]
+    if resized:
+        text = f"{_names(resized)} {_is(resized)} of another size"
+        yield Loss(text, "If it is the same model, make it with the same settings.", True, resized)
+    if wrong := [name for name in wrong if name not in {*cast, *resized}]:
         text = f"{count(len(wrong), 'weight')} of {len(before.weights)} {_is(wrong)} not what was saved, the first is {wrong[0]}"
         yield Loss(
             text, "Compare the keys of the checkpoint with model.state_dict(); strict=True refuses those that do not match.", False, wrong
@@ -129,11 +138,14 @@ def _of_weights(before: TrainingState, now: TrainingState) -> Iterable[Loss]:
 
 
 def _of_optimizers(before: TrainingState, now: TrainingState) -> Iterable[Loss]:
-    kind = ", ".join(dict.fromkeys(before.optimizers)) or "the optimizer"
+    theirs, kind = (", ".join(dict.fromkeys(one.optimizers or before.optimizers)) or "the optimizer" for one in (before, now))
     advice = "Call optimizer.load_state_dict before the first step, with the parameters in the same order."
     held = any(before.states.values()) or any(before.counts.values())
     if held and not now.states and not now.counts:
-        yield Loss(f"{kind} begins without state ({', '.join([*before.states, *before.counts])})", advice, True)  # it may be tuned anew
+        kept = ", ".join([*before.states, *before.counts])
+        is_other = _has_others(before, now)
+        text = f"the optimizer is {kind}, and was {theirs} with {kept}" if is_other else f"{kind} begins without state ({kept})"
+        yield Loss(text, advice, True)  # it may be tuned anew
         return
     for key, saved in before.states.items():
         mine = now.states.get(key, {})

@@ -128,6 +128,29 @@ def test_exact_resume_is_left_alone(recorded: Path) -> None:
     assert torch.save is SAVE
 
 
+@pytest.mark.parametrize("kind", [torch.optim.Adam, torch.optim.SGD])
+@pytest.mark.parametrize("num_classes", [3, 5])
+def test_a_new_head_or_optimizer_is_one_question(tmp_path: Path, kind: Any, num_classes: int, new_process: Callable[[], None]) -> None:
+    """No random number is drawn by which a training of its own would be told."""
+    torch.manual_seed(0)
+    body = nn.Sequential(nn.Linear(6, 8), nn.ReLU())
+    for head, rule in ((nn.Linear(8, 3), torch.optim.Adam), (nn.Linear(8, num_classes), kind)):
+        new_process()
+        model = nn.Sequential(body, head)
+        optimizer = rule(model.parameters(), lr=0.01)
+        with numscope.watch(model, on_nonfinite="warn", log_dir=tmp_path) as scope:
+            for step in range(3):
+                model(torch.full((4, 6), float(step) + num_classes)).square().mean().backward()
+                optimizer.step()
+                optimizer.zero_grad()
+    text = "Adam begins without state (exp_avg, exp_avg_sq, step)"
+    if kind is torch.optim.SGD:
+        text = "the optimizer is SGD, and was Adam with exp_avg, exp_avg_sq, step"
+    of_head = "2 weights of 4 are not what was saved, the first is 1.weight" if num_classes == 3 else "1.weight, 1.bias are of another size"
+    (alert,) = (one for one in scope.alerts if one.rule == "state not loaded")
+    assert alert.text == f"Resumed at step 3: it goes on with weights alone: {text}; {of_head}." and alert.asks
+
+
 def clear(part: str, *keys: str) -> Callable[[Checkpoint], None]:
     """A checkpoint without a part, or a part of a part."""
 
