@@ -180,12 +180,13 @@ def _grouped(saved: Mapping[str, Bits], wrong: Mapping[str, Bits | None]) -> Map
 
 
 def _of_settings(before: TrainingState, then: Moment, now: TrainingState) -> Iterable[Loss]:
-    for name, values in then.settings.items():
-        own = now.moment.settings.get(name)
-        if own is not None and not _same(values, own):
-            told = [(a, b) for a, b in zip(values, own, strict=False) if a != b] or [(float(len(values)), float(len(own)))]
-            text = f"{name.removeprefix('optimizer_')} is {told[0][1]:.6g}, and was {told[0][0]:.6g}"
-            yield Loss(text, "Load the optimizer's and the scheduler's state after both are made.", True)
+    advice = "Load the optimizer's and the scheduler's state after both are made."
+    both = {name: (values, now.moment.settings[name]) for name, values in then.settings.items() if name in now.moment.settings}
+    for name, (values, own) in both.items():
+        for a, b in [(a, b) for a, b in zip(values, own, strict=False) if a != b and not (math.isnan(a) and math.isnan(b))][:1]:
+            yield Loss(f"{name.removeprefix('optimizer_')} is {b:.6g}, and was {a:.6g}", advice, True)
+    for a, b in {(len(values), len(own)) for values, own in both.values() if len(values) != len(own)}:
+        yield Loss(f"there {'is' if b == 1 else 'are'} {count(b, 'parameter group')}, and {'was' if a == 1 else 'were'} {a}", advice, True)
     for kind, place in then.schedulers:
         own_places = [one for name, one in now.moment.schedulers if name == kind]
         if own_places and place not in own_places:
@@ -245,10 +246,6 @@ def _of_batches(before: TrainingState, now: TrainingState, is_explained: bool) -
         yield Loss(f"the batch of step {seen[first]} comes again", advice, True)
     elif following and not is_explained:
         yield Loss("the first batch is not the one that came next", advice, True)
-
-
-def _same(a: Sequence[float], b: Sequence[float]) -> bool:
-    return len(a) == len(b) and all(x == y or (math.isnan(x) and math.isnan(y)) for x, y in zip(a, b, strict=True))
 
 
 def _names(names: Sequence[str]) -> str:

@@ -151,6 +151,24 @@ def test_a_new_head_or_optimizer_is_one_question(tmp_path: Path, kind: Any, num_
     assert alert.text == f"Resumed at step 3: it goes on with weights alone: {text}; {of_head}." and alert.asks
 
 
+def test_a_further_parameter_group_is_said_once(tmp_path: Path, new_process: Callable[[], None]) -> None:
+    torch.manual_seed(0)
+    body, head = nn.Linear(6, 8).requires_grad_(False), nn.Linear(8, 3)
+    optimizer = torch.optim.AdamW(head.parameters(), lr=0.01)
+    for begin in (0, 2):
+        new_process()
+        model = nn.Sequential(body, head)
+        if begin:
+            optimizer.add_param_group({"params": body.requires_grad_().parameters(), "lr": 0.001})
+        with numscope.watch(model, on_nonfinite="warn", log_dir=tmp_path) as scope:
+            for step in range(begin, begin + 2):
+                model(torch.full((4, 6), float(step))).square().mean().backward()
+                optimizer.step()
+                optimizer.zero_grad()
+    texts = [one.text for one in scope.alerts if one.rule == "state not loaded"]
+    assert texts == ["Resumed at step 2: there are 2 parameter groups, and was 1."]
+
+
 def clear(part: str, *keys: str) -> Callable[[Checkpoint], None]:
     """A checkpoint without a part, or a part of a part."""
 
