@@ -239,7 +239,8 @@ def _of_batches(before: TrainingState, now: TrainingState, is_explained: bool) -
     if following and first == following[0]:
         return
     seen = {value: step for step, value in before.batches}
-    may_begin_anew = len(seen) < len(before.batches) or not any(done < total for done, total in before.places)
+    is_one_epoch = len(seen) <= max((total for _, total in before.places), default=len(seen))  # or less, where no batch has come again
+    may_begin_anew = len(seen) < len(before.batches) or (is_one_epoch and not any(done < total for done, total in before.places))
     if first in following:
         yield Loss(f"{count(following.index(first), 'batch')} {'is' if following.index(first) == 1 else 'are'} skipped", advice, True)
     elif first in seen and (following or not may_begin_anew):

@@ -17,7 +17,7 @@ from torch.amp.grad_scaler import GradScaler
 from torch.optim import Optimizer
 from torch.optim.lr_scheduler import LRScheduler
 from torch.optim.swa_utils import AveragedModel
-from torch.utils.data import Sampler
+from torch.utils.data import DataLoader, RandomSampler, Sampler
 from torch.utils.data.dataloader import _BaseDataLoaderIter
 
 from numscope.parity.training_state import Bits, Moment
@@ -99,7 +99,7 @@ class LoopObjects:
     """
 
     def __init__(self, model: nn.Module, optimizers: Sequence[Optimizer]) -> None:
-        kinds: tuple[type[Any], ...] = (LRScheduler, Sampler, GradScaler, _BaseDataLoaderIter, AveragedModel, type(model))
+        kinds: tuple[type[Any], ...] = (LRScheduler, Sampler, GradScaler, DataLoader, _BaseDataLoaderIter, AveragedModel, type(model))
         own, ids = set(model.modules()), {number for optimizer in optimizers for number in ids_of(optimizer)}
         self._optimizers, self._found, self._copies = Living[Optimizer](), Living[Any](), Living[nn.Module]()
         for optimizer in optimizers:
@@ -130,12 +130,14 @@ class LoopObjects:
         return found
 
     def places(self) -> list[tuple[int, int]]:
-        """How many batches each iterator of a loader has given, and of how many."""
+        """How many batches each iterator of a loader has given, and of how many; of a loader that shuffles also what an epoch has."""
         found = []
         for one in self._found:
             with suppress(TypeError, NotImplementedError):  # a stream has no length
                 if isinstance(one, _BaseDataLoaderIter):
                     found.append((int(one._num_yielded), len(one._index_sampler)))
+                elif isinstance(one, DataLoader) and isinstance(getattr(one, "sampler", None), RandomSampler):
+                    found.append((len(one), len(one)))
         return found
 
     def averages(self) -> list[tuple[str, str]]:

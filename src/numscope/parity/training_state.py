@@ -119,7 +119,7 @@ class TrainingState:
         averages: class and checksum of each averaged copy of the model.
         batches: step and checksum of the last ones; one of each step.
         next_batches: of those that came next.
-        places: for each loader that is at work, how many batches of how many it has given.
+        places: for each loader that is at work, how many batches of how many it has given; for each that shuffles, its length twice.
     """
 
     model: str = ""

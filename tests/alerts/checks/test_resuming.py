@@ -169,6 +169,31 @@ def test_a_further_parameter_group_is_said_once(tmp_path: Path, new_process: Cal
     assert texts == ["Resumed at step 2: there are 2 parameter groups, and was 1."]
 
 
+@pytest.mark.parametrize(("shuffles", "restores"), [(True, False), (True, True), (False, False)])
+def test_order_of_the_first_epoch_again_is_asked_about(
+    tmp_path: Path, shuffles: bool, restores: bool, new_process: Callable[[], None]
+) -> None:
+    """Runs end with an epoch, of which the first has shuffled anew."""
+    model, state = nn.Linear(6, 1), None
+    data = torch.randn(20, 6, generator=torch.Generator().manual_seed(1))
+    for _ in range(2):
+        new_process()
+        torch.manual_seed(0)
+        if restores and state is not None:
+            torch.set_rng_state(state)
+        loader = DataLoader(data, batch_size=4, shuffle=shuffles)
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+        with numscope.watch(model, on_nonfinite="warn", log_dir=tmp_path) as scope:
+            for _ in range(2):
+                for x in loader:
+                    model(x).square().mean().backward()
+                    optimizer.step()
+                    optimizer.zero_grad()
+        state = torch.get_rng_state()
+    texts = [one.text for one in scope.alerts if one.rule == "state not loaded"]
+    assert texts == ["Resumed at step 10: the batch of step 0 comes again."] * (shuffles and not restores)
+
+
 def clear(part: str, *keys: str) -> Callable[[Checkpoint], None]:
     """A checkpoint without a part, or a part of a part."""
 
