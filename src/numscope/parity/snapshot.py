@@ -107,7 +107,7 @@ class LoopObjects:
         for one in instances_of(*kinds):
             if isinstance(one, LRScheduler) and ids.isdisjoint(ids_of(one.optimizer) if hasattr(one, "optimizer") else ()):
                 continue
-            if isinstance(one, AveragedModel) and not _is_alike(one.module, model):
+            if isinstance(one, AveragedModel) and not any(type(part) is type(one.module) and _is_alike(one.module, part) for part in own):
                 continue
             if type(one) is not type(model):
                 self._found.add(one)
@@ -141,8 +141,8 @@ class LoopObjects:
         return found
 
     def averages(self) -> list[tuple[str, str]]:
-        """Class and checksum of each copy of the model that no optimizer trains, and ``n_averaged`` of each AveragedModel of it. *Cost:* a
-        pass over each; a sync on a device.
+        """Class and checksum of each copy of the model that no optimizer trains, and ``n_averaged`` of each AveragedModel of it or a
+        part of it. *Cost:* a pass over each; a sync on a device.
         """
         trained = {number for optimizer in living_optimizers() for number in ids_of(optimizer)}
         copies = [one for one in self._copies if not any(id(p) in trained or is_spread(p) for p in one.parameters())]

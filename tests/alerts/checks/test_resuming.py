@@ -194,6 +194,25 @@ def test_order_of_the_first_epoch_again_is_asked_about(
     assert texts == ["Resumed at step 10: the batch of step 0 comes again."] * (shuffles and not restores)
 
 
+@pytest.mark.parametrize("forgets", [False, True])
+def test_average_of_a_part_that_begins_again_is_named(tmp_path: Path, forgets: bool, new_process: Callable[[], None]) -> None:
+    model = nn.Sequential(nn.Sequential(nn.Linear(6, 8), nn.Mish()), nn.Linear(8, 3))
+    optimizer = torch.optim.AdamW(model.parameters(), lr=0.01)
+    average = AveragedModel(model[0])
+    for begin in (0, 2):
+        new_process()
+        if begin and forgets:
+            average = AveragedModel(model[0])
+        with numscope.watch(model, on_nonfinite="warn", log_dir=tmp_path) as scope:
+            for step in range(begin, begin + 2):
+                model(torch.full((4, 6), float(step))).square().mean().backward()
+                optimizer.step()
+                optimizer.zero_grad()
+                average.update_parameters(model[0])
+    texts = [one.text for one in scope.alerts if one.rule == "state not loaded"]
+    assert texts == ["Resumed at step 2: AveragedModel's n_averaged is 0, and was 2."] * forgets
+
+
 def clear(part: str, *keys: str) -> Callable[[Checkpoint], None]:
     """A checkpoint without a part, or a part of a part."""
 
