@@ -186,7 +186,9 @@ def _of_settings(before: TrainingState, then: Moment, now: TrainingState) -> Ite
         for a, b in [(a, b) for a, b in zip(values, own, strict=False) if a != b and not (math.isnan(a) and math.isnan(b))][:1]:
             yield Loss(f"{name.removeprefix('optimizer_')} is {b:.6g}, and was {a:.6g}", advice, True)
     for a, b in {(len(values), len(own)) for values, own in both.values() if len(values) != len(own)}:
-        yield Loss(f"there {'is' if b == 1 else 'are'} {count(b, 'parameter group')}, and {'was' if a == 1 else 'were'} {a}", advice, True)
+        yield Loss(
+            f"there {'is' if b == 1 else 'are'} {count(b, 'parameter group')}, and there {'was' if a == 1 else 'were'} {a}", advice, True
+        )
     for kind, place in then.schedulers:
         own_places = [one for name, one in now.moment.schedulers if name == kind]
         if own_places and place not in own_places:

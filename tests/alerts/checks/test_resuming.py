@@ -166,7 +166,7 @@ def test_a_further_parameter_group_is_said_once(tmp_path: Path, new_process: Cal
                 optimizer.step()
                 optimizer.zero_grad()
     texts = [one.text for one in scope.alerts if one.rule == "state not loaded"]
-    assert texts == ["Resumed at step 2: there are 2 parameter groups, and was 1."]
+    assert texts == ["Resumed at step 2: there are 2 parameter groups, and there was 1."]
 
 
 @pytest.mark.parametrize(("shuffles", "restores"), [(True, False), (True, True), (False, False)])
