@@ -389,7 +389,8 @@ def _added(a: TensorPrint, b: TensorPrint) -> TensorPrint:
 
 def _rounding_of_autocast(model: nn.Module) -> float:
     device = next((p.device.type for p in model.parameters()), "cpu")
-    return torch.finfo(torch.get_autocast_dtype(device)).eps if torch.is_autocast_enabled(device) else 0.0
+    is_low = torch.amp.is_autocast_available(device) and torch.is_autocast_enabled(device)  # a device without autocast raises
+    return torch.finfo(torch.get_autocast_dtype(device)).eps if is_low else 0.0
 
 
 def _disturb(weight: Tensor, rounding: float) -> None:

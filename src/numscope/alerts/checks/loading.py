@@ -134,8 +134,8 @@ def _hold(given: Mapping[str, Any], module: nn.Module) -> None:
             states = [(str(key), each) for key, each in held.items() if isinstance(each, Mapping)]
             keys = {"optimizer": [key for key, each in states if "param_groups" in each and each.get("state")]}
             keys["scheduler"] = [key for key, each in states if "_step_count" in each and each.get("last_epoch")]
-            keys["scaler"] = [key for key, each in states if "growth_factor" in each and isinstance(each.get("scale"), float)]
-            scale = held[keys["scaler"][0]]["scale"] if keys["scaler"] else 0.0
+            scales = {key: each["scale"] for key, each in states if "growth_factor" in each and isinstance(each.get("scale"), float)}
+            keys["scaler"], scale = [*scales], next(iter(scales.values()), 0.0)
             saved.update({(kind, weakref.ref(module)): (found[0], scale, current_line()) for kind, found in keys.items() if found})
 
 
