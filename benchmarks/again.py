@@ -280,7 +280,7 @@ def flips(number: int) -> list[dict[str, Any]]:
                 found.append({
                     "model": name, "dtype": str(dtype), "part": part, "bit": bit, "op": flip.op, "nonfinite": bad,
                     "said": said[0].rule if said else "", "named": named, "effect": has_effect(name, count, dtype, flip),
-                    "text": said[0].text if said else "",
+                    "text": said[0].text.replace(f"{os.getcwd()}/", "") if said else "",
                 })  # fmt: skip
     return found
 

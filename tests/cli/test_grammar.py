@@ -108,8 +108,9 @@ def test_h_is_help(words: tuple[str, ...], capfd: pytest.CaptureFixture[str]) ->
 
 # ---- --json
 
-# The file of run --json is written as it trains; top and view are for looking; parity's words are commands, its result is DIR/verdict.json.
-PRINTS_NO_RESULT = {("run",), ("top",), ("view",), ("parity",)}
+# The file of run --json is written as it trains; top and view are for looking; parity's words are commands, its result is DIR/verdict.json;
+# a capsule is a folder.
+PRINTS_NO_RESULT = {("run",), ("top",), ("view",), ("parity",), ("capsule",)}
 PAGES = {("report",)}
 
 RESULTS = {

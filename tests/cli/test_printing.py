@@ -66,6 +66,7 @@ def name(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.Mon
 
 # Of each command, what it can be given; an option's value, a file's content and a file's name.
 CALLS: dict[str, list[list[str]]] = {
+    "capsule": [["run"], [FILE], ["NAME"]],
     "config": [["check", "valid.yaml"], ["check", "unknown.yaml"], ["check", f"{FILE}.yaml"], ["explain", "valid.yaml"],
                ["explain", "valid.yaml", "--model", "run"], ["explain", FILE], ["explain", "valid.yaml", "--model", FILE + "x"]],
     "diff": [["run", FILE], ["run", "NAME"], ["run", FILE, "--stats", "NAME"], ["run", FILE, "--json"]],

@@ -193,18 +193,39 @@ def test_a_run_computes_the_same_bits_while_operations_are_kept() -> None:
         torch.testing.assert_close(one, other, rtol=0, atol=0, equal_nan=True)
 
 
-def test_what_writes_into_lists_and_an_update_are_said(capsys: pytest.CaptureFixture[str]) -> None:
+def test_of_what_writes_into_lists_one_place_is_kept(capsys: pytest.CaptureFixture[str]) -> None:
     def in_lists(y: Tensor) -> Tensor:
-        parts = [y * 1e30]
+        parts = [y, y * 1e30]
         torch._foreach_mul_(parts, 1e30)
-        return parts[0].sum()
+        return parts[1].sum()
 
     stopped_in(in_lists)
-    assert "no capsule: aten._foreach_mul_.Scalar gives no result: it writes into its operands." in capsys.readouterr().err
+    assert "numscope: capsule: capsule-step0-rank0: aten._foreach_mul_.Scalar on 4 bytes of operands" in capsys.readouterr().err
+    runpy.run_path("capsule-step0-rank0/repro.py")
+    assert capsys.readouterr().out == "reproduced: 1 of 1 elements are nan or inf\n"
+
+
+UPDATES: dict[str, tuple[str, Callable[[nn.Module], torch.optim.Optimizer]]] = {
+    "rate": ("aten.add_.Tensor", lambda m: torch.optim.SGD(m.parameters(), 3e38, foreach=False)),
+    "rate of lists": ("aten._foreach_add_.List", lambda m: torch.optim.SGD(m.parameters(), 3e38, foreach=True)),
+    "no eps": ("aten.addcdiv_.default", lambda m: torch.optim.Adam(m.parameters(), eps=0, foreach=False)),
+    "no eps of lists": ("aten._foreach_addcdiv_.ScalarList", lambda m: torch.optim.Adam(m.parameters(), eps=0, foreach=True)),
+    "fused": ("aten._fused_adam_.default", lambda m: torch.optim.Adam(m.parameters(), eps=0, fused=True)),
+}
+
+
+@pytest.mark.parametrize("name", UPDATES)
+def test_an_update_fails_alone(name: str, capsys: pytest.CaptureFixture[str]) -> None:
+    op, make = UPDATES[name]
     model = nn.Linear(4, 4)
-    optimizer = torch.optim.SGD(model.parameters(), 3e38)
+    optimizer = make(model)
+    x = torch.ones(3, 4)
+    x[:, 1] = 0  # no gradient, so that without eps it is divided by 0
     with pytest.raises(numscope.NonFiniteError), numscope.watch(model, check="capsule"):
         for _ in range(2):
-            (model(torch.ones(3, 4)) * 10).sum().backward()
+            (model(x) * 10).sum().backward()
             optimizer.step()
-    assert "no capsule: of an update none is made." in capsys.readouterr().err
+    told = capsys.readouterr().err
+    assert f"numscope: capsule: capsule-step0-rank0: {op} on " in told, told
+    runpy.run_path("capsule-step0-rank0/repro.py")
+    assert capsys.readouterr().out == "reproduced: 1 of 1 elements are nan or inf\n"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import copy
+import math
 import re
 from collections.abc import Callable
 from pathlib import Path
@@ -254,14 +255,84 @@ def broken(change: Callable[[nn.Module], None]) -> Callable[[], nn.Module]:
     return made
 
 
-def test_a_bad_weight_is_cured_by_no_change_of_the_call() -> None:
+def test_a_bad_row_of_a_weight_is_set_to_zero() -> None:
     def spoil(model: nn.Module) -> None:
         with torch.no_grad():
-            model[0].weight[0, 0] = float("nan")  # type: ignore[index]
+            model[0].weight[2, 0] = float("nan")  # type: ignore[index]
+
+    model = broken(spoil)()
+    with quiet():
+        culprit = culprit_of(trained(model))
+        assert culprit.reason is Reason.BAD_PARAMETER
+        assert [one.remedy for one in culprit.tried if one.worked] == ["model[0].weight[2] = 0"]
+        assert model[0].weight[2].isnan().any()  # type: ignore[index]
+        with torch.no_grad():
+            exec(culprit.tried[0].remedy)
+        assert trained(model) is None
+
+
+def test_a_weight_that_is_bad_as_a_whole_is_cured_by_no_row() -> None:
+    def spoil(model: nn.Module) -> None:
+        nn.init.constant_(model[0].weight, math.nan)  # type: ignore[index, arg-type]
 
     with quiet():
         culprit = culprit_of(trained(broken(spoil)()))
     assert culprit.reason is Reason.BAD_PARAMETER and culprit.tried == ()
+
+
+def test_of_a_row_the_states_of_its_optimizer_are_told_that_are_bad_too() -> None:
+    model = nn.Sequential(nn.Embedding(8, 4), nn.Linear(4, 1))
+    optimizer = torch.optim.Adam(model.parameters())
+    with quiet(), numscope.watch(model, on_nonfinite="note") as scope:
+        for step in range(3):
+            if step == 2:
+                with torch.no_grad():
+                    model[0].weight[5] = optimizer.state[model[0].weight]["exp_avg"][5] = math.nan  # type: ignore[index]
+            model(torch.tensor([1, 5])).sum().backward()
+            optimizer.step()
+            optimizer.zero_grad()
+    assert culprit_of(scope.findings[0]).tried[0].remedy == "model[0].weight[5] = 0 and of exp_avg too"
+
+
+def test_a_row_that_is_far_larger_than_the_others_is_found_where_it_overflows() -> None:
+    model = nn.Sequential(nn.Embedding(8, 4), nn.Linear(4, 4)).half()
+    with torch.no_grad():
+        model[0].weight[5], model[1].weight[2] = 6e4, 6e4  # type: ignore[index]
+    scope = numscope.watch(model, on_nonfinite="note")
+    with quiet(), scope:
+        model(torch.tensor([1, 5])).float().sum().backward()
+        torch.optim.SGD(model.parameters()).step()
+    assert "model[1].weight[2] = 0" in [one.remedy for one in culprit_of(scope.findings[0]).tried if one.worked]
+
+
+class Normed(nn.Module):
+    """Rows that a cast to fp8 makes 0 are divided by their norm."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.last = nn.Linear(16, 16, bias=False), nn.Linear(16, 16)
+
+    def forward(self, x: Tensor) -> Tensor:
+        y = self.first(x)
+        z: Tensor = self.last(y / y.norm(dim=-1, keepdim=True))
+        return z
+
+
+def test_a_gemm_is_taken_out_of_fp8_alone(tmp_path: Path) -> None:
+    given = torch.randn(16, 16, generator=torch.Generator().manual_seed(0))
+    given[3:9] *= 1e-9
+    found = []
+    for gemms in ("", "fprop"):
+        model = Normed()
+        numscope.precision.convert(model, recipe="current")
+        switch = {"disable_fp8_gemm": {"enabled": True, "gemms": [gemms]}}
+        config = {"first": {"enabled": True, "layers": {"layer_names": ["first"]}, **switch}} if gemms else None
+        with quiet(), numscope.watch(model, on_nonfinite="note", config=config, log_dir=tmp_path) as scope:
+            model(given).square().mean().backward()
+            torch.optim.SGD(model.parameters()).step()
+        found.append(scope.findings)
+    assert "disable_fp8_gemm (fprop) for model.first" in [one.remedy for one in culprit_of(found[0][0]).tried if one.worked]
+    assert not found[1]
 
 
 def test_what_is_tried_is_bounded(tmp_path: Path) -> None:

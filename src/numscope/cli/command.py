@@ -17,6 +17,7 @@ from numscope.version import __version__
 
 # Each command with its line of the help. Its file is loaded when the command is called: all of them take 0.2 s.
 COMMANDS = {
+    "capsule": "Name a run's capsules, or the command that makes one.",
     "config": "Check or explain a configuration.",
     "diff": "Find where two runs, or two steps, begin to differ.",
     "doctor": "Find the rank, host or link that is broken.",

@@ -18,6 +18,7 @@ from torch import Tensor
 from numscope.detect.evidence import Evidence
 from numscope.distributed.agree import has_group
 from numscope.probe import optimizer as optimizer_probe
+from numscope.probe.naming import named_state
 from numscope.records.faults import ours
 from numscope.records.finding import Culprit, Finding, Numbers
 from numscope.records.places import place
@@ -26,9 +27,11 @@ from numscope.records.words import count, escape
 from numscope.replay.call import do_again
 from numscope.replay.capture import Call
 from numscope.replay.fork import in_child
+from numscope.replay.op import named_arguments, op_of, tensors_in
 from numscope.replay.operation import MOST_BYTES, Operation, Unwritable, fails, has_failed, state_for
 from numscope.replay.stages import Stages
 from numscope.replay.tape import UNOBSERVED
+from numscope.replay.update import failed_operation
 from numscope.report.stderr import say
 from numscope.summary.ledger import Ledger
 from numscope.version import __version__
@@ -44,7 +47,7 @@ from pathlib import Path
 import torch
 
 t = torch.load(Path(__file__).with_name("operands.pt"), weights_only=True)
-{draws}result = torch.ops.{op}({arguments})
+{draws}{call}
 result = [r for r in (result if isinstance(result, (list, tuple)) else [result]) if isinstance(r, torch.Tensor)][{at}]
 torch.testing.assert_close(result, t["result"], rtol=0, atol=0, equal_nan=True)
 num = int((~result.isfinite()).sum())
@@ -58,13 +61,14 @@ class _Packed:
     """What a child process hands back.
 
     Args:
+        call: of it, as Python.
         random: the generator's state from which it draws.
         result: which one, and it.
         why_not: there is nothing in it; one sentence's part.
     """
 
     op: str = ""
-    arguments: str = ""
+    call: str = ""
     operands: dict[str, Tensor] | None = None
     random: Tensor | None = None
     result: tuple[int, Tensor] | None = None
@@ -98,9 +102,9 @@ def _packed(finding: Finding, evidence: Sequence[Evidence]) -> _Packed:
     culprit, why = finding.culprit, "the call at fault can't be done again"
     if culprit is None:
         return _Packed(why_not=f"no operation was found: {finding.replay}")
-    if culprit.phase is Phase.OPTIMIZER:
-        return _Packed(why_not="of an update none is made")
     with optimizer_probe.paused():
+        if culprit.phase is Phase.OPTIMIZER:
+            return _of_update(evidence[0], culprit)
         if (kept := _outside(evidence[0], culprit)) is not None:
             return _apart(lambda: kept)
         for one in evidence:
@@ -110,6 +114,12 @@ def _packed(finding: Finding, evidence: Sequence[Evidence]) -> _Packed:
                     return found
                 why = found.why_not or why
     return _Packed(why_not=why)
+
+
+def _of_update(evidence: Evidence, culprit: Culprit) -> _Packed:
+    names = {id(t): f"{module}.{slot}".lstrip(".") for module, slot, t in named_state(evidence.names, buffers=False)}
+    packed = [_apart(partial(failed_operation, optimizer, names, culprit)) for optimizer in evidence.steps.optimizers.living]
+    return next((one for one in packed if one.operands is not None), packed[0] if packed else _Packed(why_not="its optimizer is gone"))
 
 
 def _outside(evidence: Evidence, culprit: Culprit) -> object:
@@ -130,7 +140,7 @@ def _apart(operation: Callable[[], object]) -> _Packed:
         try:
             found = operation()
             if not isinstance(found, Operation):
-                raise Unwritable(str(found))
+                raise Unwritable(str(found or "it does not fail again"))
             return _small(found, shrinks)
         except Unwritable as why:
             return _Packed(why_not=str(why))
@@ -172,6 +182,7 @@ def _reached(evidence: Evidence, call: Call, culprit: Culprit) -> Operation:
 
 def _small(operation: Operation, shrinks: bool) -> _Packed:
     """Halve sizes as long as the operation still makes something bad from finite operands; write it down. Raises: Unwritable."""
+    op = op_of(operation.func)
     leaves, spec = torch.utils._pytree.tree_flatten((operation.args, operation.kwargs))
 
     def given(tensors: Sequence[Any]) -> tuple[Any, Any]:
@@ -189,8 +200,9 @@ def _small(operation: Operation, shrinks: bool) -> _Packed:
                     result = operation.func(*args, **kwargs)
             except ours():
                 return None
-            if result is None:
-                raise Unwritable(f"{operation.func} gives no result: it writes into its operands")
+            if result is None:  # it writes into its operands
+                given_now = named_arguments(op, args, kwargs)
+                result = tensors_in([value for name, value in given_now if name in op.written])
             found = [r for r in (result if isinstance(result, tuple | list) else [result]) if isinstance(r, Tensor)]
             runs.append(next(((at, r) for at, r in enumerate(found) if fails(_numbers(tensors), _numbers([r]))), None))
         one, other = runs
@@ -199,6 +211,8 @@ def _small(operation: Operation, shrinks: bool) -> _Packed:
     first = failure(leaves)
     if first is None:
         raise Unwritable(f"{operation.func} alone gives finite results")
+    if op.elementwise_lists and (num := max((len(value) for value in operation.args if isinstance(value, list)), default=1)) > 1:
+        return _small(operation.of_one(first[0] % num), shrinks)
     # Indices and lengths point into other operands, and not every operation looks whether beyond their end.
     shrinks = shrinks and all(t.is_floating_point() or t.is_complex() or t.dtype is torch.bool for t in leaves if isinstance(t, Tensor))
     whole = leaves
@@ -222,9 +236,12 @@ def _small(operation: Operation, shrinks: bool) -> _Packed:
     names = [arg.name for arg in operation.func._schema.arguments]
     operands: dict[str, Tensor] = {}
     args, kwargs = given(tensors)
-    written = [_written(value, name, operands) for name, value in zip(names, args, strict=False)]
-    written += [f"{name}={_written(value, name, operands)}" for name, value in kwargs.items()]
-    return _Packed(str(operation.func), ", ".join(written), operands, operation.random, (made[0], made[1].detach().clone()))
+    written = {name: _written(value, name, operands) for name, value in (*zip(names, args, strict=False), *kwargs.items())}
+    call = ", ".join([*itertools.islice(written.values(), len(args)), *(f"{name}={written[name]}" for name in kwargs)])
+    call = f"result = torch.ops.{operation.func}({call})"
+    if not operation.func._schema.returns:
+        call += f"\nresult = [{', '.join(f'*{text}' for name, text in written.items() if name in op.written)}]"
+    return _Packed(str(operation.func), call, operands, operation.random, (made[0], made[1].detach().clone()))
 
 
 def _has_nan(failure: tuple[int, Tensor]) -> bool:
@@ -286,8 +303,7 @@ def _script(packed: _Packed, finding: Finding) -> str:
         what=quoted,
         version=__version__,
         torch=torch.__version__,
-        op=packed.op,
-        arguments=packed.arguments,
+        call=packed.call,
         at=packed.result[0],
     )
 

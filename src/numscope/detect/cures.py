@@ -6,17 +6,21 @@ Each trial is a replay, in a forked process where there can be one. It never cha
 from __future__ import annotations
 
 import contextlib
+import itertools
 import re
 import time
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from functools import partial
+from typing import Any
 
 import torch
-from torch import nn
+from torch import Tensor, nn
+from torch.optim import Optimizer
 
 from numscope.detect.at_line import FUNCTIONS, AtLine, Remedy, levels
+from numscope.detect.batch_rows import bad_rows, num_rows, on_rows
 from numscope.detect.evidence import Evidence
 from numscope.detect.written_remedy import in_own_words
 from numscope.distributed.agree import Ranks, has_group
@@ -25,6 +29,7 @@ from numscope.probe import optimizer as optimizer_probe
 from numscope.records.errors import UsageError
 from numscope.records.faults import ours, suppress
 from numscope.records.finding import Culprit, Finding, Reason, Trial
+from numscope.records.layer import GEMMS
 from numscope.records.places import place
 from numscope.records.site import Phase
 from numscope.replay.call import do_again
@@ -36,10 +41,14 @@ from numscope.replay.tape import plain_name
 
 PRECISION = "numscope.high_precision("
 MOST_SECONDS = 60.0  # no further trial begins after so long
-_NOT_THE_CALLS = (Reason.BAD_INPUT, Reason.BAD_PARAMETER, Reason.UNINITIALIZED, Reason.OPTIMIZER_UPDATE, Reason.COMPILED)
+_GIVEN = (Reason.BAD_INPUT, Reason.BAD_PARAMETER)  # the call does nothing wrong
+_NOT_THE_CALLS = (Reason.UNINITIALIZED, Reason.OPTIMIZER_UPDATE, Reason.COMPILED)
 _SCALES = (8, 256, 65536)  # by which a loss scale is lowered
 _MOST_MODULES = 6
 _NEAR = 1 / 16  # of float16's range
+_MOST_WEIGHTS = 2  # with rows to be set to 0
+_MOST_NAMES = 3
+_FAR = 1e3
 
 Outcome = tuple[bool | None, str]  # whether the call was finite, None if it could not be done; one sentence without a full stop
 
@@ -117,7 +126,7 @@ def tried_together(evidence: Evidence, ranks: Ranks) -> str:
     with optimizer_probe.paused():
         for call in (one for one in evidence.calls if all(one.index in others for others in held)):
             _, culprit = outcome(_Remedy("", contextlib.nullcontext, call))
-            is_its_own = culprit is not None and culprit.reason not in _NOT_THE_CALLS
+            is_its_own = culprit is not None and culprit.reason not in (*_GIVEN, *_NOT_THE_CALLS)
             modules = ranks.gather("modules at fault", culprit.module if culprit is not None and is_its_own else None)
             for remedy in _in_float32(evidence.names, call, min(modules)) if modules else ():
                 with suppress(UsageError):  # on all ranks
@@ -160,16 +169,18 @@ def _tried(evidence: Evidence, call: Call, culprit: Culprit) -> tuple[Trial, ...
     watched = AtLine(culprit.file, culprit.line)
     if outcome(_Remedy("", lambda: watched, call))[0] is not False:  # what it is to cure does not show: a trial would prove nothing
         return ()
+
+    def tried(remedy: _Remedy) -> Outcome:
+        try:
+            return outcome(remedy) if time.monotonic() < end else (None, "")
+        except ours():
+            return None, ""
+
     found: list[Trial] = []
-    for family in _families(evidence.names, call, culprit, watched.met):
+    for family in _families(evidence, call, culprit, watched.met, tried):
         last = None
         for remedy in family:
-            if time.monotonic() > end:
-                break
-            try:
-                is_finite, said = outcome(remedy)
-            except ours():
-                continue
+            is_finite, said = tried(remedy)
             if is_finite is None:  # which tells nothing of the remedy
                 continue
             last = Trial(remedy.text, is_finite, said)
@@ -182,21 +193,29 @@ def _tried(evidence: Evidence, call: Call, culprit: Culprit) -> tuple[Trial, ...
     return (*works, *(trial for trial in found if not trial.worked and (not works or trial.remedy in culprit.advice)))
 
 
-def _families(names: Mapping[nn.Module, str], call: Call, culprit: Culprit, met: list[str]) -> Iterator[Iterator[_Remedy]]:
+def _families(
+    evidence: Evidence, call: Call, culprit: Culprit, met: list[str], tried: Callable[[_Remedy], Outcome]
+) -> Iterator[Iterator[_Remedy]]:
     """Remedies of one kind each, the mildest first: of each kind the first that works is told, or the last that does not."""
+    names = evidence.names
     dtypes = {o.numbers.dtype for o in (*culprit.inputs, *culprit.outputs) if o.numbers is not None}
     own = [name for name in met if FUNCTIONS[name][0] == plain_name(culprit.op)]
     at = culprit.file, culprit.line
-    for name in own or met:
+    is_its_own = culprit.reason not in _GIVEN
+    for name in (own or met) if is_its_own else ():
         remedies = ((text, Remedy(frozenset({name}), edit, level)) for edit, level, text in levels(name, dtypes))
         yield (_Remedy(text, partial(AtLine, *at, remedy), call) for text, remedy in remedies)
-    if "float16" in dtypes and culprit.phase is Phase.BACKWARD:
+    if is_its_own and "float16" in dtypes and culprit.phase is Phase.BACKWARD:
         what = "loss" if optimizer_probe.scale() is None else "loss scale"
         yield (_Remedy(f"a {what} {scale} times smaller", contextlib.nullcontext, call, 1 / scale) for scale in _SCALES)
-    if dtypes & {"float16", "bfloat16"}:
+    if is_its_own:
+        yield _out_of_fp8(names, call, tried)
+    if is_its_own and dtypes & {"float16", "bfloat16"}:
         yield _in_float32(names, call, culprit.module)
-    if "float16" in dtypes:
+    if is_its_own and "float16" in dtypes:
         yield _in_bfloat16(names, call)
+    yield _without_rows_of_weights(names, call, culprit, evidence.steps.optimizers.living)
+    yield _without_rows(call, tried)
 
 
 def _in_float32(names: Mapping[nn.Module, str], call: Call, name: str) -> Iterator[_Remedy]:
@@ -217,23 +236,108 @@ def _in_bfloat16(names: Mapping[nn.Module, str], call: Call) -> Iterator[_Remedy
         yield _Remedy(text, partial(computed_in, torch.bfloat16, names, call.module, {torch.float16}), call)
 
 
+def _out_of_fp8(names: Mapping[nn.Module, str], call: Call, tried: Callable[[_Remedy], Outcome]) -> Iterator[_Remedy]:
+    """As few converted layers in high precision as halving finds, of one GEMM before all three."""
+    from numscope.precision.gemm.layer_state import state_of  # which few runs need
+    from numscope.precision.gemm.raising import raised
+
+    part = [(attribute(name), state) for module, name in names.items() if (state := state_of(module)) is not None]
+
+    def remedy(layers: Sequence[tuple[str, Any]], gemm: str = "") -> _Remedy:
+        what = f"disable_fp8_gemm ({gemm})" if gemm else "disable_fp8_layer"
+        more = f" and {len(layers) - _MOST_NAMES} more" if len(layers) > _MOST_NAMES else ""
+        under = partial(raised, [state for _, state in layers], [gemm] if gemm else GEMMS)
+        return _Remedy(f"{what} for {', '.join(name for name, _ in layers[:_MOST_NAMES])}{more}", under, call)
+
+    if part and tried(remedy(part))[0]:
+        while len(part) > 1:
+            halves = part[: len(part) // 2], part[len(part) // 2 :]
+            if (smaller := next((half for half in halves if tried(remedy(half))[0]), None)) is None:
+                break
+            part = smaller
+        yield from (remedy(part, gemm) for gemm in GEMMS)
+    if part:
+        yield remedy(part)
+
+
+def _without_rows(call: Call, tried: Callable[[_Remedy], Outcome]) -> Iterator[_Remedy]:
+    """The batch without the rows that make it bad, where these are few."""
+    total = num_rows(call)
+
+    def fails(rows: Sequence[int]) -> bool | None:
+        is_finite = tried(_Remedy("", contextlib.nullcontext, on_rows(call, rows)))[0]
+        return None if is_finite is None else not is_finite
+
+    def rest(bad: Sequence[int]) -> list[int]:
+        return [row for row in range(total) if row not in bad]
+
+    if total > 1 and (bad := bad_rows(total, fails)):
+        for row in bad if len(bad) > 1 else ():
+            others = [one for one in bad if one != row]
+            bad = others if others and fails(rest(others)) is False else bad
+        yield _Remedy(f"a batch without {_rows(bad)} of {total}", contextlib.nullcontext, on_rows(call, rest(bad)))
+
+
+def _without_rows_of_weights(
+    names: Mapping[nn.Module, str], call: Call, culprit: Culprit, optimizers: Sequence[Optimizer]
+) -> Iterator[_Remedy]:
+    """Rows of weights at 0 that are not finite, or, of the module at fault, far larger than the weight's others."""
+    is_given = culprit.reason is Reason.BAD_PARAMETER
+    found: dict[nn.Parameter, tuple[str, list[int]]] = {}
+    for module, name in names.items():
+        for slot, weight in module._parameters.items() if is_given or name == culprit.module else ():
+            if weight is not None and weight not in found and (rows := _outliers(weight, is_given)):
+                found[weight] = attribute(f"{name}.{slot}".lstrip(".")), rows
+    if 0 < len(found) <= _MOST_WEIGHTS:
+        text = ", ".join(f"{name}[{rows[0] if len(rows) == 1 else rows}] = 0" for name, rows in found.values())
+        states = {
+            str(key)
+            for weight, optimizer in itertools.product(found, optimizers)
+            for key, state in optimizer.state.get(weight, {}).items()
+            if isinstance(state, Tensor) and state.shape == weight.shape and nonfinite(state)
+        }
+        text += f" and of {', '.join(sorted(states))} too" if states else ""
+        made = {id(weight): weight.detach().index_fill(0, torch.tensor(rows), 0) for weight, (_, rows) in found.items()}
+        yield _Remedy(text, partial(_stood_in, names, lambda weight: made.get(id(weight))), call)
+
+
+def _outliers(weight: Tensor, is_bad: bool) -> list[int]:
+    """The rows of a weight that are not finite (``is_bad``), or so many times as large as its middle one; none where these are many."""
+    if weight.ndim == 0 or not weight.is_floating_point() or type(weight.data) is not Tensor or weight.is_meta:
+        return []
+    largest_of = weight.detach().flatten(1).abs().amax(1).float() if weight.ndim > 1 else weight.detach().abs().float()
+    far = ~largest_of.isfinite() if is_bad else largest_of > _FAR * largest_of.median()
+    rows: list[int] = far.nonzero().flatten().tolist()
+    return rows if len(rows) <= max(1, len(weight) // 4) else []
+
+
+def _rows(rows: Sequence[int]) -> str:
+    return f"row {rows[0]}" if len(rows) == 1 else f"rows {', '.join(map(str, rows[:-1]))} and {rows[-1]}"
+
+
 @contextlib.contextmanager
 def computed_in(dtype: torch.dtype, names: Mapping[nn.Module, str], module: nn.Module, weights: Collection[torch.dtype]) -> Iterator[None]:
     """As after ``module.to(dtype)`` for weights of some dtypes, gradients too; what the call is given is cast. The weights themselves are
     not touched."""
+    cast = partial(_stood_in, names, lambda weight: weight.detach().to(dtype) if weight.dtype in weights else None)
+    with cast(), high_precision(module, dtype=dtype, output_dtype=dtype):
+        yield
+
+
+@contextlib.contextmanager
+def _stood_in(names: Mapping[nn.Module, str], make: Callable[[nn.Parameter], Tensor | None]) -> Iterator[None]:
+    """Others in the place of those weights of which any are made. The weights themselves are not touched."""
     kept = [(m, dict(m._parameters.items())) for m in names]
     flat = [(m, m._flat_weights) for m in names if isinstance(m, nn.RNNBase)]  # a second list of the weights, which the kernels read
     stand_ins: dict[int, nn.Parameter] = {}  # a shared weight needs one
     try:
         for m, own in kept:
             for slot, weight in own.items():
-                if weight is not None and weight.dtype in weights:
-                    cast = nn.Parameter(weight.detach().to(dtype), weight.requires_grad)
-                    m._parameters[slot] = stand_ins.setdefault(id(weight), cast)
+                if weight is not None and (made := make(weight)) is not None:
+                    m._parameters[slot] = stand_ins.setdefault(id(weight), nn.Parameter(made, weight.requires_grad))
         for rnn, _ in flat:
             rnn._flat_weights = [rnn._parameters.get(slot) for slot in rnn._flat_weights_names]
-        with high_precision(module, dtype=dtype, output_dtype=dtype):
-            yield
+        yield
     finally:
         for m, own in kept:
             put_back(m._parameters, own)

@@ -53,6 +53,14 @@ class Operation:
                 value.zero_()
         return cls(func, copies, more, random)
 
+    def of_one(self, at: int) -> Operation:
+        """The same of one place of all its lists, of an operator that works on each place alone."""
+
+        def one(value: Any) -> Any:
+            return value[at : at + 1] if isinstance(value, list) else value
+
+        return Operation(self.func, tuple(map(one, self.args)), {name: one(value) for name, value in self.kwargs.items()}, self.random)
+
 
 def state_for(func: Any) -> Tensor | None:
     """The state of torch's generator, if an operator draws from it."""

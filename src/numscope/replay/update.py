@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch.optim import Optimizer
 
-from numscope.distributed.agree import spread
+from numscope.distributed.agree import has_group, spread
 from numscope.probe import optimizer as optimizer_probe
 from numscope.probe import walk
 from numscope.probe.calls import heard
@@ -18,7 +18,8 @@ from numscope.records.site import Phase
 from numscope.replay.call import eager, forked
 from numscope.replay.capture import RandomState
 from numscope.replay.culprit import find_culprit
-from numscope.replay.op import Communicates, OpProbe
+from numscope.replay.op import Communicates
+from numscope.replay.operation import full_probe
 from numscope.replay.stages import COMMUNICATES, REPRODUCED, Replay, nonfinite
 from numscope.replay.tape import OpTape, Rewritten
 from numscope.summary.ledger import Ledger
@@ -42,12 +43,20 @@ def replay_optimizer(optimizer: Optimizer, names: Mapping[int, str]) -> Replay:
     return _replay(optimizer, names, spread()) if done is None else done  # alone in its group, it may communicate
 
 
+def failed_operation(optimizer: Optimizer, names: Mapping[int, str], culprit: Culprit) -> object:
+    """The operation at fault of an optimizer's step, done again from the state that it left behind, or why it can't be done alone; None: it
+    does not fail again."""
+    tape = OpTape()
+    _replay(optimizer, names, has_group(), tape=tape)
+    return next((record.operation for record in tape.records if record.op == culprit.op and record.operation is not None), None)
+
+
 def foresee_update(optimizer: Optimizer, names: Mapping[int, str]) -> Replay | None:
     """Take an optimizer's step in a forked process before it is taken here. None: there can be no such process."""
     return forked(lambda lone: _replay(optimizer, names, lone, is_past=False))
 
 
-def _replay(optimizer: Optimizer, names: Mapping[int, str], lone: bool, *, is_past: bool = True) -> Replay:
+def _replay(optimizer: Optimizer, names: Mapping[int, str], lone: bool, *, is_past: bool = True, tape: OpTape | None = None) -> Replay:
     params = [p for group in optimizer.param_groups for p in group["params"]]
     kept = [(p, p.detach().clone(), None if p.grad is None else p.grad.detach().clone()) for p in params]
     state = {p: dict(s) if isinstance(s, dict) else s for p, s in optimizer.state.items()}
@@ -60,14 +69,15 @@ def _replay(optimizer: Optimizer, names: Mapping[int, str], lone: bool, *, is_pa
             slots |= {id(t): f"{slot} of {names.get(id(p), 'a parameter')}" for slot, t in walk.tensors(value, str(key))}
     slots |= names
     written = Rewritten(frozenset(slots.values()) - {slots[id(p.grad)] for p in params if id(p.grad) in slots}, _REDONE)
-    tape, rows = OpTape(rewritten=written if is_past else None), Ledger()
+    tape, rows = OpTape() if tape is None else tape, Ledger()
+    tape.rewritten = written if is_past else None
     status = "not reproduced: the optimizer's step was finite the second time"
     culprit: Culprit | None = None
     try:
         with torch.no_grad(), optimizer_probe.paused(), eager():
             for value in (*params, *optimizer.state.values()) if is_past else ():
                 _make_finite(value)
-            with heard(), OpProbe(tape, rows, phase=Phase.OPTIMIZER, names=slots, lone=lone):
+            with heard(), full_probe(tape, rows, phase=Phase.OPTIMIZER, names=slots, lone=lone):
                 optimizer.step()
             rows.read()
             bad = [p.detach() for p in params if nonfinite(p)]
