@@ -15,6 +15,7 @@ import numscope
 from numscope.alerts.engine import Engine as OwnEngine
 from numscope.config.alert_plan import AlertPlan
 from numscope.detect.journal import Journal
+from numscope.detect.skips import Skips
 from numscope.distributed.bell import Host
 from numscope.probe.optimizers import Optimizers
 from numscope.records.alert import Alert
@@ -24,7 +25,7 @@ from tests.distributed.test_ddp import Net, batches, digest
 
 class Engine(OwnEngine):
     def __init__(self, post: Any, rank: int, posts: dict[int, dict[int, str]]) -> None:
-        super().__init__(AlertPlan(), post, Optimizers(nn.Identity()))
+        super().__init__(AlertPlan(), post, Optimizers(nn.Identity()), Skips())
         self.rank, self.posts = rank, posts
 
     def of_step(self, number: int, journal: Journal) -> Iterable[Alert]:

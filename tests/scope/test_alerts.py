@@ -29,8 +29,9 @@ class Engine(OwnEngine):
 
     def __init__(self, scope: Scope, *steps: int, fails_at: int = -1) -> None:
         assert scope._watch._detection is not None
-        super().__init__(AlertPlan(), desk_of(scope).post, scope._watch._detection.evidence.steps.optimizers)
-        scope._watch._detection.judge.onlooker = self
+        judge = scope._watch._detection.judge
+        super().__init__(AlertPlan(), desk_of(scope).post, scope._watch._detection.evidence.steps.optimizers, judge.skips)
+        judge.onlooker = self
         self.steps = steps
         self.fails_at = fails_at
         self.seen: list[tuple[int, bool]] = []

@@ -24,7 +24,7 @@ from numscope.alerts.rules.overflow import overflow_ahead
 from numscope.config.alert_plan import AlertPlan
 from numscope.config.options import how_to_set
 from numscope.detect.journal import Event, Journal, Look
-from numscope.detect.skips import LEFT_OUT
+from numscope.detect.skips import LEFT_OUT, Skips
 from numscope.probe import loop_calls
 from numscope.probe import optimizer as optimizer_probe
 from numscope.probe.optimizers import Optimizers
@@ -151,18 +151,16 @@ class Scales:
     Until its first step it searches for its scale, which is no news down to a scale of 1.
     """
 
-    def __init__(self) -> None:
-        self._left_out: deque[int] = deque(maxlen=SKIPS_WINDOW)  # all steps that were
+    def __init__(self, skips: Skips) -> None:
+        self._skips = skips
         self._skipped: deque[int] = deque(maxlen=64)  # those that no search for the first scale explains
         self._highest = 0.0
-        self.has_stepped = False  # a step was not left out
 
     def skipped(self, step: int, scale: float | None, settings: dict[str, Any]) -> Iterator[Alert]:
         """A step was left out. ``scale``: by which the loss was multiplied in it; None: unknown."""
-        if scale is not None and self.has_stepped:
+        if scale is not None and self._skips.has_stepped:
             self._highest = max(self._highest, scale)
-        self._left_out.append(step)
-        if not self.has_stepped and (scale is None or scale >= 1):
+        if not self._skips.has_stepped and (scale is None or scale >= 1):
             return
         self._skipped.append(step)
         recent = sum(one > step - SKIPS_WINDOW for one in self._skipped)
@@ -170,7 +168,7 @@ class Scales:
         has_fallen = scale is None or (scale * FALLEN <= self._highest and scale < INITIAL_SCALE)
         if not is_low and (recent < settings["skips"] or not has_fallen):
             return
-        left_out = sum(one > step - SKIPS_WINDOW for one in self._left_out)
+        left_out = sum(one > step - SKIPS_WINDOW for one in self._skips.steps[-SKIPS_WINDOW:])
         now = "" if scale is None else f", and its scale is {scale:g}" + (f", from {self._highest:g}" if self._highest > scale else "")
         value, limit = (scale, 1.0) if is_low else (float(recent), float(settings["skips"]))
         text = f"GradScaler left out {left_out} of the last {min(SKIPS_WINDOW, step + 1)} steps{now}: gradients overflow though it falls."
@@ -184,13 +182,19 @@ class Engine:
     """Rules over one model's steps; detection's onlooker. An error of theirs ends them; it is said once, and detection goes on.
 
     Args:
+        skips: detection's, of steps that were left out.
         notes: detection's, of what went bad and did not spread.
 
     *Cost:* on the host, about 0.3 µs a site and step and 0.1 ms; nothing on a device.
     """
 
     def __init__(
-        self, plan: AlertPlan, post: Callable[[Iterable[Alert]], None], optimizers: Optimizers, notes: Sequence[Finding] = ()
+        self,
+        plan: AlertPlan,
+        post: Callable[[Iterable[Alert]], None],
+        optimizers: Optimizers,
+        skips: Skips,
+        notes: Sequence[Finding] = (),
     ) -> None:
         self.board = Board()
         self._notes = notes
@@ -199,7 +203,7 @@ class Engine:
         self._num_loads, self._last_load = loop_calls.num_loads(), -QUIET  # up to the last step, and the step of the last one
         self._post: Callable[[Iterable[Alert]], None] | None = post
         self._rows = StepRows(self.board)
-        self._scales = Scales()
+        self._scales = Scales(skips)
         self._plan = plan
         self._each_step, self._each_tick = (
             [(rule, plan.settings(name)) for name, rule in rules.items() if plan.is_on(name)] for rules in (EACH_STEP, EACH_TICK)
@@ -235,7 +239,6 @@ class Engine:
                 self._num_loads, self._last_load = loop_calls.num_loads(), number
             self.board.is_scaled = self.board.is_scaled or optimizer_probe.in_scaler()
             self._rows.add(number, journal)
-            self._scales.has_stepped = True
             if self.board.ticks:
                 rates = [group.get("lr") for optimizer in self._optimizers.living for group in optimizer.param_groups]
                 self.board.rates.append(max((float(rate) for rate in rates if isinstance(rate, float | int)), default=math.nan))

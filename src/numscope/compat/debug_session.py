@@ -14,7 +14,6 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.optim import Optimizer
 
 from numscope.config import resolve
 from numscope.config.options import WatchOptions
@@ -24,7 +23,6 @@ from numscope.inspect.ranks import joined
 from numscope.inspect.recorder import Recorder
 from numscope.inspect.sites import Inspection, PlannedSite
 from numscope.inspect.tally import Seen, Tally, casting
-from numscope.probe import optimizer as optimizer_probe
 from numscope.probe.naming import peel
 from numscope.records.checks import check_one_of, check_whole
 from numscope.records.errors import UsageError
@@ -135,7 +133,7 @@ class GivenTensors:
 Config = str | os.PathLike[str] | Mapping[str, Any] | None
 
 
-class Session(optimizer_probe.StepListener):
+class Session:
     """Watches each model from its first call on, for statistics alone; without a configuration it watches nothing.
 
     Steps are counted by the optimizers, from the first ``step`` on by ``step`` alone. Arguments are as for ``debug_tool.initialize_debug``.
@@ -161,7 +159,6 @@ class Session(optimizer_probe.StepListener):
         self._step_number = first_step
         self._explicit = False
         self._groups: dict[str | None, Any] = {}
-        self._calls_when_stepped = -1
         self._collected: dict[tuple[str, str, int], bool] = {}
         self._watch: AutoWatch | None = None
         self._given: GivenTensors | None = None
@@ -175,7 +172,6 @@ class Session(optimizer_probe.StepListener):
             self._watch = AutoWatch(watching, recorder=self.recorder)
             self._watch.elsewhere = self._given.unmatched
             self._watch.__enter__()
-            optimizer_probe.listen(self)
         at_end(self.close)  # scripts forget end_debug; the current step is written nevertheless
 
     # ---- steps
@@ -183,11 +179,8 @@ class Session(optimizer_probe.StepListener):
     @property
     def step_number(self) -> int:
         """Number of the current step; where optimizers count, the first one lasts until the next forward, in case ``step`` is called."""
-        numbers = [scope.step_number for scope in self._scopes()]
-        if self._explicit or self._watch is None or not numbers:
-            return self._step_number
-        just_done = self._watch.looking and self._watch.num_calls == self._calls_when_stepped  # no call since the optimizer stepped
-        return max(numbers) - int(just_done)
+        numbers = [scope.step_number - scope.has_just_ended for scope in self._scopes()]
+        return self._step_number if self._explicit or not numbers else max(numbers)
 
     def step(self) -> None:
         """A training step is over."""
@@ -220,15 +213,6 @@ class Session(optimizer_probe.StepListener):
 
     def _inspectors(self) -> list[Inspector]:
         return [scope.inspector for scope in self._scopes() if scope.inspector is not None]
-
-    # ---- events of the optimizer probe
-
-    def after_step(self, optimizer: Optimizer) -> None:
-        if self._watch is not None:
-            self._calls_when_stepped = self._watch.num_calls
-
-    def skipped_step(self, optimizer: Optimizer) -> None:
-        self.after_step(optimizer)
 
     # ---- the log
 
@@ -311,7 +295,6 @@ class Session(optimizer_probe.StepListener):
     def close(self) -> None:
         """Write the current step, remove all hooks, close the logs. Safe to call twice."""
         not_at_end(self.close)
-        optimizer_probe.unlisten(self)
         watch, self._watch = self._watch, None
         with contextlib.ExitStack() as stack:
             if self._log is not None:

@@ -308,9 +308,9 @@ class Judge:
             self._alarm(kept)
         else:
             self._has_heard(self.company.missed())
-        if self._never_in is not None and self.skips.num_first and not self.victim and not self._ranks.together:
+        if self._never_in is not None and not self.skips.has_stepped and not self.victim and not self._ranks.together:
             self.victim = self.company.speaks = True
-            note = f"GradScaler left out all {self.skips.num_first} steps"
+            note = f"GradScaler left out all {len(self.skips.steps)} steps"
             self._alarm(replace(self._never_in, contained=False, note=note, kind=Kind.SCALER_SKIPS))
 
     def after_step(

@@ -128,7 +128,8 @@ class LeftOutSteps:
 
     def happened(self, who: str) -> None:
         """A step is left out: an event, once however many optimizers."""
-        if not self.events or self.events[-1][0] != self._evidence.step:
+        if self._skips.steps[-1:] != [self._evidence.step]:
+            self._skips.steps.append(self._evidence.step)
             self.events.append((self._evidence.step, f"{who} left the step out: {WHY}"))
             self._delivery.event(*self.events[-1])
 

@@ -37,20 +37,21 @@ class Skips:
 
     Attributes:
         most: how many that count are a finding; None: no number.
-        num_first: steps that were skipped, as long as none was not.
+        steps: numbers of the steps that were left out, whoever did it.
+        has_stepped: a step was not left out.
     """
 
     def __init__(self) -> None:
         self.most: int | None = None
-        self.num_first = 0
+        self.steps: list[int] = []
+        self.has_stepped = False
         self._rows: Beside[Optimizer, _Row] = Beside()
         self._have_stepped: Beside[Optimizer, bool] = Beside()
 
     def stepped(self, optimizer: Optimizer) -> None:
         """A step was not skipped."""
         self._rows.pop(optimizer, None)
-        self._have_stepped[optimizer] = True
-        self.num_first = 0
+        self._have_stepped[optimizer] = self.has_stepped = True
 
     def left_out(self, optimizer: Optimizer) -> int:
         """A step is to be left out for a gradient that is not finite, not by a scaler. Returns: how many in a row."""
@@ -75,7 +76,6 @@ class Skips:
         if row is None:
             row = self._rows[optimizer] = _Row(0 if optimizer in self._have_stepped else _num_above_one(scale))
         row.num += 1
-        self.num_first += not len(self._have_stepped)
         row.counted += row.num > row.of_search or forward_is_bad or scale is None or scale < 1
         return row.num, row.counted
 

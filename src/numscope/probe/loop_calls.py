@@ -47,8 +47,8 @@ class LoopCall:
             ``load``: ``load_state_dict`` of a module, or a checkpoint's into tensors; ``sample``: an epoch of a WeightedRandomSampler;
             ``save``: a file was written.
         target: the scheduler, the scaler, the module or the sampler; None for ``clip``, ``save`` and a load into tensors.
-        args: what it was called with, by position; of ``scale`` what it returns; of ``load`` what is loaded, and what it returns; of
-            ``save`` how many elements of floating-point tensors, ``inf`` where a whole checkpoint was.
+        args: what it was called with, by position; of ``scale`` after what it returns; of ``load`` what is loaded, and what it returns;
+            of ``save`` how many elements of floating-point tensors, ``inf`` where a whole checkpoint was.
         kwargs: and by name.
     """
 
@@ -76,8 +76,8 @@ class Tell(Protocol):
         """A function of the loop is about to run, or, with ``over`` and for ``scale``, has run. The rest is as in ``LoopCall``."""
 
 
-def hear_loop(tell: Tell) -> list[Callable[[], None]]:
-    """Have these calls told. Returns: what ends it."""
+def hear_loop(tell: Tell, step: Callable[..., Any], update: Callable[..., Any]) -> list[Callable[[], None]]:
+    """Have these calls told, and GradScaler's ``step`` and ``update`` run by these functions. Returns: what ends it."""
 
     def run(kind: Kind, original: Callable[..., Any], target: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         tell(kind, target, args, kwargs)
@@ -104,7 +104,7 @@ def hear_loop(tell: Tell) -> list[Callable[[], None]]:
     def scale(original: Callable[..., Any], scaler: Any, *args: Any, **kwargs: Any) -> Any:
         result = original(scaler, *args, **kwargs)
         if scaler.is_enabled():
-            tell("scale", scaler, (result,), {})
+            tell("scale", scaler, (result, *args), kwargs)
         return result
 
     def unscale(original: Callable[..., Any], scaler: Any, *args: Any, **kwargs: Any) -> Any:
@@ -134,5 +134,7 @@ def hear_loop(tell: Tell) -> list[Callable[[], None]]:
         patch(WeightedRandomSampler, "__iter__", sample),
         patch(torch.amp.GradScaler, "scale", scale),
         patch(torch.amp.GradScaler, "unscale_", unscale),
+        patch(torch.amp.GradScaler, "step", step),
+        patch(torch.amp.GradScaler, "update", update),
         hear_saves(tell),
     ]

@@ -59,8 +59,9 @@ class Alerting:
             return
         self.post = self._post_alone if detection is None else self.desk.post
         if detection is not None:
-            detection.judge.onlooker = Engine(self.plan, self.desk.post, detection.evidence.steps.optimizers, detection.judge.contained)
-            detection.judge.company.messenger = self.desk
+            judge, optimizers = detection.judge, detection.evidence.steps.optimizers
+            judge.onlooker = Engine(self.plan, self.desk.post, optimizers, judge.skips, judge.contained)
+            judge.company.messenger = self.desk
         elif recorder is not None and (self.plan.mode or self.plan.rules):
             recorder.say_once(_WITHOUT, _WITHOUT, logging.WARNING)
 

@@ -118,7 +118,7 @@ def _count(scope: ModelWatch, into: Watched, skipped: set[int]) -> None:
     into.alerts += [one for one in scope.alerting.words if one not in into.alerts]
     into.more_alerts += scope.alerting.desk.num_left_out
     into.detecting = into.detecting and detecting
-    skipped.update(step for step, _ in scope.events)
+    skipped.update(scope.left_out)
     faults = [fault for fault in (scope.fault, "" if inspector is None else inspector.fault) if fault]
     gaps = [f"{name}: numscope failed and left it alone: {fault}" for fault in faults]
     if detecting and scope.could_train and not (scope.has_trained or faults):

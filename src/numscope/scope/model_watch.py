@@ -186,13 +186,23 @@ class ModelWatch:
 
     @property
     def events(self) -> list[tuple[int, str]]:
-        """(step, text) of the steps that GradScaler skipped."""
+        """(step, text) of the steps that were left out, and of remedies that stay on."""
         return [] if self._detection is None else self._detection.left_out.events
+
+    @property
+    def left_out(self) -> list[int]:
+        """The steps that were left out, by a GradScaler or by the watch."""
+        return [] if self._detection is None else self._detection.judge.skips.steps
 
     @property
     def step_number(self) -> int:
         """Number of the current step, counted from ``first_step``."""
         return self._steps.number
+
+    @property
+    def has_just_ended(self) -> bool:
+        """Whether an optimizer has ended a step, and no forward has begun since."""
+        return self._steps.has_just_ended
 
     @property
     def num_steps(self) -> int:

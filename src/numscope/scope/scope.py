@@ -108,7 +108,7 @@ class Scope:
         told = [count(self.num_steps, "step"), count(self.num_tensors, "tensor observation"), count(len(self.findings), "finding")]
         told += [count(len(self.contained), "contained note")] if self.contained else []
         told += [count(len(self.alerts), "alert")] if self.alerts else []
-        told += [count(len(self.events), "skipped step")] if self.events else []
+        told += [count(len(self._watch.left_out), "skipped step")] if self._watch.left_out else []
         title = element("p", element("b", f"Scope of {self._watch.numbering.name}"), f" ({state}): {', '.join(told)}")
         fault = [element("p", self.fault, style=BAD)] if self.fault else []
         shown = [Markup(finding._repr_html_()) for finding in self.findings[:MOST_SHOWN]]

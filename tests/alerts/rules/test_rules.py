@@ -19,6 +19,7 @@ from numscope.alerts.rules.growth import divergence_ahead
 from numscope.alerts.rules.loss import loss_runs_away, loss_spike
 from numscope.alerts.rules.overflow import overflow_ahead
 from numscope.config.rule_table import RULES
+from numscope.detect.skips import Skips
 from numscope.probe import loop_calls
 from numscope.records.alert import Alert
 
@@ -360,29 +361,29 @@ def test_gradients_below_the_normal_numbers_of_float16(dtype: str, level: Callab
 
 
 def test_a_scale_that_falls_and_falls_is_told_and_a_search_for_it_is_not() -> None:
-    scales, plan = Scales(), dict(RULES["scale falls"].settings)
+    scales, plan = Scales(skips := Skips()), dict(RULES["scale falls"].settings)
     scale = 65536.0
     for step in range(16):  # the search: no step yet
         assert [*scales.skipped(step, scale, plan)] == []
         scale /= 2
-    scales.has_stepped = True
+    skips.has_stepped = True
     told = []
     for step in range(16, 40, 3):
         told += scales.skipped(step, 1024.0 / 2 ** (step - 16), plan)
-        scales.has_stepped = True
+        skips.has_stepped = True
     assert told and told[0].step == 25 and told[0].evidence["skipped"] == 4
-    assert [*Scales().skipped(0, 0.5, plan)], "a scale below 1 is told of at once"
+    assert [*Scales(Skips()).skipped(0, 0.5, plan)], "a scale below 1 is told of at once"
 
 
 def test_a_scale_that_falls_from_far_above_the_usual_one_is_left_alone() -> None:
-    scales, plan = Scales(), dict(RULES["scale falls"].settings)
-    scales.has_stepped = True
+    scales, plan = Scales(skips := Skips()), dict(RULES["scale falls"].settings)
+    skips.has_stepped = True
     assert [alert for step in range(8) for alert in scales.skipped(10 * step, 2.0 ** (28 - step), plan)] == []
 
 
 def test_a_step_left_out_now_and_then_is_how_a_scaler_works() -> None:
-    scales, plan = Scales(), dict(RULES["scale falls"].settings)
-    scales.has_stepped = True
+    scales, plan = Scales(skips := Skips()), dict(RULES["scale falls"].settings)
+    skips.has_stepped = True
     assert [alert for step in range(0, 20000, 2000) for alert in scales.skipped(step, 65536.0, plan)] == []
 
 

@@ -20,8 +20,8 @@ from numscope.precision.search.advise import OPERANDS
 from numscope.probe import optimizer as optimizer_probe
 from numscope.probe.entry import LayerSites
 from numscope.probe.layer_names import layers_of
+from numscope.probe.loop_calls import LoopCall
 from numscope.probe.module import ModuleProbe
-from numscope.probe.patching import patch
 from numscope.records.formats import format_of
 from numscope.summary.dispatch import summarize
 from numscope.summary.state import Groups, Summary
@@ -215,20 +215,15 @@ class LossRecorder(optimizer_probe.StepListener):
         self._over = over
         self._sum: float | None = None  # the current step's loss so far
         self._unscaled = WeakIdKeyDictionary()  # tensors compare by their elements
-        self._undo: Callable[[], None] = lambda: None
 
     def open(self) -> None:
         optimizer_probe.listen(self)
-        self._undo = patch(torch.amp.GradScaler, "scale", self._scaled)
 
-    def _scaled(self, original: Callable[..., Any], scaler: torch.amp.GradScaler, outputs: Any) -> Any:
-        scaled = original(scaler, outputs)
-        if isinstance(outputs, Tensor) and isinstance(scaled, Tensor) and scaled is not outputs:
-            self._unscaled[scaled] = outputs.detach()
-        return scaled
+    def called(self, call: LoopCall) -> None:
+        if call.kind == "scale" and isinstance(outputs := call.given(1, "outputs"), Tensor):
+            self._unscaled[call.args[0]] = outputs.detach()
 
     def close(self) -> None:
-        self._undo()  # before the probe's own patch of the same function
         optimizer_probe.unlisten(self)
         if self._sum is not None:  # no torch optimizer has stepped since the last backward
             self._end()
