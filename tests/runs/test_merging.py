@@ -24,7 +24,7 @@ def every_extra() -> Layout:
     """All columns of one cell; those of several, histograms, add up element by element."""
     found = [extra for statistic in STATISTICS.values() if (extra := statistic.extra(())) is not None]
     found += [*operand_casts.EXTRAS.values(), *operand_casts.PAPER_COLUMNWISE.values(), blockwise(16), blockwise(16, dims=2)]
-    found += [blockwise(64, both_orientations=False), Extra("plugin_mine", ("mine_count", "mine_largest"), (1, 1), (False, True), "plugin")]
+    found += [blockwise(64, both_orientations=False), Extra("plugin_mine", ("mine_count", "mine_largest"), "plugin")]
     return Layout(extra for extra in found if extra.width == len(extra.columns))
 
 

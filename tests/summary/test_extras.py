@@ -3,7 +3,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from numscope.records.errors import UsageError
-from numscope.summary.extras import DYNAMICS, EXPONENTS, Extra, Layout, blockwise
+from numscope.summary.extras import ATTENTION, DYNAMICS, EXPONENTS, SIGNS, SPECTRAL, Layout, blockwise
 from numscope.summary.operand_casts import PAPER_EXTRAS
 
 ALL = (EXPONENTS, *PAPER_EXTRAS.values(), blockwise(), blockwise(16, 2), blockwise(8, 1, False), DYNAMICS)
@@ -59,10 +59,12 @@ def test_ranges_merge_to_the_larger_and_counts_add() -> None:
     assert layout.merge([5.0, 1.0, 2.0, 0.5], [3.0, 1.0, 0.0, 0.25]) == [5.0, 2.0, 2.0, 0.75]
 
 
-@pytest.mark.parametrize("extra", ALL, ids=lambda extra: extra.key)
-def test_an_extra_has_as_many_cells_as_its_columns_say(extra: Extra) -> None:
-    assert extra.width == sum(extra.widths) == len(extra.is_max)
-    assert len(extra.columns) == len(extra.widths)
+def test_what_is_a_largest_value_and_nothing_else_merges_to_the_larger() -> None:
+    layout = Layout([EXPONENTS, DYNAMICS, SPECTRAL, ATTENTION, SIGNS, blockwise(), PAPER_EXTRAS["mxfp8"], PAPER_EXTRAS["fp16"]])
+    larger = {"largest_singular_value", "attention_largest", "block32_dynamic_range", "mxfp8_max_scale", "mxfp8_max_scale_inv"}
+    named = layout.named(layout.is_max)
+    assert {column for column, is_max in named.items() if is_max is True} == larger
+    assert named["exponents"] == [False] * 256
 
 
 def test_each_block_shape_has_a_column_of_its_own() -> None:

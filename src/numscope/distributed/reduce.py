@@ -26,7 +26,7 @@ from numscope.distributed.channel import Apart, Channel, members, name_of, own_s
 from numscope.distributed.groups import Copies, Groups
 from numscope.distributed.place import Kind, Places, Refused
 from numscope.records.faults import suppress
-from numscope.records.observation import FIELDS
+from numscope.records.observation import EXTREMA, FIELDS
 from numscope.summary.state import EMPTY_ROW, moved
 
 __all__ = ["Copies", "Groups", "Item", "Kind", "Reduced", "Reducer", "Refused"]
@@ -38,9 +38,9 @@ ANSWER_S = 60.0  # to wait for an answer: before a step one rank may save a chec
 _NUM_FIELDS = len(FIELDS)
 _RANKS, _WRITER = _NUM_FIELDS, _NUM_FIELDS + 1  # the number of ranks merged in a row; the lowest of them
 _WIDTH = _NUM_FIELDS + 2
-_MINIMA = (FIELDS.index("min"), FIELDS.index("abs_min"), _WRITER)  # sent as negated maxima
+_MINIMA = (*(FIELDS.index(name) for name, law in EXTREMA.items() if law == "min"), _WRITER)  # sent as negated maxima
 _CENTER = FIELDS.index("center")  # the largest one in use becomes everyone's; minus infinity without elements
-_MAXIMA = (FIELDS.index("max"), FIELDS.index("abs_max"), _CENTER)
+_MAXIMA = (*(FIELDS.index(name) for name, law in EXTREMA.items() if law == "max"), _CENTER)
 _DEVS = [FIELDS.index(name) for name in ("dev_sum", "dev_square_sum", "dev_cube_sum", "dev_fourth_sum")]
 _EMPTY = [*EMPTY_ROW[:_CENTER], -math.inf, 0.0, math.inf]
 

@@ -202,8 +202,7 @@ _ORDERED = ("count", "num_nan", "largest")  # for ``min``, the largest of the ne
 
 def _extra(name: str, merge: str) -> Extra:
     parts = _ADDED if merge in ("sum", "mean") else _ORDERED
-    columns = tuple(f"{name}_{part}" for part in parts)
-    return Extra(f"plugin_{name}", columns, (1,) * len(parts), tuple(part == "largest" for part in parts), kind="plugin")
+    return Extra(f"plugin_{name}", tuple(f"{name}_{part}" for part in parts), kind="plugin")
 
 
 def _encoded(merge: str | None, value: Tensor, numel: int) -> Tensor:

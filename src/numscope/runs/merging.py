@@ -2,34 +2,18 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable
 
 from numscope.records.observation import COUNTS, EXTREMA, SUMS
 from numscope.runs.query import quoted
-from numscope.summary import operand_casts
-from numscope.summary.statistics import STATISTICS, moved_sql
+from numscope.summary.extras import is_largest
+from numscope.summary.statistics import moved_sql
 
 # Sums of the parts' sums by compensated addition; where one of them has overflowed, compensation would make nan of infinity.
 COMPENSATED = "CASE WHEN isfinite(sum({0})) THEN fsum({0}) ELSE sum({0}) END"
 PLAIN = "sum({0})"
 
 _WITHOUT_MOMENTS = "coalesce(bool_or(abs_min IS NOT NULL AND abs_sum = 0), false)"
-_EXTRAS = (
-    *(extra for statistic in STATISTICS.values() if (extra := statistic.extra(())) is not None),
-    *operand_casts.EXTRAS.values(),
-    *operand_casts.PAPER_COLUMNWISE.values(),
-)
-# Columns of one cell each that merge to the larger. A block's size is part of its column's name, and a plug-in's
-# statistic has a name of its own before the cell's.
-_LARGER = {
-    column
-    for extra in _EXTRAS
-    if extra.width == len(extra.columns)
-    for column, larger in zip(extra.columns, extra.is_max, strict=True)
-    if larger
-}
-_NAMED_LARGER = re.compile(r"block\d+(_rows|x\d+)?_dynamic_range|.+_largest")
 
 
 def about_one_center(rows: str, by: str) -> str:
@@ -55,6 +39,6 @@ def merged_sql(extras: Iterable[str], add: str = COMPENSATED) -> dict[str, str]:
     merged |= {name: f"{law}({quoted(name)})" for name, law in EXTREMA.items()}
     merged |= {name: f"CASE WHEN {_WITHOUT_MOMENTS} THEN 0 ELSE {add.format(quoted(name))} END" for name in SUMS}
     for name in extras:
-        law = "max({0})" if name in _LARGER or _NAMED_LARGER.fullmatch(name) else add
+        law = "max({0})" if is_largest(name) else add
         merged[name] = f"CASE WHEN count({quoted(name)}) = count(*) THEN {law.format(quoted(name))} END"
     return merged

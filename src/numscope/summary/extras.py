@@ -1,16 +1,18 @@
 """Columns in addition to a summary's row: exponent histograms, casts on paper, block ranges, weight dynamics. Plain data only.
 
-Like a row, an extra consists of float64 *cells* that merge, by addition or by maximum. Cells that merge by maximum are never negative,
-except in a plug-in's statistic, so their empty value is zero, or minus infinity there. A ``Layout`` describes the cells of a site.
+Like a row, an extra consists of float64 *cells* that merge, by addition or by maximum, as the name of their column says. Cells that merge
+by maximum are never negative, except in a plug-in's statistic, so their empty value is zero, or minus infinity there. A ``Layout``
+describes the cells of a site.
 """
 
 from __future__ import annotations
 
 import math
+import re
 from array import array
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache, cached_property
 from typing import Any, Literal
 
 from numscope.records.errors import UsageError
@@ -18,6 +20,13 @@ from numscope.records.errors import UsageError
 KINDS = ("exponents", "blockwise")  # extras computed from a tensor's values; mirrors csrc/extras.h
 NUM_EXPONENTS = 256
 MAX_BLOCK_SIZE = 1024  # mirrors csrc/extras.h
+_LARGER = re.compile("largest_singular_value|.+_(largest|dynamic_range|max_scale|max_scale_inv)")
+
+
+@cache
+def is_largest(column: str) -> bool:
+    """Whether a column's cells merge by maximum; else by addition."""
+    return _LARGER.fullmatch(column) is not None
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,24 +35,27 @@ class Extra:
 
     Args:
         key: its name among all extras.
-        widths: number of cells of each column; a column of several cells is a list by name.
-        is_max: for each cell whether it merges by maximum; else by addition.
         kind: one of ``KINDS`` for a tensor's values, an optimizer's step (``dynamics``), a plug-in's numbers, a cast on paper, the cast
             that a layer's GEMM makes of its operand, a matrix as a whole, or rows of probabilities.
         settings: arguments of the kernel.
+        num_each: cells of each column; a column of several cells is a list by name.
     """
 
     key: str
     columns: tuple[str, ...]
-    widths: tuple[int, ...]
-    is_max: tuple[bool, ...]
     kind: Literal["exponents", "blockwise", "dynamics", "plugin", "cast", "operand", "spectral", "attention"] = "exponents"
     settings: tuple[int, ...] = ()
+    num_each: int = 1
 
     @property
     def width(self) -> int:
         """Cells of all columns."""
-        return len(self.is_max)
+        return len(self.columns) * self.num_each
+
+    @property
+    def is_max(self) -> tuple[bool, ...]:
+        """For each cell whether it merges by maximum; else by addition."""
+        return tuple(is_largest(column) for column in self.columns for _ in range(self.num_each))
 
     @property
     def empty(self) -> tuple[float, ...]:
@@ -51,18 +63,16 @@ class Extra:
         return tuple(-math.inf if larger and self.kind == "plugin" else 0.0 for larger in self.is_max)
 
 
-EXPONENTS = Extra("exponents", ("exponents",), (NUM_EXPONENTS,), (False,) * NUM_EXPONENTS)
+EXPONENTS = Extra("exponents", ("exponents",), num_each=NUM_EXPONENTS)
 
 _DYNAMICS = (
     "grad_square", "update_square", "num_updates", "num_lost_updates",
     "bf16_num_updates", "bf16_num_lost_updates", "v_numel", "v_num_underflow",
 )  # fmt: skip
-DYNAMICS = Extra("dynamics", _DYNAMICS, (1,) * 8, (False,) * 8, kind="dynamics")
-SPECTRAL = Extra("spectral", ("largest_singular_value",), (1,), (True,), kind="spectral")
-ATTENTION = Extra(
-    "attention", ("attention_rows", "attention_entropy_sum", "attention_largest"), (1, 1, 1), (False, False, True), kind="attention"
-)
-SIGNS = Extra("signs", ("num_signs", "num_signs_agreeing"), (1, 1), (False, False), kind="dynamics")
+DYNAMICS = Extra("dynamics", _DYNAMICS, kind="dynamics")
+SPECTRAL = Extra("spectral", ("largest_singular_value",), kind="spectral")
+ATTENTION = Extra("attention", ("attention_rows", "attention_entropy_sum", "attention_largest"), kind="attention")
+SIGNS = Extra("signs", ("num_signs", "num_signs_agreeing"), kind="dynamics")
 
 
 def blockwise(block_size: int = 32, dims: int = 1, both_orientations: bool = True) -> Extra:
@@ -89,7 +99,7 @@ def blockwise(block_size: int = 32, dims: int = 1, both_orientations: bool = Tru
     else:
         key, orientations = f"block{block_size}_rows", 1
     # bits of the last setting: along rows, along columns, squares
-    return Extra(key, (f"{key}_dynamic_range",), (1,), (True,), kind="blockwise", settings=(block_size, orientations))
+    return Extra(key, (f"{key}_dynamic_range",), kind="blockwise", settings=(block_size, orientations))
 
 
 @dataclass(frozen=True)
@@ -118,7 +128,7 @@ class Layout:
     @cached_property
     def widths(self) -> tuple[int, ...]:
         """Cells of each column."""
-        return tuple(width for extra in self.extras for width in extra.widths)
+        return tuple(extra.num_each for extra in self.extras for _ in extra.columns)
 
     @cached_property
     def is_max(self) -> tuple[bool, ...]:

@@ -19,12 +19,10 @@ TENSORS = ("activation", "gradient", "weight")
 CELLS = ("numel", "num_underflow", "num_overflow", "square_error", "max_scale", "max_scale_inv")  # as cast() fills them
 NUM_CELLS = len(CELLS)
 CAST_STATS = ("underflows_pct", "overflows_pct", "mse", "scale_inv_min", "scale_inv_max")  # names without the cast's
-IS_MAX: tuple[bool, ...] = (False,) * 4 + (True,) * 2
 
 
 def _extra(key: str, kind: Literal["operand", "cast"] = "operand", cells: slice = slice(None)) -> Extra:
-    is_max = IS_MAX[cells]
-    return Extra(key, tuple(f"{key}_{cell}" for cell in CELLS[cells]), (1,) * len(is_max), is_max, kind=kind)
+    return Extra(key, tuple(f"{key}_{cell}" for cell in CELLS[cells]), kind=kind)
 
 
 # Casts that GEMMs make, by family and orientation: fp8's and NVFP4's are kept apart, so that neither can be taken for the other.
