@@ -24,6 +24,7 @@ from numscope.inspect.sites import Inspection, PlannedSite
 from numscope.inspect.tally import Seen, Tally, casting
 from numscope.plugins import discovery as plugins
 from numscope.plugins.discovery import Plugins
+from numscope.probe.optimizer import guarded
 from numscope.records.errors import NonFiniteError, UsageError
 from numscope.records.faults import ours
 from numscope.records.finding import Finding, Kind
@@ -92,7 +93,7 @@ class Collector:
         self._news: list[Layer] = []
         self._groups: dict[int, Any] = {}  # over which this step's tensors lie: their ranks meet at its end
         self._num_steps = 0
-        self._failed = False
+        self.closed = False
 
     def settings_of(self, feature: str, tensor: str, config: Mapping[str, Any], *, alarm: bool) -> FeatureSettings:
         """A feature's settings, checked once. Raises: UsageError."""
@@ -107,23 +108,20 @@ class Collector:
             return
         if group is not None:
             self._groups[id(group)] = group
-        if self._failed:
-            return
-        try:
-            whole = _plain(tensor)
-            if whole is not None:
-                self._see(feature, layer, name, whole, wanted, step, group)
-        except ours() as error:
-            self._fail(error)
+        self._see(feature, layer, name, tensor, wanted, step, group)
 
-    def _see(self, feature: str, layer: str, name: str, tensor: Tensor, wanted: FeatureSettings, step: int, group: Any) -> None:
+    @guarded()
+    def _see(self, feature: str, layer: str, name: str, tensor: Any, wanted: FeatureSettings, step: int, group: Any) -> None:
+        whole = _plain(tensor)
+        if whole is None:
+            return
         shown = self._shown.get((feature, layer, name))
         if shown is None or shown.asked is not wanted:
             shown = self._shown[feature, layer, name] = self._add(layer, wanted)
         if name == "weight" and shown.step == step:
             return  # each micro-batch shows it again
-        shown.step, shown.group, shown.shape = step, group, tuple(tensor.shape)
-        self._sites.observe(shown.index, tensor)
+        shown.step, shown.group, shown.shape = step, group, tuple(whole.shape)
+        self._sites.observe(shown.index, whole)
 
     def _add(self, name: str, wanted: FeatureSettings) -> _Shown:
         layer = Layer(name, CLASS, name, weights=("weight",))
@@ -146,11 +144,11 @@ class Collector:
         except NonFiniteError:
             raise
         except ours() as error:
-            self._fail(error)
+            self.failed(error)
 
     def close(self) -> None:
         """Write what is left of this rank, close the sinks."""
-        if not self._failed and self._sites.anything:
+        if not self.closed and self._sites.anything:
             for shown in self._shown.values():
                 shown.group = None  # others may be elsewhere
             try:
@@ -168,7 +166,7 @@ class Collector:
         for group in sorted(groups.values(), key=lambda group: (len(members(group)), members(group))):  # as on all ranks
             here = {key: (part, self._shown[key].site.layout) for key, part in parts.items() if self._shown[key].group is group}
             found |= joined(here, group, self._num_steps)
-        if self._failed:
+        if self.closed:
             return
         if self._news:
             news, self._news = list(dict.fromkeys(self._news)), []
@@ -188,12 +186,12 @@ class Collector:
 
     def _parts(self) -> dict[Key, Seen]:
         """This rank's; none once ours has failed: then it meets the others with nothing, for they wait."""
-        if not self._failed:
+        if not self.closed:
             try:
                 seen = self._sites.read()
                 return {key: seen[shown.index] for key, shown in self._shown.items() if shown.index in seen}
             except ours() as error:
-                self._fail(error)
+                self.failed(error)
         return {}
 
     def _is_alarm(self, key: Key) -> bool:
@@ -229,11 +227,11 @@ class Collector:
         if stop:
             raise NonFiniteError(first)
 
-    def _fail(self, error: Exception) -> None:
+    def failed(self, error: Exception) -> None:
         """Our own error: logged once, and training goes on."""
-        if self._failed:
+        if self.closed:
             return
-        self._failed = True
+        self.closed = True
         text = "".join(traceback.format_exception(error))
         self.recorder.say(f"no more of Transformer Engine's tensors: {type(error).__name__}: {error}\n{text}", logging.ERROR)
 

@@ -132,15 +132,17 @@ class WhatIf(optimizer_probe.StepListener):
 
     # ---- called by the probes
 
+    @property
+    def closed(self) -> bool:
+        """Whether an error of the tool's has ended it."""
+        return self.error is not None
+
+    @optimizer_probe.guarded()
     def before_step(self, optimizer: Optimizer) -> None:
-        if self.error is None:
-            try:
-                for site, module in self._weights:
-                    weight = weight_of(module)
-                    if weight is not None:
-                        self.observe(site, weight)
-            except Exception as error:
-                self.failed(error)
+        for site, module in self._weights:
+            weight = weight_of(module)
+            if weight is not None:
+                self.observe(site, weight)
 
     def after_step(self, optimizer: Optimizer) -> None:
         histories = [tried.history for tries in self._tried.values() for tried in tries.values() if tried.history is not None]
