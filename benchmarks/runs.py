@@ -24,7 +24,7 @@ from scale import asked, fetched
 from numscope.records.observation import COUNTS, FIELDS
 from numscope.runs.folder import find_run
 from numscope.runs.query import ask
-from numscope.sinks.part_files import Parts
+from numscope.sinks.part_files import PartFiles
 
 AT_ONCE = 32  # steps in a large part: as many small ones as the writer merges
 
@@ -58,7 +58,7 @@ def ranks_written(job: tuple[str, range, int, int]) -> None:
     folder, ranks, num_layers, num_steps = job
     names = [f"model.layers.{i // 2}.mlp.fc{i % 2 + 1}" for i in range(num_layers)]
     for rank in ranks:
-        made, parts = np.random.default_rng(rank), Parts(folder, rank, 1)
+        made, parts = np.random.default_rng(rank), PartFiles(folder, rank, 1)
         whole = num_steps - num_steps % AT_ONCE
         pieces = [range(i, i + AT_ONCE) for i in range(0, whole, AT_ONCE)] + [range(i, i + 1) for i in range(whole, num_steps)]
         for steps in pieces:

@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from torch.amp import GradScaler
 
 import numscope
-from numscope.detect.healing import FILE, Kept
+from numscope.detect.healing import FILE, KeptRemedy
 from tests.distributed.ranks import RankPool
 
 REMEDY = "numscope.high_precision(model[1])"
@@ -93,9 +93,14 @@ def test_a_run_that_goes_on_in_its_folder_heals_again_from_its_first_step(tmp_pa
         '[{"remedy": "os.abort()", "module": "1", "file": "x.py", "line": 1}]',
         '{"a": 1}',
         "[" * 100_000,
-        json.dumps([Kept("log(x.clamp_min(1e-6))", "1", "/dev/zero", 1, "x").written]),
-        json.dumps([Kept("log(x.clamp_min(1e-6))", "gone", __file__, 1, "x").written]),
-        json.dumps([Kept("log(x.clamp_min(1e-6))", "1", "\x1b[2J", -1, "\ud800").written, Kept("sqrt(x)", "1", __file__, 1, "").written]),
+        json.dumps([KeptRemedy("log(x.clamp_min(1e-6))", "1", "/dev/zero", 1, "x").written]),
+        json.dumps([KeptRemedy("log(x.clamp_min(1e-6))", "gone", __file__, 1, "x").written]),
+        json.dumps(
+            [
+                KeptRemedy("log(x.clamp_min(1e-6))", "1", "\x1b[2J", -1, "\ud800").written,
+                KeptRemedy("sqrt(x)", "1", __file__, 1, "").written,
+            ]
+        ),
         '["__import__(\'os\').abort()", "numscope.high_precision(model.gone)"]',
     ],
 )
@@ -276,7 +281,7 @@ def test_a_stronger_remedy_on_a_line_takes_the_place_of_a_milder_one(tmp_path: P
     module = module_of(tmp_path, "torch.log(p)")
     mild, strong = (f"log(x.clamp_min({eps}))" for eps in ("1e-6", "0.01"))
     at = module.__file__, 14, "return torch.log(p)"
-    kept = [Kept(mild, "first", *at), Kept(strong, "second", *at)]
+    kept = [KeptRemedy(mild, "first", *at), KeptRemedy(strong, "second", *at)]
     (tmp_path / FILE).write_text(json.dumps([one.written for one in kept]))
     model = module.Net()
     with numscope.watch(model, on_nonfinite="heal", log_dir=str(tmp_path)) as scope:
@@ -289,7 +294,7 @@ def test_a_run_that_goes_on_with_checkpointing_within_the_module_has_no_operand_
     result: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     module = module_of(tmp_path, "torch.log(p)", result)
-    kept = Kept("log(x.clamp_min(1e-6))", "first", module.__file__, 14, "return torch.log(p)")
+    kept = KeptRemedy("log(x.clamp_min(1e-6))", "first", module.__file__, 14, "return torch.log(p)")
     (tmp_path / FILE).write_text(json.dumps([kept.written]))
     checkpointed = result != "self.compute(x)"
     losses, _ = zeros_from_step_2(module, heals(log_dir=str(tmp_path)))

@@ -464,7 +464,7 @@ def failing(rank: int, folder: str, place: str, at_step: int) -> Any:
         "weights": (inspector, "_see_weights"),
         "read": (inspector._tally, "read"),
         "write": (inspector.recorder, "write"),
-        "search": (scope._watch._steps.optimizers, "search"),
+        "search": (scope._watch.steps.optimizers, "search"),
         "begin": (inspector._inspection, "active"),
     }[place]
     original = getattr(owner, name)

@@ -24,7 +24,7 @@ from numscope.doctor.budget import Deadline, beat_s, silent_s
 from numscope.doctor.course import Course
 from numscope.doctor.meet import wire
 from numscope.doctor.meet.hub import _allow_files
-from numscope.doctor.meet.meeting import Meeting
+from numscope.doctor.meet.meeting_point import MeetingPoint
 from numscope.doctor.meet.messages import Refused, ToRank, Welcome
 from numscope.doctor.output import Output
 from numscope.doctor.phases.rounds import ALL_RANKS, partners
@@ -268,7 +268,7 @@ def _host(pipe: Connection, hosts: int, per_host: int, settings: Settings) -> No
 
     from numscope.doctor.rendering import print_verdict
 
-    meeting = Meeting("127.0.0.1", (0,), TOKEN, True, "simulated", local=True)
+    meeting = MeetingPoint("127.0.0.1", (0,), TOKEN, True, "simulated", local=True)
     course = Course(meeting, settings, hosts * per_host, Deadline(settings.deadline_s), Output())
     pipe.send(course.hub.port)
     while (

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from numscope.doctor.diagnose.facts import clocks, differences, split
+from numscope.doctor.diagnose.differing_facts import clocks, differences, split
 from tests.doctor.examples import examination
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from numscope.doctor.meet.identity import first_node, identify, in_batch_script
-from numscope.doctor.meet.meeting import is_here, meet, split_endpoint
+from numscope.doctor.meet.meeting_point import is_here, meet, split_endpoint
 from numscope.doctor.records import Identity, Settings
 from numscope.records.errors import UsageError
 

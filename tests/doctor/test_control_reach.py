@@ -18,7 +18,7 @@ import pytest
 from numscope.doctor.budget import Deadline
 from numscope.doctor.meet import wire
 from numscope.doctor.meet.hub import Hub, HubTaken
-from numscope.doctor.meet.meeting import Meeting
+from numscope.doctor.meet.meeting_point import MeetingPoint
 from numscope.doctor.meet.messages import Refused
 from numscope.doctor.meet.road import Road, Unreached
 from tests.doctor.fleet import BRISK, OVERHEAD_S, STOP, fleet, free_port
@@ -65,7 +65,7 @@ def http_server() -> Iterator[int]:
 
 
 def way_to(host: str, port: int, elsewhere: bool = False, seconds: float = 0.4) -> Unreached:
-    road = Road(Meeting(host, (port,), "token", False, "a test"), elsewhere=elsewhere, scale=0.1, announce=lambda what: None)
+    road = Road(MeetingPoint(host, (port,), "token", False, "a test"), elsewhere=elsewhere, scale=0.1, announce=lambda what: None)
     started = time.monotonic()
     with pytest.raises(Unreached) as raised:
         road.open(Deadline(seconds))
@@ -152,7 +152,7 @@ def test_taken_port_is_told_by_every_rank_with_the_same_exit_code(listener: obje
 
 
 def test_second_hub_on_a_port_is_refused() -> None:
-    meeting = Meeting("127.0.0.1", (0,), "token", True, "a test")
+    meeting = MeetingPoint("127.0.0.1", (0,), "token", True, "a test")
     hub = Hub(meeting, BRISK, 2)
     try:
         with pytest.raises(HubTaken, match="Address already in use"):

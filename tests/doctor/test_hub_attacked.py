@@ -29,7 +29,7 @@ from numscope.doctor.agent import Agent
 from numscope.doctor.budget import Deadline
 from numscope.doctor.meet import messages, wire
 from numscope.doctor.meet.hub import Hub
-from numscope.doctor.meet.meeting import Meeting
+from numscope.doctor.meet.meeting_point import MeetingPoint
 from numscope.doctor.meet.members import Member
 from numscope.doctor.meet.messages import Refused, ToHub, ToRank, Welcome
 from numscope.doctor.output import judge
@@ -184,7 +184,7 @@ def test_stranger_cannot_join_learn_who_is_there_or_change_the_verdict() -> None
 
 def test_proof_that_was_overheard_is_of_no_use() -> None:
     """The hub's number is fresh in each handshake."""
-    hub = Hub(Meeting("127.0.0.1", (0,), "secret", True, "a test", True), BRISK, 2)
+    hub = Hub(MeetingPoint("127.0.0.1", (0,), "secret", True, "a test", True), BRISK, 2)
     said: list[bytes] = []
     try:
         with socket.create_connection(("127.0.0.1", hub.port), timeout=5) as honest:
@@ -211,7 +211,7 @@ def test_proof_that_was_overheard_is_of_no_use() -> None:
 
 @pytest.mark.parametrize("path", [path for path in places(MESSAGES[0]) if path and path != ("listen", "address")])
 def test_join_with_a_bad_or_missing_field_closes_its_connection_alone(path: tuple[str, ...]) -> None:
-    hub = Hub(Meeting("127.0.0.1", (0,), "secret", True, "a test", True), BRISK, 2)
+    hub = Hub(MeetingPoint("127.0.0.1", (0,), "secret", True, "a test", True), BRISK, 2)
     try:
         honest = reached(hub.port, "secret")
         with honest:
@@ -366,8 +366,8 @@ def test_hub_that_waits_for_another_rank_is_not_silent_whatever_this_rank_sends(
     real = socket.create_connection
     monkeypatch.setattr(socket, "create_connection", connect)
     settings = replace(BRISK, timeout_scale=0.1)  # so half a second is patience
-    hub = Hub(Meeting("127.0.0.1", (0,), "secret", True, "a test", True), BRISK, 2)
-    meeting = Meeting("127.0.0.1", (hub.port,), "secret", False, "a test", True)
+    hub = Hub(MeetingPoint("127.0.0.1", (0,), "secret", True, "a test", True), BRISK, 2)
+    meeting = MeetingPoint("127.0.0.1", (hub.port,), "secret", False, "a test", True)
     agent = Agent(Identity(1, 2, hostname="here"), settings, meeting, Deadline(30), elsewhere=False)
     try:
         threading.Thread(target=agent._arrive, name="doctor-arrive", daemon=True).start()

@@ -20,7 +20,7 @@ from numscope.doctor.launcher import _to_paste
 from numscope.doctor.meet.hub import Hub
 from numscope.doctor.meet.identity import identify
 from numscope.doctor.meet.listener import PeerListener
-from numscope.doctor.meet.meeting import Meeting, meet, meet_at_endpoint
+from numscope.doctor.meet.meeting_point import MeetingPoint, meet, meet_at_endpoint
 from numscope.doctor.meet.secret import NoSecret, read_secret, shared
 from numscope.doctor.records import Settings
 from numscope.records.errors import UsageError
@@ -32,7 +32,7 @@ from tests.doctor.test_control_launch import BRISKLY, DOCTOR, OWN_PROCESSES, sta
 ON_ONE_HOST = {"LOCAL_WORLD_SIZE": "8", "GROUP_WORLD_SIZE": "1"}
 
 
-def meeting_of(environ: Mapping[str, str], **settings: str) -> Meeting:
+def meeting_of(environ: Mapping[str, str], **settings: str) -> MeetingPoint:
     identity = identify(environ, "h")
     assert identity is not None
     return meet(identity, Settings(**settings), environ)  # type: ignore[arg-type]
@@ -71,7 +71,7 @@ def test_ranks_of_several_hosts_need_a_secret(environ: dict[str, str], line: str
 def test_without_a_secret_only_loopback_is_bound(environ: dict[str, str]) -> None:
     meeting = meeting_of(environ)
     assert meeting.local and meeting.host in ("127.0.0.1", "localhost")
-    hub = Hub(Meeting(meeting.host, (0,), meeting.token, True, "a test", meeting.local), BRISK, 2)
+    hub = Hub(MeetingPoint(meeting.host, (0,), meeting.token, True, "a test", meeting.local), BRISK, 2)
     try:
         assert accepts("127.0.0.1", hub.port) and not accepts("127.0.0.2", hub.port)
     finally:

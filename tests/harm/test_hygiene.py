@@ -167,7 +167,7 @@ def test_watching_again_under_somebody_elses_patch_tells_once() -> None:
         model = small()
         with numscope.watch(model) as scope:
             told = []
-            scope._watch._steps.before_backward = told.append
+            scope._watch.steps.before_backward = told.append
             model(torch.ones(2, 4)).sum().backward()
             assert len(told) == 1
     finally:

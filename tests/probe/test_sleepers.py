@@ -56,7 +56,7 @@ def test_a_model_that_slept_is_watched_again(wakes: str) -> None:
     with numscope.watch(first) as scope, numscope.watch(other):
         train(first, its, 2)
         train(other, others, 3 * MOST_IDLE)
-        assert scope._watch._steps.sleeps
+        assert scope._watch.steps.sleeps
         steps = scope.num_steps
         if wakes == "forward":
             train(first, its, 2)

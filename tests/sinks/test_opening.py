@@ -22,7 +22,7 @@ from numscope.records.observation import Observation
 from numscope.sinks.loggers import BaseLogger, Logger, Sink
 from numscope.sinks.logs import DebugLog
 from numscope.sinks.parquet import ParquetSink
-from numscope.sinks.part_files import Parts
+from numscope.sinks.part_files import PartFiles
 from tests.sinks.seen import ALERT, observation, opened
 
 
@@ -208,14 +208,14 @@ def test_opening_loads_no_library_that_was_not_asked_for() -> None:
 
 def test_a_full_disk_is_said_once_and_recording_goes_on_when_there_is_room(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     full, said = True, []
-    original = Parts.write
+    original = PartFiles.write
 
-    def write(self: Parts, *args: Any) -> None:
+    def write(self: PartFiles, *args: Any) -> None:
         if full:
             raise OSError(errno.ENOSPC, "No space left on device")
         original(self, *args)
 
-    monkeypatch.setattr(Parts, "write", write)
+    monkeypatch.setattr(PartFiles, "write", write)
     sink = opened(loggers=[ParquetSink(tmp_path, 0, {}, flush_s=0.0)], log=Said(said))
     for step in range(5):
         full = step < 3
@@ -231,7 +231,7 @@ def test_rows_of_a_disk_that_stays_full_are_dropped_before_they_fill_the_memory(
         raise OSError(errno.ENOSPC, "No space left on device")
 
     said: list[str] = []
-    monkeypatch.setattr(Parts, "write", write)
+    monkeypatch.setattr(PartFiles, "write", write)
     parquet = ParquetSink(tmp_path, 0, {}, flush_s=0.0, flush_cells=100)
     sink = opened(loggers=[parquet], log=Said(said))
     for step in range(1000):

@@ -15,7 +15,7 @@ from numscope.cli.values import Expected, Value, json_option, whole_number
 from numscope.doctor.explain import run
 from numscope.doctor.launcher import num_gpus, run_local, run_node
 from numscope.doctor.meet.identity import identify, in_batch_script
-from numscope.doctor.meet.meeting import split_endpoint
+from numscope.doctor.meet.meeting_point import split_endpoint
 from numscope.doctor.meet.secret import NoSecret
 from numscope.doctor.output import Output
 from numscope.doctor.rank import examine

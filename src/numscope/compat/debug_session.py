@@ -179,7 +179,7 @@ class Session:
     @property
     def step_number(self) -> int:
         """Number of the current step; where optimizers count, the first one lasts until the next forward, in case ``step`` is called."""
-        numbers = [scope.step_number - scope.has_just_ended for scope in self._scopes()]
+        numbers = [scope.step_number - scope.steps.has_just_ended for scope in self._scopes()]
         return self._step_number if self._explicit or not numbers else max(numbers)
 
     def step(self) -> None:
@@ -206,7 +206,7 @@ class Session:
             self.recorder.first_step = self._step_number  # for models that are called for the first time later on
         for scope in self._scopes():
             if scope.step_number != self._step_number:
-                scope.begin_at(self._step_number)
+                scope.steps.begin_at(self._step_number)
 
     def _scopes(self) -> Iterable[ModelWatch]:
         return self._watch.scopes if self._watch is not None else ()

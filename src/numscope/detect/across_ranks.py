@@ -26,7 +26,7 @@ from torch.utils._pytree import tree_leaves, tree_map
 
 from numscope.config.options import how_to_set
 from numscope.detect.again import Once, seen_in
-from numscope.detect.asked import Subject
+from numscope.detect.asked import AskedCalls
 from numscope.detect.journal import Journal
 from numscope.distributed.agree import among, find_ddp, rank, spread, watch_name
 from numscope.distributed.bulletin import Bulletin
@@ -55,7 +55,7 @@ Given = tuple[tuple[Any, ...], dict[str, Any]]
 
 
 @dataclass(frozen=True, slots=True)
-class Sums:
+class RankSums:
     """What one rank's modules gave.
 
     Args:
@@ -112,7 +112,7 @@ class AcrossRanks:
         """Whether all ranks have the arguments by then, as far as can be known."""
         return self._given is not None and step >= self._first + LATER
 
-    def ask(self, subject: Subject) -> Sums:
+    def ask(self, subject: AskedCalls) -> RankSums:
         """Do the call. Of what the subject's first call ran with, arguments and generators are others."""
         assert self._given is not None
         own = subject.calls[0]
@@ -123,16 +123,16 @@ class AcrossRanks:
         journal = Journal()
         journal.ledger.want(Groups.ALL)
         journal.call = call.index
-        once = _Alike(call, self._probe, journal)
+        once = _OnceAlike(call, self._probe, journal)
         status = do_again(once, subject.buffers, True).status
         if status not in (FINITE, FORWARD_FINITE):
-            return Sums(undone=status)
+            return RankSums(undone=status)
         journal.read()
         seen = seen_in(journal, [call])
         sites = [(s.phase.value, s.module, s.slot) for s in seen]
-        return Sums(once.weights, sites, [crc32(s.bits[0]) for s in seen], once.attributes)
+        return RankSums(once.weights, sites, [crc32(s.bits[0]) for s in seen], once.attributes)
 
-    def leave(self, step: int, sums: Sums) -> None:
+    def leave(self, step: int, sums: RankSums) -> None:
         """Leave a rank's own sums for the first rank."""
         assert self._bulletin is not None
         self._sites, self._attributes = sums.sites, [*sums.attributes]
@@ -199,7 +199,7 @@ class AcrossRanks:
         return [name for name, value, *more in zip(self._attributes, right, *others, strict=True) if any(one != value for one in more)]
 
 
-class _Alike(Once):
+class _OnceAlike(Once):
     """A call whose outputs all receive gradients that depend on their shapes alone."""
 
     def __init__(self, call: Call, probe: ModuleProbe, journal: Journal) -> None:

@@ -84,7 +84,7 @@ class Checked:
     num_compared: int = 0
 
 
-class Seen(NamedTuple):
+class SeenTensor(NamedTuple):
     """A tensor that was seen."""
 
     phase: Phase
@@ -126,7 +126,7 @@ def compare(probe: ModuleProbe, buffers: BufferCopies, journal: Journal, calls: 
     again.read()
     now = Ledger(Groups.ALL)
     given = {
-        name: Seen(Phase.BACKWARD, name.rpartition(".")[0], f"grad {name.rpartition('.')[2]}", now, now.observe(_in_order(g)))
+        name: SeenTensor(Phase.BACKWARD, name.rpartition(".")[0], f"grad {name.rpartition('.')[2]}", now, now.observe(_in_order(g)))
         for name, g in found.items()
         if name in gradients
     }
@@ -142,11 +142,11 @@ def compare(probe: ModuleProbe, buffers: BufferCopies, journal: Journal, calls: 
     return Checked(_explained(probe, buffers, calls, *first, was, {seen.bits for seen in same}), undone)
 
 
-def seen_in(journal: Journal, calls: Sequence[Call]) -> list[Seen]:
+def seen_in(journal: Journal, calls: Sequence[Call]) -> list[SeenTensor]:
     """The tensors of calls, and all gradients, in order."""
     indices = {call.index for call in calls}
     return [
-        Seen(event.phase, event.entry.name, slot, ledger, int(handle))
+        SeenTensor(event.phase, event.entry.name, slot, ledger, int(handle))
         for event in journal.events
         if event.phase is Phase.BACKWARD or (event.phase is Phase.FORWARD and event.call in indices)
         for slot, ledger, handle in event.items
@@ -154,7 +154,9 @@ def seen_in(journal: Journal, calls: Sequence[Call]) -> list[Seen]:
     ]
 
 
-def _first(was: list[Seen], now: list[Seen], with_backward: bool) -> tuple[list[Seen], tuple[Seen | None, Seen | None] | None]:
+def _first(
+    was: list[SeenTensor], now: list[SeenTensor], with_backward: bool
+) -> tuple[list[SeenTensor], tuple[SeenTensor | None, SeenTensor | None] | None]:
     """The tensors that are the same, and the first that differs, as it was and as it is now."""
     of_forward = [[seen for seen in side if seen.phase is Phase.FORWARD] for side in (was, now)]
     for number, (one, other) in enumerate(zip(*of_forward, strict=False)):
@@ -164,7 +166,7 @@ def _first(was: list[Seen], now: list[Seen], with_backward: bool) -> tuple[list[
     equal = of_forward[1][:num]
     if len(of_forward[0]) != len(of_forward[1]):
         return equal, tuple(side[num] if len(side) > num else None for side in of_forward)  # type: ignore[return-value]
-    later = defaultdict[tuple[Phase, str, str], list[Seen]](list)
+    later = defaultdict[tuple[Phase, str, str], list[SeenTensor]](list)
     for seen in now:
         later[seen.key].append(seen)
     for one in was if with_backward else ():
@@ -181,8 +183,8 @@ def _explained(
     probe: ModuleProbe,
     buffers: BufferCopies,
     calls: Sequence[Call],
-    was: Seen | None,
-    now: Seen | None,
+    was: SeenTensor | None,
+    now: SeenTensor | None,
     bits: Bits | None,
     same: Collection[Bits],
 ) -> Difference:
@@ -288,7 +290,7 @@ def _cause(record: OpRecord) -> Cause:
     return Cause.STATE if is_made else Cause.NONDETERMINISTIC  # else it is made of numbers that Python had
 
 
-def _writers(stages: _Taped, seen: Seen | None) -> Iterator[OpRecord]:
+def _writers(stages: _Taped, seen: SeenTensor | None) -> Iterator[OpRecord]:
     """The operations that gave a tensor of these bits."""
     if seen is not None and seen.handle != UNOBSERVED:
         found = (record for bits, record in writers(stages.tape, stages.rows) if bits == seen.bits)
@@ -328,7 +330,7 @@ class Once(Stages):
 
     def __init__(self, call: Call, probe: ModuleProbe, journal: Journal, gradients: dict[str, Tensor]) -> None:
         super().__init__(call, probe.names, has_group(), None)
-        self._probe, self._listener, self._gradients = probe, _Listener(journal), gradients
+        self._probe, self._listener, self._gradients = probe, _IntoJournal(journal), gradients
 
     @contextlib.contextmanager
     def _probed(self, phase: Phase) -> Iterator[None]:
@@ -352,7 +354,7 @@ class _Taped(Stages):
         self.rows = Ledger(groups)
 
 
-class _Listener:
+class _IntoJournal:
     """Writes a replay into a journal. Gradients are told by one object, so that those that a forward has hooked are in its backward."""
 
     def __init__(self, journal: Journal) -> None:

@@ -12,11 +12,11 @@ from torch import nn
 from numscope.records.alert import Alert
 from numscope.records.places import place
 from numscope.replay.capture import BufferCopies, Call
-from numscope.replay.function_gradients import Case
+from numscope.replay.function_gradients import Application
 
 
 @dataclass(frozen=True, slots=True)
-class Subject:
+class AskedCalls:
     """Some calls of a step, whose backward has run.
 
     Args:
@@ -30,7 +30,7 @@ class Subject:
     names: Mapping[nn.Module, str]
     buffers: BufferCopies
     process: int
-    functions: Sequence[Case] = ()
+    functions: Sequence[Application] = ()
 
     @property
     def is_apart(self) -> bool:

@@ -11,14 +11,14 @@ import torch
 from torch import Tensor, nn
 from torch.fx import Node
 
-from numscope.detect.asked import Answer, Subject, at, facts, share
-from numscope.detect.float64 import Beside
+from numscope.detect.asked import Answer, AskedCalls, at, facts, share
+from numscope.detect.float64 import WithShadows
 from numscope.distributed.agree import has_group
 from numscope.records.alert import Alert
 from numscope.records.site import Phase
 from numscope.replay.call import do_again
 from numscope.replay.capture import Call
-from numscope.replay.graph import backend_of
+from numscope.replay.compiled_graphs import backend_of
 from numscope.replay.inductor import Looked, is_worse, place_of
 from numscope.replay.shadows import distance
 from numscope.replay.stages import FINITE, FORWARD_FINITE, Stages
@@ -30,7 +30,7 @@ _SMALL = 1e-3  # of the largest gradient: what is off by less of it does not mat
 _PARTS = {"eager": "TorchDynamo", "aot_eager": "AOTAutograd", "aot_eager_decomp_partition": "a decomposition"}
 
 
-def ask(subject: Subject) -> Answer:
+def ask(subject: AskedCalls) -> Answer:
     """Whether calls give compiled what they give in eager mode. *Cost:* some twelve times the call."""
     if "torch._dynamo" not in sys.modules:
         return Answer(undone=(f"{_NOT_DONE}nothing is compiled",))
@@ -38,15 +38,15 @@ def ask(subject: Subject) -> Answer:
     return Answer([a for a in answers if isinstance(a, Alert)], [f"{_NOT_DONE}{why}" for why in answers if isinstance(why, str)])
 
 
-def look_closer(subject: Subject) -> Answer:
+def look_closer(subject: AskedCalls) -> Answer:
     """The same, and which part of the compiler is at fault, and which operation. *Cost:* compiles their graphs up to five times."""
     answers = [_asked(call, subject, True) for call in subject.calls]
     return Answer([a for a in answers if isinstance(a, Alert)], [f"no closer look: {why}" for why in answers if isinstance(why, str)])
 
 
-def _asked(call: Call, subject: Subject, closer: bool) -> Alert | str | None:
+def _asked(call: Call, subject: AskedCalls, closer: bool) -> Alert | str | None:
     """What is wrong with it, or why it was not asked."""
-    beside, with_backward = Beside(call, subject), any(call.gradients)
+    beside, with_backward = WithShadows(call, subject), any(call.gradients)
     if (status := do_again(beside, subject.buffers, with_backward).status) not in (FINITE, FORWARD_FINITE):
         return status
     inductor = sys.modules.get("torch._inductor.config")
@@ -88,7 +88,7 @@ def _looked_at(run: Callable[[Any], object]) -> tuple[Node | None, Phase]:
     return None, Phase.FORWARD
 
 
-def _first(compiled: _Compiled, beside: Beside) -> tuple[str, Tensor, Tensor] | None:
+def _first(compiled: _Compiled, beside: WithShadows) -> tuple[str, Tensor, Tensor] | None:
     """The first result that is wrong, as it is compiled and in eager mode."""
     of = beside.shadows.of
     for ((_, slot), one), (_, own) in zip(compiled.outputs, beside.outputs, strict=False):

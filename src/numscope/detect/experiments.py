@@ -17,9 +17,9 @@ from torch.optim import Optimizer
 
 from numscope.config.check_plan import CAPSULE, CheckPlan
 from numscope.detect import eager, float64, gradients
-from numscope.detect.across_ranks import AcrossRanks, Sums
+from numscope.detect.across_ranks import AcrossRanks, RankSums
 from numscope.detect.again import Bits, Cause, Checked, Difference, bits_of, compare
-from numscope.detect.asked import Answer, Subject
+from numscope.detect.asked import Answer, AskedCalls
 from numscope.detect.evidence import Evidence
 from numscope.detect.parameters import parameters_of
 from numscope.detect.update_again import UpdateAgain
@@ -36,7 +36,7 @@ from numscope.records.site import Phase, tensor_of
 from numscope.records.words import count
 from numscope.replay.capture import Call, attributes_now
 from numscope.replay.fork import MOST_SECONDS, in_child
-from numscope.replay.function_gradients import Outside
+from numscope.replay.function_gradients import AppliedOutside
 from numscope.report.stderr import say
 from numscope.summary.state import Groups
 
@@ -64,7 +64,7 @@ _ADVICE = {
 }
 
 
-_ASKED: dict[str, Callable[[Subject], Answer]] = {"gradients": gradients.ask, "float64": float64.ask, "eager": eager.ask}
+_ASKED: dict[str, Callable[[AskedCalls], Answer]] = {"gradients": gradients.ask, "float64": float64.ask, "eager": eager.ask}
 
 
 def _unanswered(kind: str, why: str) -> Answer:
@@ -103,7 +103,7 @@ class Experiments(StepReader):
         self._differed = False  # a step before did, and not by one flipped bit
         self._versions: list[int] = []  # of the weights, as the step's first call began
         self._num_asked = Counter[str]()  # steps, by kind
-        self._outside = Outside(probe.names)
+        self._outside = AppliedOutside(probe.names)
         self._updates = UpdateAgain(probe.names)
         self._across = AcrossRanks(probe, wrapper) if "rank" in plan.kinds else None
         self._is_rounding = False  # most of the gradient at the last step for which it was asked: a deep model's first steps may be so
@@ -171,7 +171,7 @@ class Experiments(StepReader):
             self._take(self._apart("again", lambda: self._compared(calls, gradients), lambda why: Checked(None, f"not done again: {why}")))
         if is_bad:
             return
-        subject = Subject(self._step, calls, self._probe.names, evidence.buffers, os.getpid(), functions)
+        subject = AskedCalls(self._step, calls, self._probe.names, evidence.buffers, os.getpid(), functions)
         if self._across is not None:
             self._ask_across(self._across, subject)
         for kind, ask in _ASKED.items() if self._plan.is_due(self._step) else ():
@@ -213,16 +213,16 @@ class Experiments(StepReader):
         if self._across is not None:
             self.post(self._across.look(-1))
 
-    def _ask_across(self, across: AcrossRanks, subject: Subject) -> None:
+    def _ask_across(self, across: AcrossRanks, subject: AskedCalls) -> None:
         why = across.begin(subject.step, subject.calls[0])
         if not why and across.can_ask(subject.step):
-            sums = self._apart("rank", partial(across.ask, subject), lambda why: Sums(undone=why))
+            sums = self._apart("rank", partial(across.ask, subject), lambda why: RankSums(undone=why))
             why = sums.undone
             if not why:
                 across.leave(subject.step, sums)
         self._tell(why and f"not compared with other ranks: {why}")
 
-    def _answered(self, kind: str, answer: Answer, subject: Subject) -> None:
+    def _answered(self, kind: str, answer: Answer, subject: AskedCalls) -> None:
         if answer.alerts and kind == "eager":
             closer = self._apart(
                 "eager, operation by operation", partial(eager.look_closer, subject), partial(_unanswered, kind), confined=False

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from numscope.config.options import how_to_set
-from numscope.detect.asked import Answer, Subject, at, facts, share
+from numscope.detect.asked import Answer, AskedCalls, at, facts, share
 from numscope.distributed.agree import has_group
 from numscope.probe.calls import heard
 from numscope.records.alert import Alert
@@ -34,14 +34,14 @@ _LEAP = 8.0  # by which one operation multiplies an error where it is said to lo
 _MOST_NAMED = 8
 
 
-def ask(subject: Subject) -> Answer:
+def ask(subject: AskedCalls) -> Answer:
     """Do each call again, with its backward, and each of its operations in float64 too.
 
     *Cost:* some ten times the call; in float64 all that it reads and makes lies in memory at once, at most half of what is free.
     """
     alerts, undone, numbers = list[Alert](), list[str](), ""
     for call in subject.calls:
-        beside = Beside(call, subject)
+        beside = WithShadows(call, subject)
         status = do_again(beside, subject.buffers, any(call.gradients)).status
         if status not in (FINITE, FORWARD_FINITE):
             undone.append(f"not done in float64: {status}")
@@ -60,12 +60,12 @@ def _room(device: torch.device) -> int:
     return os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // 2
 
 
-class Beside(Stages):
+class WithShadows(Stages):
     """A call's forward and backward with float64 beside it."""
 
     seeks = False
 
-    def __init__(self, call: Call, subject: Subject) -> None:
+    def __init__(self, call: Call, subject: AskedCalls) -> None:
         super().__init__(call, subject.names, has_group(), None)
         device = next((t.device for module in self.names for t in module._parameters.values() if t is not None), torch.device("cpu"))
         self.shadows = Shadows(self.tape, _room(device), subject.is_apart)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from numscope.config.options import how_to_set
-from numscope.detect.asked import Answer, Subject, at, facts
+from numscope.detect.asked import Answer, AskedCalls, at, facts
 from numscope.records.alert import Alert
 from numscope.records.places import place
 from numscope.replay.function_gradients import WrongGradient, examine, examined
@@ -13,7 +13,7 @@ from numscope.replay.function_gradients import WrongGradient, examine, examined
 WRONG_GRADIENT = "wrong gradient"
 
 
-def ask(subject: Subject) -> Answer:
+def ask(subject: AskedCalls) -> Answer:
     """One alert for each module that runs a wrong one."""
     found, undone = dict[str, list[WrongGradient]](), ""
     of_calls = (examine(call, subject.names, subject.buffers) for call in subject.calls)

@@ -38,7 +38,7 @@ FILE = "heal.json"  # in the run's folder
 
 
 @dataclass(frozen=True, slots=True)
-class Kept:
+class KeptRemedy:
     """A remedy as it is written to the file, and sent to other ranks.
 
     Args:
@@ -54,7 +54,7 @@ class Kept:
     code: str = ""
 
     @classmethod
-    def read(cls, value: Any) -> Kept | None:
+    def read(cls, value: Any) -> KeptRemedy | None:
         """Of what came from a file or another rank; None if that is something else."""
         fields = {"remedy": value} if isinstance(value, str) else value
         if not isinstance(fields, dict) or fields.keys() - cls.__slots__ or type(fields.get("remedy")) is not str:
@@ -82,7 +82,7 @@ class Healing:
 
     def __init__(self, evidence: Evidence, options: WatchOptions, ranks: Ranks) -> None:
         self.asked = options.on_nonfinite == "heal"
-        self.on: dict[Kept, Callable[[], None]] = {}  # with what takes each off
+        self.on: dict[KeptRemedy, Callable[[], None]] = {}  # with what takes each off
         self._evidence, self._ranks = evidence, ranks
         self._unhealed: set[str] = set()
         self._step = -1  # the last at which all ranks have tried
@@ -133,14 +133,14 @@ class Healing:
             )
             log.warning("numscope: step %d: no remedy stays on for %s: %s.", self._evidence.step, escape(at), why)
 
-    def _shared(self, finding: Finding | None) -> Kept | None:
+    def _shared(self, finding: Finding | None) -> KeptRemedy | None:
         """What a rank has found that averages its gradients with the others."""
         culprit = None if finding is None else finding.culprit
         mine = None if culprit is None else self._chosen(culprit)
         shared = self._ranks.share("a remedy", None if mine is None else mine.written)
-        return Kept.read(shared[0]) if shared else None
+        return KeptRemedy.read(shared[0]) if shared else None
 
-    def _of_all(self) -> Kept | None:
+    def _of_all(self) -> KeptRemedy | None:
         """What ranks try together whose weights are sharded."""
         evidence = self._evidence
         if self._step == evidence.step or not (evidence.trials and evidence.replays):  # another optimizer of the step; enough was tried
@@ -150,18 +150,18 @@ class Healing:
         if not text:
             why = "weights are sharded, and no module in float32 makes the step's calls finite on all ranks"
             log.warning("numscope: step %d: no remedy stays on: %s.", self._step, why)
-        return Kept(text) if text else None
+        return KeptRemedy(text) if text else None
 
-    def _chosen(self, culprit: Culprit) -> Kept | None:
+    def _chosen(self, culprit: Culprit) -> KeptRemedy | None:
         """The first remedy that has worked and can stay on; before those on an operand, which change what is computed, one in float32."""
         worked = [trial.remedy for trial in culprit.tried if trial.worked]
         wide = next((text for text in worked if text in self._in_float32()), None)
         if wide is not None:
-            return Kept(wide)
+            return KeptRemedy(wide)
         at = culprit.file, culprit.line
         texts = {in_own_words(text, plain_name(culprit.op), *at): text for text in known()}  # as a trial's is written
         moved = next((texts[text] for text in worked if text in texts), None)
-        return None if moved is None else Kept(moved, culprit.module, *at, culprit.code)
+        return None if moved is None else KeptRemedy(moved, culprit.module, *at, culprit.code)
 
     def _modules(self) -> dict[str, nn.Module]:
         return {name: module for module, name in self._evidence.names.items() if not isinstance(module, nn.ModuleList | nn.ModuleDict)}
@@ -173,7 +173,7 @@ class Healing:
             for output in (None, torch.float32)
         }
 
-    def _apply(self, kept: Kept) -> bool:
+    def _apply(self, kept: KeptRemedy) -> bool:
         """Nothing that is read or received is executed: it is looked up."""
         try:
             if kept.file:
@@ -184,7 +184,7 @@ class Healing:
             log.warning("numscope: %s can't stay on: %s", escape(str(kept)), escape(str(error)))
         return kept in self.on
 
-    def _at_line(self, kept: Kept) -> None:
+    def _at_line(self, kept: KeptRemedy) -> None:
         """Put on what moves an operand, in the place of a milder one. Raises: UsageError: it can't stay on."""
         modules = self._modules()
         remedy, module = known().get(kept.remedy), modules.get(kept.module)
@@ -212,10 +212,10 @@ def _code_at(file: str, line: int) -> str:
     return linecache.getline(file, line).strip() if is_source else ""
 
 
-def _read(file: Path) -> list[Kept]:
+def _read(file: Path) -> list[KeptRemedy]:
     """Remedies; none from a file that holds something else."""
     try:
         found = read_json(file)
     except ours(OSError, ValueError):
         return []
-    return [kept for one in found if (kept := Kept.read(one)) is not None] if isinstance(found, list) else []
+    return [kept for one in found if (kept := KeptRemedy.read(one)) is not None] if isinstance(found, list) else []

@@ -29,7 +29,7 @@ from typing import Any
 from numscope.doctor.budget import Deadline, Overdue, beat_s, chosen, limited, share, silent_s
 from numscope.doctor.meet import wire
 from numscope.doctor.meet.listener import PeerListener
-from numscope.doctor.meet.meeting import Meeting
+from numscope.doctor.meet.meeting_point import MeetingPoint
 from numscope.doctor.meet.messages import Refused, ToRank, Welcome
 from numscope.doctor.meet.road import Road, Unreached
 from numscope.doctor.meet.sockets import address_of
@@ -56,7 +56,7 @@ class Outcome:
 class Agent:
     """One rank, until the deadline of the whole examination. ``elsewhere``: the hub is known to be on another host."""
 
-    def __init__(self, identity: Identity, settings: Settings, meeting: Meeting, deadline: Deadline, *, elsewhere: bool) -> None:
+    def __init__(self, identity: Identity, settings: Settings, meeting: MeetingPoint, deadline: Deadline, *, elsewhere: bool) -> None:
         self.identity = identity  # once there is a roster, with the node number that the hub assigned
         self._settings = replace(settings, token=meeting.token, endpoint=meeting.name)
         self._host = meeting.own_address if meeting.local else ""  # where this rank's ports are open

@@ -16,7 +16,7 @@ from typing import Any
 
 from numscope.doctor.budget import VERDICT_S, Deadline, chosen, share
 from numscope.doctor.meet.hub import Hub
-from numscope.doctor.meet.meeting import Meeting
+from numscope.doctor.meet.meeting_point import MeetingPoint
 from numscope.doctor.meet.members import Member, NodeNumbers
 from numscope.doctor.output import INCOMPLETE, Output, for_ranks, judge, show, write_lines
 from numscope.doctor.phases.rounds import ALL_NODES, group_of, meetings
@@ -33,7 +33,13 @@ class Course:
     """Hosts the hub, and conducts the examination in its thread until the verdict is delivered. Raises: HubTaken."""
 
     def __init__(
-        self, meeting: Meeting, settings: Settings, world_size: int, deadline: Deadline, output: Output, numbers: NodeNumbers | None = None
+        self,
+        meeting: MeetingPoint,
+        settings: Settings,
+        world_size: int,
+        deadline: Deadline,
+        output: Output,
+        numbers: NodeNumbers | None = None,
     ) -> None:
         self.hub = Hub(meeting, settings, world_size, numbers)
         self.departed: dict[int, str] = {}  # set by the launcher: how ranks ended that never joined

@@ -26,7 +26,7 @@ from numscope.doctor.course import Course
 from numscope.doctor.meet import wire
 from numscope.doctor.meet.hub import HubTaken
 from numscope.doctor.meet.identity import LAUNCHER, TORCHRUN
-from numscope.doctor.meet.meeting import ENDPOINT, Meeting, is_here, meet_at_endpoint, split_endpoint
+from numscope.doctor.meet.meeting_point import ENDPOINT, MeetingPoint, is_here, meet_at_endpoint, split_endpoint
 from numscope.doctor.meet.members import NodeNumbers
 from numscope.doctor.meet.messages import Place, Refused
 from numscope.doctor.meet.road import Road, Unreached, look
@@ -54,7 +54,7 @@ def run_local(settings: Settings, nproc: int, output: Output) -> int:
     """Runs all ranks on this node; returns the exit code."""
     deadline = Deadline(settings.deadline_s)
     guard(deadline, "numscope", output.lines)
-    meeting = Meeting("127.0.0.1", (0,), secrets.token_hex(32), True, "this launcher", local=True)
+    meeting = MeetingPoint("127.0.0.1", (0,), secrets.token_hex(32), True, "this launcher", local=True)
     settings = replace(settings, endpoint="", token="")
     node = _node(0, 1, nproc, "local")
     course = Course(meeting, settings, nproc, deadline, output)
@@ -105,7 +105,7 @@ def run_node(settings: Settings, num_nodes: int, nproc: int, environ: Mapping[st
     return _run(_node(place["node"], num_nodes, nproc, "nnodes"), settings, settings.endpoint, meeting.token, deadline, output, None)
 
 
-def _to_paste(meeting: Meeting, settings: Settings, num_nodes: int, nproc: int) -> list[str]:
+def _to_paste(meeting: MeetingPoint, settings: Settings, num_nodes: int, nproc: int) -> list[str]:
     """The command for the other nodes, with the secret that was made here."""
     host, port = split_endpoint(settings.endpoint)
     host = socket.gethostname() if host in ("0.0.0.0", "::") else host  # these mean another host elsewhere

@@ -16,7 +16,7 @@ from numscope.doctor.budget import Deadline
 from numscope.doctor.course import Course
 from numscope.doctor.meet.hub import HubTaken
 from numscope.doctor.meet.identity import identify
-from numscope.doctor.meet.meeting import Meeting, meet
+from numscope.doctor.meet.meeting_point import MeetingPoint, meet
 from numscope.doctor.meet.road import look
 from numscope.doctor.output import INCOMPLETE, Output, alone, finding_lines, for_ranks, name_of, show, write_lines
 from numscope.doctor.records import Identity, Settings, from_json
@@ -65,7 +65,7 @@ def examine(identity: Identity, settings: Settings, environ: Mapping[str, str], 
     return code
 
 
-def _report_outcome(identity: Identity, settings: Settings, meeting: Meeting, outcome: Outcome, output: Output) -> int:
+def _report_outcome(identity: Identity, settings: Settings, meeting: MeetingPoint, outcome: Outcome, output: Output) -> int:
     """Prints this rank's lines; returns its exit code."""
     here = name_of(identity, settings)
     if outcome.verdict is not None:
@@ -85,7 +85,7 @@ def _report_outcome(identity: Identity, settings: Settings, meeting: Meeting, ou
     return verdict.exit_code
 
 
-def taken_about(meeting: Meeting, settings: Settings, taken: HubTaken, ranks: tuple[int, ...]) -> dict[str, Any]:
+def taken_about(meeting: MeetingPoint, settings: Settings, taken: HubTaken, ranks: tuple[int, ...]) -> dict[str, Any]:
     """Describes a port that the hub can't use, with what answers there."""
     found = look(meeting.at_home(meeting.ports[0]), settings, 1.0)
     met = "another doctor of this job already hosts a hub there" if found is None else str(found)

@@ -17,8 +17,8 @@ from numscope.records.finding import Culprit
 from numscope.records.places import is_installed
 from numscope.records.site import Phase
 from numscope.replay.capture import BufferCopies, Call, RandomState, attributes_restored, put_back
+from numscope.replay.compiled_graphs import HINT, backend_of, differing
 from numscope.replay.fork import in_child
-from numscope.replay.graph import HINT, backend_of, differing
 from numscope.replay.stages import (
     COMMUNICATES,
     ELSEWHERE,

@@ -13,7 +13,7 @@ import torch
 from numscope.records.finding import Culprit, Operand
 from numscope.records.places import file_of, is_installed, place
 from numscope.records.site import Phase
-from numscope.replay.origin import Origin, Origins, concerns, first, source_of
+from numscope.replay.origin import FaultOrigin, Origins, concerns, first, source_of
 from numscope.replay.reasons.case import FLOAT32_RANGE, Case, Root, Rounded
 from numscope.replay.reasons.explain import explain
 from numscope.replay.tape import UNOBSERVED, NumberStore, OperandRecord, OpRecord, OpTape, State
@@ -56,7 +56,7 @@ def find(
     return writer.culprit(origin), writer.asker(writer.user_of(origin))
 
 
-def _origins_of(origins: Origins, tensors: Sequence[Tensor | State]) -> list[Origin]:
+def _origins_of(origins: Origins, tensors: Sequence[Tensor | State]) -> list[FaultOrigin]:
     states = [t if isinstance(t, State) else origins.tape.state_of(t) for t in tensors]
     suspects = [s for s in states if s is not None and (s.row == UNOBSERVED or origins.bad(s))]
     return [origin for s in suspects if (origin := origins.of(s)) is not None]
@@ -107,7 +107,7 @@ class _Writer:
         state, rewritten = operand.state, self.tape.rewritten
         return state is not None and rewritten is not None and (state.name in rewritten.names or not self._redone.isdisjoint(state.writers))
 
-    def culprit(self, origin: Origin) -> Culprit:
+    def culprit(self, origin: FaultOrigin) -> Culprit:
         record = self.user_of(origin)
         if record.told is not None:
             return record.told
@@ -193,7 +193,7 @@ class _Writer:
             return False
         return numbers.num_nonfinite > 0 or (numbers.abs_max or 0.0) > limit / 4
 
-    def user_of(self, origin: Origin) -> OpRecord:
+    def user_of(self, origin: FaultOrigin) -> OpRecord:
         """The operation to name. FSDP gathers a bad weight before the module that owns it can use it: that use is named."""
         record = self.tape[origin.index]
         if origin.root is None or origin.root.state is None or not _in_fsdp(record):

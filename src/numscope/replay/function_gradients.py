@@ -30,7 +30,7 @@ from numscope.records.site import Phase
 from numscope.replay import stack as stacks
 from numscope.replay.call import do_again
 from numscope.replay.capture import BufferCopies, Call, RandomState
-from numscope.replay.graph import running
+from numscope.replay.compiled_graphs import running
 from numscope.replay.stages import ModuleStack, Stages
 from numscope.summary.unseen import unseen
 
@@ -70,7 +70,7 @@ class WrongGradient:
 
 
 @dataclass(slots=True)
-class Case:
+class Application:
     """One application of a Function: its class and copies of its arguments, and which of them want a gradient."""
 
     cls: Any
@@ -92,7 +92,7 @@ def examine(call: Call, names: Mapping[nn.Module, str], buffers: BufferCopies) -
     return examined(stages.cases)
 
 
-def examined(cases: Sequence[Case]) -> tuple[list[WrongGradient], str]:
+def examined(cases: Sequence[Application]) -> tuple[list[WrongGradient], str]:
     """The same of Functions that were applied elsewhere."""
     found, end, before, undone = list[WrongGradient](), time.monotonic() + MOST_SECONDS, RandomState.capture(), ""
     for case in cases:
@@ -107,7 +107,7 @@ def examined(cases: Sequence[Case]) -> tuple[list[WrongGradient], str]:
     return list({(one.function, one.operand): one for one in reversed(found)}.values())[::-1], undone
 
 
-class Outside:
+class AppliedOutside:
     """Keeps what Functions are applied to outside the model's calls, in the loss, from ``begin`` to ``end``.
 
     *Cost:* a copy of each operand. Nothing is kept where code is compiled, which would be compiled anew for it.
@@ -115,7 +115,7 @@ class Outside:
 
     def __init__(self, names: Mapping[nn.Module, str]) -> None:
         self._names = names
-        self._cases: list[Case] = []
+        self._cases: list[Application] = []
         self._until = contextlib.ExitStack()
         self._is_on = False
 
@@ -125,7 +125,7 @@ class Outside:
             self._is_on, self._cases = True, []
             self._until.enter_context(_each_applied(self._note))
 
-    def end(self) -> list[Case]:
+    def end(self) -> list[Application]:
         """What was kept. Safe to call twice."""
         self._until.close()
         self._is_on = False
@@ -145,7 +145,7 @@ class _Collecting(Stages):
 
     def __init__(self, call: Call, names: Mapping[nn.Module, str]) -> None:
         super().__init__(call, names, has_group(), None)
-        self.cases: list[Case] = []
+        self.cases: list[Application] = []
 
     @contextlib.contextmanager
     def _probed(self, phase: Phase) -> Iterator[None]:
@@ -190,7 +190,7 @@ def _forward(cls: Any, original: Callable[..., Any], *given: Any, **more: Any) -
     return original(*given, **more)
 
 
-def _note(cases: list[Case], cls: Any, given: tuple[Any, ...], module: str, stack: Sequence[tuple[str, int, str, str]]) -> None:
+def _note(cases: list[Application], cls: Any, given: tuple[Any, ...], module: str, stack: Sequence[tuple[str, int, str, str]]) -> None:
     is_plain = cls.setup_context is not Function.setup_context  # its forward gets no ctx
     args = [*(given if is_plain else given[1:])]
     needs = [isinstance(a, Tensor) and a.requires_grad for a in args] if is_plain else given[0].needs_input_grad
@@ -201,7 +201,7 @@ def _note(cases: list[Case], cls: Any, given: tuple[Any, ...], module: str, stac
         copies = [a.detach().clone() if isinstance(a, Tensor) else a for a in args]
         lines = [found for found in stack if not is_installed(found[0])]
         file, line, _, code = lines[-1] if lines else ("", 0, "", "")
-        cases.append(Case(cls, copies, wanted, module, (file, line, code)))
+        cases.append(Application(cls, copies, wanted, module, (file, line, code)))
 
 
 def _functions(base: Any) -> Iterator[Any]:
@@ -212,7 +212,7 @@ def _functions(base: Any) -> Iterator[Any]:
         yield from _functions(cls)
 
 
-def _examined(case: Case) -> Iterator[WrongGradient]:
+def _examined(case: Application) -> Iterator[WrongGradient]:
     for dtype in (torch.float64, torch.float32):
         run = _Run(case, dtype)
         try:
@@ -232,7 +232,7 @@ def _examined(case: Case) -> Iterator[WrongGradient]:
             yield WrongGradient(name, _operand(case, at), kind, case.module, backward, *case.place, str(dtype).removeprefix("torch."))
 
 
-def _operand(case: Case, at: int) -> str:
+def _operand(case: Application, at: int) -> str:
     """The name of an argument in the signature of the class's forward."""
     with suppress(Exception):
         names = [*inspect.signature(case.cls.__dict__["forward"].__func__).parameters]
@@ -249,7 +249,7 @@ def _distance(tensor: Tensor, right: Tensor) -> float:
 class _Run:
     """A Function in one dtype, None: as it was applied, with the gradient that its results are to have."""
 
-    def __init__(self, case: Case, dtype: torch.dtype | None) -> None:
+    def __init__(self, case: Application, dtype: torch.dtype | None) -> None:
         self.case = case
         self.args = [a.to(dtype or a.dtype) if isinstance(a, Tensor) and a.is_floating_point() else a for a in case.args]
         self.random, self.made = RandomState.capture(), torch.Generator().manual_seed(0)

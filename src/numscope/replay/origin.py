@@ -26,7 +26,7 @@ _SIGN_KEEPING = _FILLS | {*LIFTS, "_to_copy", "add", "amax", "amin", "cat", "cla
 
 
 @dataclass(frozen=True, slots=True)
-class Origin:
+class FaultOrigin:
     """Where a non-finite value began.
 
     Args:
@@ -58,7 +58,7 @@ class Origins:
     def __init__(self, tape: OpTape, rows: NumberStore) -> None:
         self.tape, self.rows = tape, rows
         self._numbers: dict[int, Numbers] = {}
-        self._known: dict[int, list[tuple[OperandRecord, Origin]]] = {}  # by record: of each of its bad results
+        self._known: dict[int, list[tuple[OperandRecord, FaultOrigin]]] = {}  # by record: of each of its bad results
         for record in (*tape.kept.values(), *tape.records):
             found = [(out, self._origin(record, out)) for out in (*record.outputs, *record.parts) if self.bad(out.state)]
             if found:
@@ -77,10 +77,10 @@ class Origins:
         numbers = self.numbers(state)
         return numbers is not None and numbers.num_nonfinite > 0
 
-    def of(self, state: State) -> Origin | None:
+    def of(self, state: State) -> FaultOrigin | None:
         """The origin of a bad state among the records that wrote it; None when no record made it bad."""
         wants_nan = self._nan(state)
-        found: list[tuple[bool, Origin]] = []
+        found: list[tuple[bool, FaultOrigin]] = []
         for index in state.writers:
             made = self._known.get(index, ())
             exact = [o for out, o in made if out.state is state]
@@ -92,12 +92,12 @@ class Origins:
         same = [o for is_nan, o in found if is_nan == wants_nan] or [o for _, o in found]
         return min(same, key=first, default=None) or self._of_unread(state)
 
-    def _of_unread(self, state: State) -> Origin | None:
+    def _of_unread(self, state: State) -> FaultOrigin | None:
         """The origin of a bad state of memory that was left uninitialized, or that a collective wrote: only what reads it tells."""
         for index in state.writers if self.bad(state) else ():
             record = self.tape[index] if index in self.tape else None
             if record is not None and record.name in UNINITIALIZED:
-                return Origin(index, output=record.outputs[0])
+                return FaultOrigin(index, output=record.outputs[0])
             if record is not None and record.op.partition(".")[0] in COLLECTIVES:
                 return self._origin(record, replace(record.outputs[0], state=state))
         return None
@@ -106,7 +106,7 @@ class Origins:
         numbers = self.numbers(state)
         return numbers is not None and numbers.num_nan > 0
 
-    def _of_operand(self, record: OpRecord, operand: OperandRecord) -> Origin:
+    def _of_operand(self, record: OpRecord, operand: OperandRecord) -> FaultOrigin:
         state = operand.state
         assert state is not None
         origin = self.of(state)
@@ -116,10 +116,10 @@ class Origins:
         assert numbers is not None
         only_minus_inf = numbers.num_nan == 0 and numbers.num_pos_inf == 0
         may_mask = not operand.parameter and source_of(operand, record.phase) not in (Source.GRADIENT, Source.GRAD)
-        return Origin(record.index, root=operand, deliberate=may_mask and only_minus_inf)
+        return FaultOrigin(record.index, root=operand, deliberate=may_mask and only_minus_inf)
 
-    def _origin(self, record: OpRecord, out: OperandRecord) -> Origin:
-        here = Origin(record.index, output=out)
+    def _origin(self, record: OpRecord, out: OperandRecord) -> FaultOrigin:
+        here = FaultOrigin(record.index, output=out)
         if record.name in LIFTS:
             return replace(here, deliberate=self._like_mask(out.state) or out.shape == ())
         found = [(o, self._of_operand(record, o)) for o in record.inputs if self.bad(o.state) and not o.ignored and concerns(o, out)]
@@ -140,7 +140,7 @@ class Origins:
         candidates = [origin for _, origin in found] + [here] * record.bears
         return min(candidates, key=first)
 
-    def _nan_of_infinities(self, record: OpRecord, here: Origin, found: list[tuple[OperandRecord, Origin]]) -> Origin:
+    def _nan_of_infinities(self, record: OpRecord, here: FaultOrigin, found: list[tuple[OperandRecord, FaultOrigin]]) -> FaultOrigin:
         """A nan was born of infinities written on purpose, or of none. One that came in with the data is at fault itself."""
         for _, origin in found:
             if origin.root is not None and record.name not in SOFTMAX and not self._like_mask(origin.root.state):
@@ -170,13 +170,13 @@ class Origins:
         index = operand.producer
         return index is not None and index in self.tape and self.tape[index].phase == Phase.BACKWARD
 
-    def _met_in_backward(self, found: list[tuple[OperandRecord, Origin]], origin: Origin) -> Origin:
+    def _met_in_backward(self, found: list[tuple[OperandRecord, FaultOrigin]], origin: FaultOrigin) -> FaultOrigin:
         """Mark an origin that lies in the forward and is first met here, by a gradient that was finite."""
         if any(self._from_backward(o) for o, _ in found) or origin.root is not None:
             return origin
         return replace(origin, contained=True)
 
-    def _nan_in_backward(self, record: OpRecord, here: Origin, found: list[tuple[OperandRecord, Origin]]) -> Origin:
+    def _nan_in_backward(self, record: OpRecord, here: FaultOrigin, found: list[tuple[OperandRecord, FaultOrigin]]) -> FaultOrigin:
         """A nan born in the backward from an infinity. If this gradient's own forward made that, 0 * inf is the fault."""
         origin = min((o for _, o in found), key=first)
         if any(self._from_backward(o) for o, _ in found):
@@ -191,7 +191,7 @@ class Origins:
         return a is b or (a.op == b.op and a.stack.recompute and a.stack.frames[:1] == b.stack.frames[:1])
 
 
-def first(origin: Origin) -> tuple[bool, bool, int]:
+def first(origin: FaultOrigin) -> tuple[bool, bool, int]:
     """The order of origins: faults before what was written on purpose, what a model handed on before what was made of it, in order."""
     state = None if origin.root is None else origin.root.state
     return origin.deliberate, state is None or not state.name.startswith(MODEL_OUTPUT), origin.index

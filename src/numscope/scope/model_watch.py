@@ -7,7 +7,7 @@ import sys
 import threading
 import traceback
 import weakref
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -68,6 +68,7 @@ class ModelWatch:
         fault: the internal error that ended the watch early, or "".
         inspector: collects the statistics that ``config`` asks for; None without.
         alerting: has the alerts, and takes them to people.
+        steps: of the model.
     """
 
     def __init__(
@@ -98,7 +99,7 @@ class ModelWatch:
         self._end_with_model.atexit = False
         self.numbering: Numbering = Numbering(class_name(root), [scope.numbering for scope in live()], self._renamed)
         first = options.first_step if recorder is None else recorder.first_step
-        self._steps = Step(root, first, self._steps_failed, optimizer=optimizer, explicit=explicit)
+        self.steps = Step(root, first, self._steps_failed, optimizer=optimizer, explicit=explicit)
         detecting = options.detecting
         calls_matter = detecting or bool(options.trace) or options.abort_after is not None
         if calls_matter or recorder is not None:
@@ -118,11 +119,11 @@ class ModelWatch:
         self._checker: Checker | None = None
         self._experiments: Experiments | None = None
         if detecting:
-            self._detection = Detection(self._probe, options, self._steps, self._delivery, model, self.failed, called)
+            self._detection = Detection(self._probe, options, self.steps, self._delivery, model, self.failed, called)
             if options.check is not None and (plan := CheckPlan.of(options.check)).does_again:
                 self._experiments = Experiments(self._detection.evidence, self._probe, plan, model, options.leaves_out)
-                self._steps.add(self._experiments)
-            self._steps.add(self._detection)
+                self.steps.add(self._experiments)
+            self.steps.add(self._detection)
             if options.log_dir is not None and recorder is None:
                 self._detection.evidence.history = RunHistory(options.log_dir, rank(), class_name(root), num_ranks())
         if calls_matter:
@@ -133,7 +134,7 @@ class ModelWatch:
                 from numscope.inspect.inspector import Inspector  # loads what reads configurations, which a watch without one does not need
 
                 journal = None if self._detection is None else self._detection.evidence.journal
-                self.inspector = Inspector(self._probe, model, recorder, self._steps, journal, owns=owns_recorder, strict=strict)
+                self.inspector = Inspector(self._probe, model, recorder, self.steps, journal, owns=owns_recorder, strict=strict)
             self.alerting = Alerting(options, self._delivery, self._detection, None if self.inspector is None else self.inspector.recorder)
         except BaseException:
             if self.inspector is not None:
@@ -145,7 +146,7 @@ class ModelWatch:
             if self._experiments is not None:
                 self._experiments.keep = self.inspector.keep
         if self._detection is not None and self.alerting.plan.mode != "off":
-            subject = Subject(model, self._probe, self._steps, self._detection.evidence.journal, options.log_dir)
+            subject = Subject(model, self._probe, self.steps, self._detection.evidence.journal, options.log_dir)
             self._checker = Checker(subject, self.alerting.desk.post, CHECKS, self.alerting.plan.rules)
             if self._experiments is not None:
                 self._experiments.post = self.alerting.desk.post
@@ -197,27 +198,17 @@ class ModelWatch:
     @property
     def step_number(self) -> int:
         """Number of the current step, counted from ``first_step``."""
-        return self._steps.number
-
-    @property
-    def has_just_ended(self) -> bool:
-        """Whether an optimizer has ended a step, and no forward has begun since."""
-        return self._steps.has_just_ended
+        return self.steps.number
 
     @property
     def num_steps(self) -> int:
         """Training steps that have ended."""
-        return self._steps.num_steps
-
-    @property
-    def had_backward(self) -> bool:
-        """Whether a backward of the model was seen in the current step."""
-        return self._steps.had_backward
+        return self.steps.num_steps
 
     @property
     def has_trained(self) -> bool:
         """Whether a backward or a step of the model was seen."""
-        return self._steps.num_steps > 0 or self._steps.had_backward or self._steps.ever_had_backward
+        return self.steps.num_steps > 0 or self.steps.had_backward or self.steps.ever_had_backward
 
     @property
     def could_train(self) -> bool:
@@ -246,14 +237,10 @@ class ModelWatch:
         From the first call on, this alone ends steps; without it optimizers do.
         """
         if not self.closed:
-            self._steps.step()
+            self.steps.step()
             converted = sys.modules.get("numscope.precision.gemm.layer_state")  # not loaded where nobody has converted a layer
             if converted is not None:
                 converted.end_step(self.model)
-
-    def begin_at(self, step: int) -> None:
-        """Number the step at work: a run goes on from a checkpoint."""
-        self._steps.begin_at(step)
 
     def close(self, error: BaseException | None = None) -> None:
         """Judge what is left, remove every hook and patch, write the files. Safe to call twice.
@@ -290,7 +277,7 @@ class ModelWatch:
     @property
     def is_in_other_thread(self) -> bool:
         """Whether a thread that still runs has used the model last, and it is not this one."""
-        return self._steps.thread != threading.get_ident() and any(t.ident == self._steps.thread for t in threading.enumerate())
+        return self.steps.thread != threading.get_ident() and any(t.ident == self.steps.thread for t in threading.enumerate())
 
     def abandon(self) -> None:
         """Remove every hook without judging or writing: in a forked child, the watch belongs to the parent."""
@@ -314,10 +301,6 @@ class ModelWatch:
         """Whether a module is part of the watched model."""
         return module in self._probe.names
 
-    def trains(self, optimizer: Optimizer) -> bool:
-        """Whether an optimizer has parameters of the model."""
-        return self._steps.optimizers.owns(optimizer)
-
     @property
     def expects_backward(self) -> bool:
         """Whether a backward that begins now may be the model's."""
@@ -327,14 +310,6 @@ class ModelWatch:
         """Judge calls whose backward can no longer come; until then a dropped model is kept alive."""
         if self._detection is not None:
             self._detection.settle()
-
-    def before_backward(self, roots: Sequence[Tensor]) -> None:
-        """A backward that began before the watch did."""
-        self._steps.before_backward(roots)
-
-    def before_step(self, optimizer: Optimizer) -> None:
-        """A step of an optimizer that began before the watch did."""
-        self._steps.before_step(optimizer)
 
     def adopt(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
         """Begin with the outermost call that is already running."""
@@ -369,7 +344,7 @@ class ModelWatch:
             self._probe.deepen(False)
             self._delivery.trace(batch, self._trace.take_frames())
         if self._detection is None or not self._detection.pending:
-            self._steps.rest()
+            self.steps.rest()
         if self.options.abort_after is not None and batch >= self.options.abort_after:
             raise AbortAfter(batch)
 

@@ -79,7 +79,7 @@ class Scope:
 
     def begin_at(self, step: int) -> None:
         """Number the step at work: a run goes on from a checkpoint."""
-        self._watch.begin_at(step)
+        self._watch.steps.begin_at(step)
 
     def set_group(self, group: Any, layer: str | None = None) -> None:
         """Merge statistics over a process group instead of the one found: of all layers, or of one by name."""

@@ -69,12 +69,12 @@ class TensorWatch(optimizer_probe.StepListener):
         for optimizer in [o for o in self._optimizers if self._is_unknown(o)]:
             scope = self._open(optimizer)
             if scope is not None:
-                scope.before_backward(roots)
+                scope.steps.before_backward(roots)
         if not self._optimizers and self._without_optimizer is None:
             self._without_optimizer = Tensors(None)
             scope = self._watch(self._without_optimizer)
             if scope is not None:
-                scope.before_backward(roots)
+                scope.steps.before_backward(roots)
 
     def before_step(self, optimizer: Optimizer) -> None:
         """An optimizer steps without a backward, with gradients of torch.func.grad for example; a closure may still call a model."""
@@ -82,13 +82,13 @@ class TensorWatch(optimizer_probe.StepListener):
             self.after_closure(optimizer)
 
     def after_closure(self, optimizer: Optimizer) -> None:
-        if not any(scope.had_backward for scope in self._live()) and optimizer in self._optimizers and self._is_unknown(optimizer):
+        if not any(scope.steps.had_backward for scope in self._live()) and optimizer in self._optimizers and self._is_unknown(optimizer):
             scope = self._open(optimizer)
             if scope is not None:
-                scope.before_step(optimizer)
+                scope.steps.before_step(optimizer)
 
     def _is_unknown(self, optimizer: Optimizer) -> bool:
-        return self._optimizers[optimizer] is None and not any(scope.trains(optimizer) for scope in self._live())
+        return self._optimizers[optimizer] is None and not any(scope.steps.optimizers.owns(optimizer) for scope in self._live())
 
     def _open(self, optimizer: Optimizer) -> ModelWatch | None:
         self._optimizers[optimizer] = tensors = Tensors(optimizer)

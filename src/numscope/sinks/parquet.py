@@ -12,7 +12,7 @@ from typing import Any
 
 from numscope.records.faults import ours, suppress
 from numscope.records.observation import COUNTS, EXTREMA, FIELDS, Histogram, Observation
-from numscope.sinks.part_files import Parts, clear_remains
+from numscope.sinks.part_files import PartFiles, clear_remains
 from numscope.sinks.runfolder import FORMAT, RunFolder
 from numscope.version import __version__
 
@@ -68,7 +68,7 @@ class ParquetSink:
         if beside is None:
             self.folder = RunFolder(log_dir, rank, run)
             clear_remains(self.folder.statistics, rank)
-            self._parts = Parts(self.folder.statistics, rank, self.folder.attempt)
+            self._parts = PartFiles(self.folder.statistics, rank, self.folder.attempt)
         else:  # two models of one process: a second attempt would replace the first
             self.folder, self._parts = beside.folder, beside._parts
         _open.add(self)

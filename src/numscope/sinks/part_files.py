@@ -89,7 +89,7 @@ def clear_remains(folder: str, rank: int) -> None:
         os.unlink(os.path.join(folder, name))
 
 
-class Parts:
+class PartFiles:
     """Writes parts ``rank<r>-<attempt>-<n>.parquet``; merged parts are named by their first and last number.
 
     *Cost:* a part of 2^20 numbers takes some 40 ms; merging ``NUM_MERGED`` small parts reads and writes at most 2^22 numbers.

@@ -9,7 +9,7 @@ from typing import Any
 from numscope.doctor.diagnose.attendance import attendance, exit_code
 from numscope.doctor.diagnose.baseline import slower
 from numscope.doctor.diagnose.blame import MOST_TEXT, Blame, hosts_of, node_of
-from numscope.doctor.diagnose.facts import compared, local_facts
+from numscope.doctor.diagnose.differing_facts import compared, local_facts
 from numscope.doctor.diagnose.network import broken_links
 from numscope.doctor.diagnose.speed import slow_links, slow_pairs, stragglers
 from numscope.doctor.diagnose.start import backend, children_gone

@@ -27,7 +27,7 @@ _GAP = 4  # nodes without a broken link between two of a group
 
 
 @dataclass(frozen=True)
-class Cause:
+class CommonCause:
     """Something that makes all of its cells fail."""
 
     kind: Kind
@@ -59,13 +59,13 @@ class Cause:
 class Attribution:
     """The causes, and the failed cells without a single smallest explanation."""
 
-    causes: tuple[Cause, ...] = ()
+    causes: tuple[CommonCause, ...] = ()
     unexplained: frozenset[Cell] = frozenset()
 
     @property
-    def all_causes(self) -> tuple[Cause, ...]:
+    def all_causes(self) -> tuple[CommonCause, ...]:
         """The causes, and one more, without nodes, for what they leave unexplained."""
-        return (*self.causes, *([Cause("everything", (), self.unexplained, "possible")] if self.unexplained else []))
+        return (*self.causes, *([CommonCause("everything", (), self.unexplained, "possible")] if self.unexplained else []))
 
 
 def attribute(cells: Mapping[Cell, bool]) -> Attribution:
@@ -75,11 +75,11 @@ def attribute(cells: Mapping[Cell, bool]) -> Attribution:
         return Attribution()
     nodes = sorted({node for cell in cells for node in cell})
     if len(failed) == len(cells) and len(nodes) > 2:
-        return Attribution((Cause("everything", tuple(nodes), failed, "possible"),))
+        return Attribution((CommonCause("everything", tuple(nodes), failed, "possible"),))
     sides = _sides(cells, nodes)
     side = {node: number for number, members in enumerate(sides) for node in members}
     between = frozenset(cell for cell in failed if -1 < side.get(cell[0], -1) != side.get(cell[1], -1) > -1)
-    split = [Cause("split", (), between, "certain", sides)] if between else []
+    split = [CommonCause("split", (), between, "certain", sides)] if between else []
     rest = {cell: works for cell, works in cells.items() if cell not in between}
     possible = _wide(rest, nodes)
     first, last = _cover(possible), _cover(possible[::-1])
@@ -92,7 +92,7 @@ def attribute(cells: Mapping[Cell, bool]) -> Attribution:
     return Attribution((*split, *_grouped([*wide, *narrow], cells, nodes)), failed - between - _spanned([*wide, *narrow]))
 
 
-def _wide(cells: Mapping[Cell, bool], nodes: list[Any]) -> list[Cause]:
+def _wide(cells: Mapping[Cell, bool], nodes: list[Any]) -> list[CommonCause]:
     """The nodes, columns and rows that failed as a whole."""
     into: dict[Any, list[Cell]] = defaultdict(list)
     out: dict[Any, list[Cell]] = defaultdict(list)
@@ -101,18 +101,18 @@ def _wide(cells: Mapping[Cell, bool], nodes: list[Any]) -> list[Cause]:
         into[cell[1]].append(cell)
     spans: list[tuple[Kind, dict[Any, list[Cell]]]] = [("node", {node: into[node] + out[node] for node in nodes})]
     spans += [("inbound", into), ("outbound", out)]
-    found: dict[frozenset[Cell], Cause] = {}
+    found: dict[frozenset[Cell], CommonCause] = {}
     for kind, of in spans:
         for node in nodes:
             # With a single neighbor, a node can't be distinguished from the link to it.
             if _num_pairs(of[node]) > 1 and not any(map(cells.__getitem__, of[node])):
-                found.setdefault(frozenset(of[node]), Cause(kind, (node,), frozenset(of[node])))
+                found.setdefault(frozenset(of[node]), CommonCause(kind, (node,), frozenset(of[node])))
     return list(found.values())
 
 
-def _cover(possible: Sequence[Cause]) -> list[Cause]:
+def _cover(possible: Sequence[CommonCause]) -> list[CommonCause]:
     """The causes, the largest first, but for those of which the ones before leave only a link."""
-    found: list[Cause] = []
+    found: list[CommonCause] = []
     covered: set[Cell] = set()
     for cause in sorted(possible, key=lambda cause: -len(cause.cells)):
         if _num_pairs(cause.cells - covered) > 1:
@@ -121,7 +121,7 @@ def _cover(possible: Sequence[Cause]) -> list[Cause]:
     return found
 
 
-def _narrow(cells: Mapping[Cell, bool], failed: frozenset[Cell], doubtful: frozenset[Cell]) -> Iterator[Cause]:
+def _narrow(cells: Mapping[Cell, bool], failed: frozenset[Cell], doubtful: frozenset[Cell]) -> Iterator[CommonCause]:
     """The links, and directions of links, that failed. None is certain if it is ``doubtful``: a whole row or column there failed too."""
     working: dict[tuple[int, Any], set[Any]] = defaultdict(set)  # by end (0: from) and node, the nodes at the other end
     for cell, works in cells.items():
@@ -138,10 +138,10 @@ def _narrow(cells: Mapping[Cell, bool], failed: frozenset[Cell], doubtful: froze
         one_works = working[0, one] | (working[1, one] if is_link else set())
         other_works = working[1, other] | (working[0, other] if is_link else set())
         sure = one_works - {other} and other_works - {one} and not both & doubtful
-        yield Cause("link" if is_link else "direction", cell, both & failed, "certain" if sure else "likely")
+        yield CommonCause("link" if is_link else "direction", cell, both & failed, "certain" if sure else "likely")
 
 
-def _spanned(causes: Iterable[Cause]) -> frozenset[Cell]:
+def _spanned(causes: Iterable[CommonCause]) -> frozenset[Cell]:
     return frozenset(cell for cause in causes for cell in cause.cells)
 
 
@@ -150,7 +150,7 @@ def _num_pairs(cells: Iterable[Cell]) -> int:
     return len(set(map(frozenset, cells)))
 
 
-def _grouped(causes: Sequence[Cause], cells: Mapping[Cell, bool], nodes: list[Any]) -> list[Cause]:
+def _grouped(causes: Sequence[CommonCause], cells: Mapping[Cell, bool], nodes: list[Any]) -> list[CommonCause]:
     """The causes, of which many broken links between two groups of neighbors, and none that works, are one: what connects the groups.
 
     Neighbors are those with the next numbers or names: launchers number the hosts of a rack one after the other.
@@ -162,7 +162,7 @@ def _grouped(causes: Sequence[Cause], cells: Mapping[Cell, bool], nodes: list[An
     group = {ends[0]: 0}
     for before, node in pairwise(ends):
         group[node] = group[before] + (place[node] - place[before] > _GAP)
-    between: dict[frozenset[int], list[Cause]] = defaultdict(list)
+    between: dict[frozenset[int], list[CommonCause]] = defaultdict(list)
     for cause in links:
         between[frozenset(group[node] for node in cause.nodes)].append(cause)
     work = {frozenset(group.get(node, -1) for node in cell) for cell, works in cells.items() if works}
@@ -171,7 +171,7 @@ def _grouped(causes: Sequence[Cause], cells: Mapping[Cell, bool], nodes: list[An
         sides = tuple(tuple(node for node in ends if group[node] == number) for number in sorted(both))
         if len(sides) == 2 and min(map(len, sides)) > 1 and len(own) >= _FEWEST_BETWEEN and both not in work:
             span = frozenset(cell for cause in own for cell in cause.cells)
-            found = [Cause("groups", (), span, "likely", sides), *(cause for cause in found if cause not in own)]
+            found = [CommonCause("groups", (), span, "likely", sides), *(cause for cause in found if cause not in own)]
     return found
 
 

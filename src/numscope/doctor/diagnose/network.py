@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from numscope.doctor.diagnose.blame import Blame, node_of
-from numscope.doctor.diagnose.matrix import Cause, Kind, attribute
+from numscope.doctor.diagnose.matrix import CommonCause, Kind, attribute
 from numscope.doctor.findings import finding, listed, named, pasted, without
 from numscope.doctor.records import Cell, DoctorFinding, Examined, ExamPhase, cells_of, from_json
 
@@ -108,7 +108,7 @@ def broken_links(examined: Examined, blame: Blame) -> tuple[list[DoctorFinding],
     return [*found, *_fresh_ports(links), *_loopbacks(examined, blame)], about_lost
 
 
-def _is_of_lost(cause: Cause, lost: set[int], died: set[int], links: LinkMatrix) -> bool:
+def _is_of_lost(cause: CommonCause, lost: set[int], died: set[int], links: LinkMatrix) -> bool:
     """Whether links to lost ranks fail because these are lost, rather than that they were lost because a link failed."""
     if cause.kind not in ("link", "direction"):
         return True
@@ -125,7 +125,7 @@ def _is_of_lost(cause: Cause, lost: set[int], died: set[int], links: LinkMatrix)
 class ObservedCause:
     """A cause, with what was observed."""
 
-    cause: Cause  # refined by datagrams: of a link, only one direction may carry packets
+    cause: CommonCause  # refined by datagrams: of a link, only one direction may carry packets
     links: LinkMatrix
     notes: tuple[str, ...] = ()  # further evidence
 
@@ -155,7 +155,7 @@ class ObservedCause:
         return bool(known) and all(word in ("ok", "refused") for word in known)
 
 
-def _explain(cause: Cause, links: LinkMatrix, num_cells: int) -> DoctorFinding:
+def _explain(cause: CommonCause, links: LinkMatrix, num_cells: int) -> DoctorFinding:
     """The finding of the first rule that applies."""
     share = f"{len(cause.cells)} of {num_cells} directions between nodes fail for this reason"
     case = ObservedCause(cause, links, (share,) if num_cells > len(cause.cells) else ())

@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from numscope.doctor.diagnose.blame import Blame
-from numscope.doctor.diagnose.matrix import Cause, attribute
+from numscope.doctor.diagnose.matrix import CommonCause, attribute
 from numscope.doctor.diagnose.network import LinkMatrix, Pair, links_of
 from numscope.doctor.diagnose.transfers import pair_cells
 from numscope.doctor.findings import finding, without
@@ -172,7 +172,7 @@ def _matrix_findings(
         )
 
 
-def _unsure(cause: Cause) -> Confidence:
+def _unsure(cause: CommonCause) -> Confidence:
     """Measurements vary, so nothing is certain."""
     return "possible" if cause.confidence == "possible" else "likely"
 

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from numscope.doctor.diagnose.blame import MOST_TEXT, Blame, most_accused
-from numscope.doctor.diagnose.matrix import Cause, attribute
+from numscope.doctor.diagnose.matrix import CommonCause, attribute
 from numscope.doctor.diagnose.network import Pair
 from numscope.doctor.findings import finding, listed, named, without
 from numscope.doctor.records import DoctorFinding, Examined, ExamPhase
@@ -69,7 +69,7 @@ def _wrong(wrong: Mapping[tuple[str, str], Mapping[int, Mapping[str, Any]]], num
     )
 
 
-def _corrupt(backend: str, cause: Cause, cells: Mapping[Pair, Mapping[str, Any]], blame: Blame) -> DoctorFinding:
+def _corrupt(backend: str, cause: CommonCause, cells: Mapping[Pair, Mapping[str, Any]], blame: Blame) -> DoctorFinding:
     lines = []
     for one, other in sorted(cause.cells):
         for received in cells[one, other].get("received", ()):
@@ -112,7 +112,7 @@ def _failing(backend: str, works: Mapping[Pair, bool], cells: Mapping[Pair, Mapp
         yield _failed(backend, cause, lines, blame)
 
 
-def _failed(backend: str, cause: Cause, lines: list[str], blame: Blame) -> DoctorFinding:
+def _failed(backend: str, cause: CommonCause, lines: list[str], blame: Blame) -> DoctorFinding:
     """The finding for a cause, whose nodes are ranks or names of hosts."""
 
     def host_of(node: Any) -> str:

@@ -30,7 +30,7 @@ from typing import Any
 from pydantic_core import to_jsonable_python
 
 from numscope.doctor.budget import Deadline, silent_s
-from numscope.doctor.meet.meeting import Meeting
+from numscope.doctor.meet.meeting_point import MeetingPoint
 from numscope.doctor.meet.members import Guest, Member, NodeNumbers, refusal
 from numscope.doctor.meet.messages import Join
 from numscope.doctor.meet.sockets import is_loopback, listen
@@ -55,7 +55,7 @@ class Hub:
     Other threads, and handlers of signals, may look at everything, set ``hurry``, and call ``close``.
     """
 
-    def __init__(self, meeting: Meeting, settings: Settings, world_size: int, numbers: NodeNumbers | None = None) -> None:
+    def __init__(self, meeting: MeetingPoint, settings: Settings, world_size: int, numbers: NodeNumbers | None = None) -> None:
         self.world_size = world_size
         self.members: dict[int, Member] = {}  # admitted ranks
         self.onlookers: list[Member] = []  # ranks that were not admitted
@@ -273,7 +273,7 @@ def _allow_files(count: int) -> None:
             resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
 
 
-def _listen(meeting: Meeting) -> socket.socket:
+def _listen(meeting: MeetingPoint) -> socket.socket:
     """Listens at the first of the ports that is free; on loopback only, if no other host's ranks can come."""
     reason = ""
     for port in meeting.ports:

@@ -11,7 +11,7 @@ from typing import Any
 
 from numscope.doctor.budget import Deadline
 from numscope.doctor.meet import wire
-from numscope.doctor.meet.meeting import Meeting, is_loopback_name
+from numscope.doctor.meet.meeting_point import MeetingPoint, is_loopback_name
 from numscope.doctor.meet.sockets import connect, failure_of, is_loopback, resolve
 from numscope.doctor.records import Settings
 
@@ -31,7 +31,7 @@ class Unreached(wire.WireError):
 class Road:
     """The way to the hub."""
 
-    meeting: Meeting
+    meeting: MeetingPoint
     _: KW_ONLY
     elsewhere: bool  # the hub is known to be on another host
     scale: float  # factor on time limits
@@ -105,7 +105,7 @@ class Road:
         return connection
 
 
-def look(meeting: Meeting, settings: Settings, seconds: float) -> Unreached | None:
+def look(meeting: MeetingPoint, settings: Settings, seconds: float) -> Unreached | None:
     """Looks whether this job's hub is at a place on this host, for some seconds (scaled); returns why it is not, or None."""
     deadline = Deadline(seconds * max(settings.timeout_scale, 0.25))
     try:

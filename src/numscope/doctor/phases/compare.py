@@ -1,4 +1,4 @@
-"""Phase 2: what a rank can only look up once it knows the others; ``diagnose/facts.py`` compares the ranks' facts."""
+"""Phase 2: what a rank can only look up once it knows the others; ``diagnose/differing_facts.py`` compares the ranks' facts."""
 
 from __future__ import annotations
 

@@ -20,7 +20,7 @@ _NUM_PORTS = 3  # tried in turn where the doctor chooses the port, since another
 
 
 @dataclass(frozen=True, slots=True)
-class Meeting:
+class MeetingPoint:
     """The place where ranks meet."""
 
     host: str  # the hub's, as written by the user or launcher
@@ -42,12 +42,12 @@ class Meeting:
         """The address at which the hub's own host reaches it."""
         return self.host if is_loopback(self.host) else "127.0.0.1"
 
-    def at_home(self, *ports: int) -> Meeting:
+    def at_home(self, *ports: int) -> MeetingPoint:
         """The same, as the hub's own host reaches it."""
         return replace(self, host=self.own_address, ports=ports)
 
 
-def meet(identity: Identity, settings: Settings, environ: Mapping[str, str]) -> Meeting:
+def meet(identity: Identity, settings: Settings, environ: Mapping[str, str]) -> MeetingPoint:
     """Finds the place where this rank meets the others.
 
     Raises: UsageError if neither the launcher nor the user names a place, or if ranks of several hosts have no secret.
@@ -69,7 +69,7 @@ def meet(identity: Identity, settings: Settings, environ: Mapping[str, str]) -> 
     raise NoSecret(identity.launcher, why)
 
 
-def meet_at_endpoint(settings: Settings, environ: Mapping[str, str]) -> Meeting:
+def meet_at_endpoint(settings: Settings, environ: Mapping[str, str]) -> MeetingPoint:
     """Finds the place where the nodes of ``--nnodes`` meet; the process on the endpoint's host hosts the hub.
 
     Raises: UsageError if there is no endpoint, or no secret and another host hosts the hub.
@@ -78,7 +78,7 @@ def meet_at_endpoint(settings: Settings, environ: Mapping[str, str]) -> Meeting:
         raise UsageError("--endpoint: got nothing, expected HOST:PORT of one of the nodes, the same on all, together with --nnodes.")
     host, port = split_endpoint(settings.endpoint)
     hosted = settings.node_rank == 0 if settings.node_rank >= 0 else is_here(host)
-    place = Meeting(host, (port,), given_secret(settings, environ), hosted, "--endpoint", is_loopback_name(host))
+    place = MeetingPoint(host, (port,), given_secret(settings, environ), hosted, "--endpoint", is_loopback_name(host))
     if not place.token and place.local:
         return _without_secret(place)
     if not place.token and not hosted:
@@ -86,15 +86,15 @@ def meet_at_endpoint(settings: Settings, environ: Mapping[str, str]) -> Meeting:
     return replace(place, token=place.token or secrets.token_hex(32))
 
 
-def _place(identity: Identity, settings: Settings, environ: Mapping[str, str]) -> Meeting:
+def _place(identity: Identity, settings: Settings, environ: Mapping[str, str]) -> MeetingPoint:
     first = identity.rank == 0
     if environ.get(ENDPOINT):  # the doctor's own launcher hosts the hub itself, and reaches it on loopback
         host, port = split_endpoint(environ[ENDPOINT], ENDPOINT)
         named = split_endpoint(settings.endpoint)[0] if settings.endpoint else host
-        return Meeting(host, (port,), "", False, ENDPOINT, local=is_loopback_name(named))
+        return MeetingPoint(host, (port,), "", False, ENDPOINT, local=is_loopback_name(named))
     if settings.endpoint:
         host, port = split_endpoint(settings.endpoint)
-        return Meeting(host, (port,), "", first, "--endpoint")
+        return MeetingPoint(host, (port,), "", first, "--endpoint")
     if identity.launcher == "slurm" and "MASTER_ADDR" not in environ:
         first_host = first_node(nodelist(environ))
         if not first_host:
@@ -102,16 +102,16 @@ def _place(identity: Identity, settings: Settings, environ: Mapping[str, str]) -
         # With --distribution=arbitrary rank 0 may be on another node, but node 0 always has a first task.
         there = identity.node == 0 and identity.local_rank == 0
         ports = _ports_of(environ.get("SLURM_JOB_ID", ""), environ.get("SLURM_STEP_ID", ""), str(os.getuid()))
-        return Meeting(first_host, ports, "", there, "SLURM_JOB_NODELIST")
+        return MeetingPoint(first_host, ports, "", there, "SLURM_JOB_NODELIST")
     if environ.get("MASTER_ADDR"):
         address, word = environ["MASTER_ADDR"], environ.get("MASTER_PORT", "29500")
         if not word.isdecimal() or not 0 < int(word) < 65536:
             raise UsageError(f"MASTER_PORT: got {word!r}, expected a port, 1 to 65535.")
         ports = tuple(1024 + (int(word) - 1024 + step) % (65536 - 1024) for step in range(1, _NUM_PORTS + 1))
-        return Meeting(address, ports, "", first, f"MASTER_ADDR={address}, next to MASTER_PORT={word}")
+        return MeetingPoint(address, ports, "", first, f"MASTER_ADDR={address}, next to MASTER_PORT={word}")
     if identity.launcher == "mpi" and identity.local_world_size == identity.world_size:
         run = (*(environ.get(name, "") for name in ("PMIX_NAMESPACE", "OMPI_MCA_ess_base_jobid", "PMI_JOBID")), str(os.getuid()))
-        return Meeting("127.0.0.1", _ports_of(*run), "", first, "one node")
+        return MeetingPoint("127.0.0.1", _ports_of(*run), "", first, "one node")
     missing = "MPI's launcher does" if identity.launcher == "mpi" else "RANK and WORLD_SIZE do"
     raise UsageError(
         f"MASTER_ADDR: got nothing, expected the host of rank 0, which {missing} not provide. "
@@ -119,7 +119,7 @@ def _place(identity: Identity, settings: Settings, environ: Mapping[str, str]) -
     )
 
 
-def _without_secret(place: Meeting) -> Meeting:
+def _without_secret(place: MeetingPoint) -> MeetingPoint:
     """The same place on loopback, with a token that is not secret."""
     words = ("numscope doctor", str(os.getuid()), *map(str, place.ports))
     token = hashlib.sha256("\n".join(words).encode()).hexdigest()

@@ -161,7 +161,7 @@ CHECKS: dict[str, Callable[[Facts, Examined, int], str]] = {
 
 
 @dataclass(frozen=True, slots=True)
-class Difference:
+class DifferingFact:
     """A value that differs between ranks."""
 
     id: str  # its finding's
@@ -198,7 +198,7 @@ def compared(examined: Examined, blame: Blame) -> Iterator[DoctorFinding]:
             yield blame.finding("address-translated", ranks=(rank,), evidence=(why,), address=interface["address"])
 
 
-def differences(examined: Examined) -> list[Difference]:
+def differences(examined: Examined) -> list[DifferingFact]:
     """All differences between the facts of the ranks, the most harmful first. A fact that a rank lacks is not a difference."""
     facts = {rank: result.data for rank, result in sorted(examined.of(ExamPhase.FACTS).items())}
     used = {rank: result.data.get("interface", {}) for rank, result in examined.of(ExamPhase.COMPARE).items()}
@@ -228,7 +228,7 @@ def differences(examined: Examined) -> list[Difference]:
     return [found for id, subject, of in values if (found := split(of, id, subject)) is not None]
 
 
-def split(values: Mapping[int, str], id: str, subject: str) -> Difference | None:
+def split(values: Mapping[int, str], id: str, subject: str) -> DifferingFact | None:
     """The difference in a value by rank; None if all ranks have the same."""
     ranks: dict[str, tuple[int, ...]] = {}
     for value, own in groupby(sorted(values, key=lambda rank: (values[rank], rank)), key=values.__getitem__):
@@ -236,7 +236,7 @@ def split(values: Mapping[int, str], id: str, subject: str) -> Difference | None
     if len(ranks) < 2:
         return None
     majority = next((value for value, own in ranks.items() if len(own) * 2 > len(values)), "")
-    return Difference(id, subject, majority, {value: own for value, own in ranks.items() if value != majority})
+    return DifferingFact(id, subject, majority, {value: own for value, own in ranks.items() if value != majority})
 
 
 def clocks(examined: Examined) -> dict[int, float]:
@@ -257,7 +257,7 @@ def _limit(value: int) -> str:
     return "none" if value < 0 else f"{value:,}"
 
 
-def _finding(difference: Difference, blame: Blame) -> DoctorFinding:
+def _finding(difference: DifferingFact, blame: Blame) -> DoctorFinding:
     ranks, subject, majority = difference.ranks, difference.subject, difference.majority
     lines = [f"{_who(own, blame)}: {value}" for value, own in difference.others.items()]
     summary = f"{subject} differs, and no value has a majority: {listed(difference.others)}."
