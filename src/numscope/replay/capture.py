@@ -205,6 +205,7 @@ def put_back(now: Any, before: Mapping[str, Any]) -> None:
             now[key] = value
 
 
+# Both generators are looked at in their memory, since asking each at each call takes 15 µs more of Python's, and 60 of NumPy's.
 _numpy_before: tuple[bytes, Any] = (b"", None)  # the memory of NumPy's generator when it was last asked, and what it said
 
 

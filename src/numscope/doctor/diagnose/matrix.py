@@ -1,8 +1,7 @@
 """Finds few causes that explain a matrix of who reaches whom.
 
-First come the rows and columns of which every examined cell failed, and the nodes of which both did; the largest are taken first, and one
-of which the others leave only a link is not taken. Which of several equal ones are taken depends on their order: what is not taken in the
-reverse order too is not named, and what only that explains stays unexplained. All other failed cells are links, or directions of them.
+First come the nodes, rows and columns of which every examined cell failed. One of which the others leave only a link is not named: what
+only that explains stays unexplained. All other failed cells are links, or directions of them.
 
 A cause is certain if what it alone explains takes at least two more causes otherwise. Before that, parts of a network that work internally
 and do not reach each other are a split; after it, many broken links between two stretches of neighbors are one cause.
@@ -14,7 +13,7 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import pairwise
+from itertools import islice, pairwise
 from typing import Any, Literal
 
 from numscope.doctor.records import Confidence
@@ -82,18 +81,17 @@ def attribute(cells: Mapping[Cell, bool]) -> Attribution:
     split = [CommonCause("split", (), between, "certain", sides)] if between else []
     rest = {cell: works for cell, works in cells.items() if cell not in between}
     possible = _wide(rest, nodes)
-    first, last = _cover(possible), _cover(possible[::-1])
-    times = Counter(cell for cause in {*first, *last} for cell in cause.cells)
-    wide = []
-    for cause in filter(last.__contains__, first):
-        own = [cell for cell in cause.cells if times[cell] == 1]
-        wide.append(replace(cause, confidence="certain" if _num_pairs(own) > 2 else "likely"))
-    narrow = list(_narrow(rest, failed - between - _spanned(first), _spanned(possible)))
+    times = Counter(cell for cause in possible for cell in cause.cells)
+    owned = [(cause, _num_pairs(cell for cell in cause.cells if times[cell] == 1)) for cause in possible]
+    wide = [replace(cause, confidence="certain" if num > 2 else "likely") for cause, num in owned if num > 1]
+    explained = _spanned(wide)
+    ambiguous = _spanned(cause for cause in possible if _num_pairs(cause.cells - explained) > 1)
+    narrow = list(_narrow(rest, failed - between - explained - ambiguous, _spanned(possible)))
     return Attribution((*split, *_grouped([*wide, *narrow], cells, nodes)), failed - between - _spanned([*wide, *narrow]))
 
 
 def _wide(cells: Mapping[Cell, bool], nodes: list[Any]) -> list[CommonCause]:
-    """The nodes, columns and rows that failed as a whole."""
+    """The nodes that failed as a whole, and of others the columns and rows that did."""
     into: dict[Any, list[Cell]] = defaultdict(list)
     out: dict[Any, list[Cell]] = defaultdict(list)
     for cell in cells:
@@ -101,23 +99,11 @@ def _wide(cells: Mapping[Cell, bool], nodes: list[Any]) -> list[CommonCause]:
         into[cell[1]].append(cell)
     spans: list[tuple[Kind, dict[Any, list[Cell]]]] = [("node", {node: into[node] + out[node] for node in nodes})]
     spans += [("inbound", into), ("outbound", out)]
-    found: dict[frozenset[Cell], CommonCause] = {}
-    for kind, of in spans:
-        for node in nodes:
-            # With a single neighbor, a node can't be distinguished from the link to it.
-            if _num_pairs(of[node]) > 1 and not any(map(cells.__getitem__, of[node])):
-                found.setdefault(frozenset(of[node]), CommonCause(kind, (node,), frozenset(of[node])))
-    return list(found.values())
-
-
-def _cover(possible: Sequence[CommonCause]) -> list[CommonCause]:
-    """The causes, the largest first, but for those of which the ones before leave only a link."""
-    found: list[CommonCause] = []
-    covered: set[Cell] = set()
-    for cause in sorted(possible, key=lambda cause: -len(cause.cells)):
-        if _num_pairs(cause.cells - covered) > 1:
-            found.append(cause)
-            covered |= cause.cells
+    found = []
+    for node in nodes:
+        # With a single neighbor, a node can't be distinguished from the link to it.
+        whole = ((kind, of[node]) for kind, of in spans if _num_pairs(of[node]) > 1 and not any(map(cells.__getitem__, of[node])))
+        found += [CommonCause(kind, (node,), frozenset(span)) for kind, span in islice(whole, 1)]
     return found
 
 
