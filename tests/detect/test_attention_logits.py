@@ -10,8 +10,8 @@ from torch import nn
 from torch.nn import functional as F
 
 import numscope
-from numscope.detect import attention_logits
-from numscope.detect.attention_logits import AttentionLogits, largest_logit
+from numscope.detect import low_precision
+from numscope.detect.low_precision import AttentionLogits, largest_logit
 
 
 def by_hand(q: torch.Tensor, k: torch.Tensor, mask: torch.Tensor | None, is_causal: bool, scale: float | None) -> float:
@@ -30,7 +30,7 @@ def by_hand(q: torch.Tensor, k: torch.Tensor, mask: torch.Tensor | None, is_caus
 def test_it_is_that_of_the_whole_matrix(
     heads: tuple[int, int], scale: float | None, mask: str | None, most: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(attention_logits, "_MOST", most)
+    monkeypatch.setattr(low_precision, "_MOST_LOGITS", most)
     torch.manual_seed(0)
     q, k = torch.randn(2, heads[0], 7, 8), torch.randn(2, heads[1], 7 if mask == "causal" else 9, 8)
     given = {"bool": torch.rand(2, 1, 7, 9) > 0.5, "added": torch.randn(7, 9)}.get(mask or "")

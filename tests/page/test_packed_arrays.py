@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import torch
 
-from numscope.page.packed_arrays import as_float32, pack, rounded
+from numscope.page.matrices import as_float32, pack, rounded
 
 
 def unpack(text: str) -> np.ndarray:

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from numscope.records.alert import Alert
-from numscope.report.alert_lines import NUM_WHOLE, AlertLines
+from numscope.report.delivery import NUM_WHOLE, AlertLines
 
 
 def alert(layer: str = "fc", rule: str = "overflow ahead", step: int = 75, advice: str = "Lower the learning rate.") -> Alert:

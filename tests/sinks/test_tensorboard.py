@@ -10,8 +10,8 @@ import torch
 
 import numscope
 from numscope.records.finding import Culprit, Finding, Kind, Reason
-from numscope.records.markdown import finding_markdown
 from numscope.records.site import Phase, Site
+from numscope.sinks.tensorboard import finding_markdown
 from tests.sinks.seen import ALERT, ALERT_LINE, observation, opened
 
 pytest.importorskip("tensorboard")

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
+from typing import Any, Protocol
 
 from numscope.config.options import WatchOptions
 from numscope.detect.diagnosis import received
 from numscope.detect.discards import LEFT_TO_OPTIMIZER
 from numscope.detect.evidence import Evidence
-from numscope.detect.onlooker import Messenger
+from numscope.detect.journal import Journal
 from numscope.distributed import agree
 from numscope.distributed.agree import Ranks
 from numscope.distributed.meeting import Met
@@ -16,6 +18,30 @@ from numscope.records.errors import STOPS
 from numscope.records.finding import Finding, parse_finding, plain
 from numscope.records.site import Phase
 from numscope.report.stderr import has_terminal
+
+
+class Onlooker(Protocol):
+    """Handles its own errors."""
+
+    def step(self, number: int, journal: Journal) -> None:
+        """A step's rows have been read, and its weights are untouched; not called where the judge finds something bad in them."""
+
+    def skipped(self, number: int, scale: float | None) -> None:
+        """GradScaler has left a step out; ``scale``: its present one, where it is known."""
+
+
+class Messenger(Protocol):
+    """Its exceptions are meant for the training script."""
+
+    @property
+    def has_news(self) -> bool:
+        """Whether this rank has something to say to all ranks."""
+
+    def news(self) -> Any:
+        """Its news, JSON-ready. Asked of all ranks where one has any."""
+
+    def hear(self, told: Mapping[int, Any], *, stops: bool) -> None:
+        """Take each rank's news, this one's among them; the lowest one reports it. ``stops``: it may end the run."""
 
 
 class Company:

@@ -12,7 +12,7 @@ from torch.optim import Optimizer
 from numscope.config.alert_plan import AlertPlan
 from numscope.config.options import WatchOptions
 from numscope.detect import capsule, evaluations
-from numscope.detect.company import Company
+from numscope.detect.company import Company, Onlooker
 from numscope.detect.copies import left_bad
 from numscope.detect.dead_gradients import DeadGradients
 from numscope.detect.diagnosis import (
@@ -31,7 +31,6 @@ from numscope.detect.diagnosis import (
 from numscope.detect.discards import NOT_USED, beyond_scale, none_is_used, why_no_alarm
 from numscope.detect.evidence import BadLeaf, Evidence
 from numscope.detect.foresight import Foresight
-from numscope.detect.onlooker import Onlooker
 from numscope.detect.skips import LEFT_OUT, OURS, Skips
 from numscope.distributed import agree
 from numscope.distributed.agree import Ranks

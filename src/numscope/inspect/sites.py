@@ -12,11 +12,37 @@ from numscope.inspect.tally import Seen
 from numscope.plugins.discovery import Plugins
 from numscope.probe.entry import LayerSites
 from numscope.records.layer import Layer
-from numscope.records.observation import SEEN_IN_CALLS, TENSORS, Histogram, Observation, Value
-from numscope.summary.derived import KNOWN, Derived
+from numscope.records.observation import FIELDS, SEEN_IN_CALLS, TENSORS, Histogram, Observation, Value
+from numscope.summary import native
 from numscope.summary.extras import Extra, Layout
-from numscope.summary.state import Groups, Summary
+from numscope.summary.state import Groups, Summary, fields_of
 from numscope.summary.statistics import STATISTICS, formula_of
+
+KNOWN: tuple[str, ...] = () if native.module is None else native.module.DERIVED
+
+
+class Derived:
+    """Computes attributes of ``Summary``, given by the results' names, from rows: numbers or None, equal to the last bit.
+
+    *Cost:* 0.5 µs a row with six of ``KNOWN``; 20 with others, where rounding errors leave a last digit open, and without the kernel.
+    """
+
+    def __init__(self, attributes: Mapping[str, str]) -> None:
+        self._attributes = attributes
+        self._names = tuple(attributes)
+        known = {*attributes.values()} <= {*KNOWN}
+        self._codes = bytes(map(KNOWN.index, attributes.values())) if known else None
+
+    def of(self, row: list[float]) -> tuple[dict[str, Value], dict[str, Value]]:
+        """A row's fields by name, in order, and the wanted numbers."""
+        if self._codes is not None and native.module is not None:
+            found: tuple[dict[str, Value], dict[str, Value]] | None = native.module.derive(row, FIELDS, self._names, self._codes)
+            if found is not None:
+                return found
+        fields = fields_of(row)
+        summary = Summary(*fields)
+        return dict(zip(FIELDS, fields, strict=True)), {name: getattr(summary, of) for name, of in self._attributes.items()}
+
 
 Given = Mapping[str, Sequence[float]]
 Formula = Callable[[Summary, Mapping[str, float | Histogram]], Value | Histogram]

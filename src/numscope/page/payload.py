@@ -1,4 +1,4 @@
-"""All that a page shows of a run, or of two, as JSON; its long columns are packed (``packed_arrays.py``)."""
+"""All that a page shows of a run, or of two, as JSON; its long columns are packed (``matrices.pack``)."""
 
 from __future__ import annotations
 
@@ -13,8 +13,7 @@ from typing import Any
 from numscope.page.axis import Axis, make_axis
 from numscope.page.health import FINE, Health, format_of_dtype, judge, row_in, row_of
 from numscope.page.histograms import Histograms
-from numscope.page.matrices import EXTREMES, SiteRow
-from numscope.page.packed_arrays import pack
+from numscope.page.matrices import EXTREMES, SiteRow, pack
 from numscope.page.rank_cells import RankAmax
 from numscope.page.recorded import MAX_FRAMES, MAX_STACK, AlertOfRanks, Recorded, differing, read_statistics
 from numscope.records.alert import Alert

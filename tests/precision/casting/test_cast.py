@@ -14,11 +14,10 @@ from torch import Tensor
 
 from numscope.precision.casting import native_cast
 from numscope.precision.casting.cast import cast, empty_cells
-from numscope.precision.casting.reference_cast import NUM_CELLS, decode, dtype_of
+from numscope.precision.casting.reference_cast import NUM_CELLS, decode, dtype_of, rounded
 from numscope.precision.casting.scaling import How, Scaling
 from numscope.records.errors import UsageError
 from numscope.records.formats import FORMATS
-from numscope.summary.rounding import rounded
 from tests.precision import oracle
 
 SMALL = oracle.SMALL

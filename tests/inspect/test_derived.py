@@ -9,9 +9,9 @@ import torch
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from numscope.inspect.sites import KNOWN, Derived
 from numscope.records.observation import FIELDS
 from numscope.summary import native
-from numscope.summary.derived import KNOWN, Derived
 from numscope.summary.dispatch import summarize
 from numscope.summary.state import DERIVED, EMPTY_ROW, Summary
 
