@@ -15,8 +15,9 @@ from torch import Tensor, nn
 
 import numscope
 from numscope.detect import experiments
-from numscope.detect.low_precision import ROUNDING, Gap, raised
+from numscope.detect.low_precision import ROUNDING, Gap
 from numscope.precision import MXFP4, MXFP8, autocast, convert, states
+from numscope.precision.gemm.raising import raised
 from numscope.precision.without_autocast import without_autocast
 from numscope.records.layer import GEMMS
 from numscope.records.observation import PRECISION

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import math
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -19,8 +19,8 @@ from numscope.distributed.agree import has_group
 from numscope.precision.casting.cast import cast
 from numscope.precision.casting.reference_cast import decode
 from numscope.precision.casting.scaling import MX, How
-from numscope.precision.gemm.layer_state import LayerState, state_of
-from numscope.precision.gemm.switching import RESULTS
+from numscope.precision.gemm.layer_state import state_of
+from numscope.precision.gemm.raising import raised
 from numscope.precision.without_autocast import without_autocast
 from numscope.probe.calls import heard
 from numscope.probe.naming import class_name, named_state
@@ -348,20 +348,3 @@ def largest_logit(query: Tensor, key: Tensor, mask: Tensor | None, is_causal: bo
                 logits = logits.masked_fill(~seen, -math.inf)
             largest = max(largest, float(logits.max()))
     return largest
-
-
-@contextlib.contextmanager
-def raised(states: Collection[LayerState], gemms: Collection[str] = GEMMS) -> Iterator[None]:
-    """Run some GEMMs in high precision, and leave the casts out that switches make of their results. Afterwards all is as it was."""
-    before = [(state, state.raised, state.results, state.kept_weights) for state in states]
-    try:
-        for state in states:
-            state.raised = tuple(gemms)
-            state.results = {name: how for name, how in (state.results or {}).items() if RESULTS[name] not in gemms} or None
-            state.put_plan()
-        yield
-    finally:
-        for state, gemms_before, results, kept in before:
-            state.raised, state.results = gemms_before, results
-            state.put_plan()
-            state.kept_weights = kept
