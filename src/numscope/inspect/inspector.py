@@ -11,12 +11,14 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.nn import Parameter
 from torch.optim import Optimizer
 
 from numscope.config import resolve
 from numscope.detect.journal import Journal
 from numscope.distributed.agree import spread
 from numscope.inspect.dynamics import Updates, read_of
+from numscope.inspect.further import fill
 from numscope.inspect.ranks import Joint, Unwritten
 from numscope.inspect.recorder import Recorder
 from numscope.inspect.sites import Active, Inspection, PlannedSite
@@ -38,10 +40,7 @@ from numscope.records.faults import ours, suppress
 from numscope.records.layer import Layer
 from numscope.records.observation import SEEN_IN_CALLS, TENSORS, Observation
 from numscope.records.words import few
-from numscope.summary.attention import attention_cells
-from numscope.summary.dispatch import read
 from numscope.summary.extras import Layout
-from numscope.summary.spectral import spectral_norm
 from numscope.summary.state import Groups
 
 log = logging.getLogger("numscope")
@@ -334,18 +333,16 @@ class Inspector(StepReader):
             self._see_custom(site, part if shape is None else part.reshape(shape))
 
     def _see_further(self, site: int, tensor: Tensor, cells: Tensor, layout: Layout) -> None:
-        from numscope.precision.gemm.counting import cast_on_paper
-
         found = self._inspection.sites[site]
-        cast_on_paper(tensor, found.kind, cells, layout, self._board.format_of(found))
-        if (rows := found.offset("attention")) is not None:
-            read(tensor, lambda readable: self._tally.merge_cells(site, rows, attention_cells(readable)))
-        if (first := found.offset("spectral")) is not None and self.joint.is_whole(found):
-            largest = cells[first]
-            read(tensor, lambda readable: largest.copy_(torch.maximum(largest, spectral_norm(readable))))
-        elif first is not None:
-            what = f"{self._prefix}{found.layer.name}: its {found.tensor} is divided over ranks"
-            self.recorder.say_once(("divided", site), f"{what}: stable_rank and spectral_norm are left out", logging.WARNING)
+
+        def whole() -> Tensor:
+            parameter: Parameter = getattr(self._modules[found.layer], found.parameter or "")
+            gradient = gradient_of(parameter) if found.kind == "wgrad" else None
+            return parameter if gradient is None else gradient
+
+        how: dict[str, Any] = {"joint": self.joint, "cast_to": self._board.format_of(found), "merge": self._tally.merge_cells}
+        for left_out in fill(found, tensor, whole, cells, layout, **how):
+            self.recorder.say_once((left_out, site), f"{self._prefix}{found.layer.name}: {left_out}", logging.WARNING)
 
     def _see_weights(self, only: Set[int] | None, of: Sequence[tuple[PlannedSite, nn.Module, str]]) -> None:
         """Weights and their gradients as the optimizer is about to use them; ``only`` the parameters of some ids."""

@@ -9,17 +9,20 @@ import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import combinations, pairwise
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+from numscope.parity.likeness import likeness
 from numscope.records.checks import check_one_of, check_whole
 from numscope.records.errors import UsageError
+from numscope.records.fingerprint import NUM_SUMS, Sketch
 from numscope.records.words import without_passwords
 from numscope.runs import divergence
 from numscope.runs.align import ObservedLayer, align
 from numscope.runs.divergence import STATS
 from numscope.runs.folder import Run, find_run
-from numscope.runs.query import bare, by_name, column_of, make_table
-from numscope.runs.verdicts import Calibration, Diff, Verdicts
+from numscope.runs.query import RAW, bare, by_name, column_of, make_table, reading
+from numscope.runs.verdicts import Calibration, Diff, SiteDifference, Verdicts
+from numscope.summary.extras import SKETCH
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
@@ -152,6 +155,7 @@ def _compare(
         found.gather()
 
     names = {p.a: p.b for p in alignment.pairs}
+    like = "" if found.first is None else _likeness(sides["a"].run, sides["b"].run, found.first)
     return Diff(
         a=without_passwords(sides["a"].given),
         b=without_passwords(sides["b"].given),
@@ -171,9 +175,31 @@ def _compare(
         nonfinite=tuple(found.nonfinite),
         num_nonfinite=found.num_nonfinite,
         first=found.first,
+        likeness=like,
         origin=found.origin,
         modules=found.modules(),
     )
+
+
+def _likeness(a: Run, b: Run, site: SiteDifference) -> str:
+    """How two tensors differ, if one rank of each run wrote them with their sketches."""
+    one, other = _sketch(a, site.step_a, site.layer_a, site.tensor), _sketch(b, site.step_b, site.layer_b, site.tensor)
+    return "" if one is None or other is None else likeness(one, other, same_type=False).text()  # checksums are not stored
+
+
+def _sketch(run: Run, step: int, layer: str, tensor: str) -> Sketch | None:
+    def read(stored: DuckDBPyConnection) -> list[tuple[Any, ...]]:
+        if SKETCH.key not in column_of(stored, f"SELECT column_name FROM (DESCRIBE {RAW})"):
+            return []
+        columns = f"numel, num_nan + num_pos_inf + num_neg_inf, square_sum, {SKETCH.key}"
+        where = "step = ? AND layer = ? AND tensor = ?"
+        return stored.execute(f"SELECT {columns} FROM {RAW} WHERE {where}", [step, layer, tensor]).fetchall()
+
+    rows = reading(run, read, raw_only=True)
+    if len(rows) != 1 or rows[0][3] is None or len(rows[0][3]) != NUM_SUMS:
+        return None
+    numel, num_nonfinite, square_sum, sums = rows[0]
+    return Sketch(numel, num_nonfinite, square_sum=square_sum, sums=tuple(sums))
 
 
 def _pairs(con: DuckDBPyConnection, name: str, pairs: Iterable[tuple[object, object]]) -> None:

@@ -109,7 +109,8 @@ def _first(diff: Diff) -> list[RenderableType]:
             continue
         divergence = Text(f"{m.divergence:.2e}", style=BAD if m.divergence > m.tolerance else "")
         table.add_row(f"  {m.statistic}", _value(m.a), _value(m.b), divergence, f"{m.tolerance:.2e}")
-    lines: list[RenderableType] = [head, table, Text("  " + escape(_story(diff)))]
+    lines: list[RenderableType] = [head, table, *([Text(f"  Sketches: {diff.likeness}.")] if diff.likeness else [])]
+    lines.append(Text("  " + escape(_story(diff))))
     agree = [step.step_a for step in diff.steps if step.step_a < diff.first.step_a]
     if agree:
         where = f"{agree[0]:,}" if len(agree) == 1 else f"{agree[0]:,} to {agree[-1]:,}"

@@ -115,6 +115,7 @@ class Diff:
     nonfinite: tuple[SiteDifference, ...]  # sites of which one run alone has nan or inf, in order, the first ones
     num_nonfinite: int  # how many there are
     first: SiteDifference | None  # the first site that diverges; None: none does
+    likeness: str  # how the two tensors of ``first`` differ, by their sketches; "" without these
     origin: DivergenceOrigin | None  # where ``first`` came from
     modules: tuple[Drift, ...]  # by drift, the largest first
 

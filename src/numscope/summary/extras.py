@@ -16,6 +16,7 @@ from functools import cache, cached_property
 from typing import Any, Literal
 
 from numscope.records.errors import UsageError
+from numscope.records.fingerprint import NUM_SUMS
 
 KINDS = ("exponents", "blockwise")  # extras computed from a tensor's values; mirrors csrc/extras.h
 NUM_EXPONENTS = 256
@@ -36,14 +37,14 @@ class Extra:
     Args:
         key: its name among all extras.
         kind: one of ``KINDS`` for a tensor's values, an optimizer's step (``dynamics``), a plug-in's numbers, a cast on paper, the cast
-            that a layer's GEMM makes of its operand, a matrix as a whole, or rows of probabilities.
+            that a layer's GEMM makes of its operand, a matrix as a whole, rows of probabilities, or a sketch.
         settings: arguments of the kernel.
         num_each: cells of each column; a column of several cells is a list by name.
     """
 
     key: str
     columns: tuple[str, ...]
-    kind: Literal["exponents", "blockwise", "dynamics", "plugin", "cast", "operand", "spectral", "attention"] = "exponents"
+    kind: Literal["exponents", "blockwise", "dynamics", "plugin", "cast", "operand", "spectral", "attention", "sketch"] = "exponents"
     settings: tuple[int, ...] = ()
     num_each: int = 1
 
@@ -72,6 +73,7 @@ _DYNAMICS = (
 DYNAMICS = Extra("dynamics", _DYNAMICS, kind="dynamics")
 SPECTRAL = Extra("spectral", ("largest_singular_value",), kind="spectral")
 ATTENTION = Extra("attention", ("attention_rows", "attention_entropy_sum", "attention_largest"), kind="attention")
+SKETCH = Extra("sketch", ("sketch",), kind="sketch", num_each=NUM_SUMS)
 SIGNS = Extra("signs", ("num_signs", "num_signs_agreeing"), kind="dynamics")
 
 
@@ -162,7 +164,7 @@ class Layout:
     @cached_property
     def has_further(self) -> bool:
         """Whether the owner of the sites computes an extra of the tensor's values."""
-        return any(extra.kind in ("cast", "spectral", "attention") for extra in self.extras)
+        return any(extra.kind in ("cast", "spectral", "attention", "sketch") for extra in self.extras)
 
     def empty(self) -> list[float]:
         """Cells of no tensor, the unit of ``merge``."""

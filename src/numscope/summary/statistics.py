@@ -13,7 +13,7 @@ from typing import Any, Protocol
 from numscope.records.errors import UsageError
 from numscope.records.words import nearest, one_of
 from numscope.summary import operand_casts
-from numscope.summary.extras import ATTENTION, DYNAMICS, EXPONENTS, SIGNS, SPECTRAL, Extra, blockwise
+from numscope.summary.extras import ATTENTION, DYNAMICS, EXPONENTS, SIGNS, SKETCH, SPECTRAL, Extra, blockwise
 from numscope.summary.formulas import Number, Options, Statistic, Value, nonzero, pct, ratio, where
 from numscope.summary.state import ROUNDING, TINY, TOLERANCE, Summary
 
@@ -227,6 +227,8 @@ _LIST: list[Statistic] = [
     Statistic("stable_rank", "sum(x^2) / spectral_norm^2", "ratio", _stable_rank,
               lambda options: SPECTRAL, where(f"{_KNOWS_SPECTRAL} AND {_HAS_MOMENTS} AND {_KNOWS_SQUARES}",
                                                "square_sum / largest_singular_value / largest_singular_value"), ("weight", "wgrad")),
+    Statistic("sketch", "32 signed sums, by which two runs' tensors are compared; only in a run's folder", "value",
+              lambda summary, extras: None, lambda options: SKETCH, "sketch", ("weight", "wgrad")),
     *operand_casts.OF_GEMMS,
 ]  # fmt: skip
 STATISTICS: dict[str, Statistic] = {statistic.name: statistic for statistic in _LIST}
