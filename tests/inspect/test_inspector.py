@@ -160,7 +160,7 @@ def test_training_is_bitwise_the_same(detection: str | None, tmp_path: Path) -> 
         model = nn.Sequential(Net(), nn.Dropout(0.3), Net())
         optimizer = torch.optim.AdamW(model.parameters(), lr=1e-2)
         if watched:
-            of_others = ("update", "ratio", "adam", "momentum", "attention", "spectral", "stable_rank")
+            of_others = ("update", "ratio", "adam", "momentum", "attention", "spectral", "stable_rank", "sketch")
             everything = [name for name in numscope_statistics() if not any(word in name for word in of_others)]
             with numscope.watch(model, config=config("fc", stats=everything), on_nonfinite=detection, log_dir=str(tmp_path)):
                 losses = train(model, optimizer, 4, micro_batches=2)
