@@ -29,8 +29,6 @@ REST = 32  # steps without any change, after which a weight that moves begins an
 
 
 class SiteKind(IntEnum):
-    """The kind of a site's tensor."""
-
     OUTPUT = 0
     MATRIX = 1  # a parameter of two or more dimensions
     VECTOR = 2  # any other parameter

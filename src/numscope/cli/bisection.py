@@ -45,8 +45,6 @@ class BisectionTask:
 
 @dataclass(frozen=True)
 class BisectionVerdict:
-    """The result."""
-
     # the search's; ``reference``: even the run in high precision has a loss that is not finite; ``nothing``: no layer is in low
     # precision; ``reference budget``: the runs were used up before the search could begin
     outcome: str
@@ -63,7 +61,6 @@ class BisectionVerdict:
     trials: tuple[Mapping[str, Any], ...] = field(default=(), compare=False)
 
     def document(self) -> dict[str, Any]:
-        """As JSON-ready values."""
         told = {name: _number(value) if isinstance(value, float) else value for name, value in vars(self).items() if name != "units"}
         return {"high_precision": [{"layer": layer, "gemm": gemm or None} for layer, gemm in self.units], **told}
 

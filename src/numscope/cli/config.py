@@ -261,7 +261,6 @@ class Cost:
     num_unknown: int = 0
 
     def document(self) -> dict[str, float]:
-        """As JSON-ready values."""
         return {"bytes": self.known, "num_unknown": self.num_unknown}
 
     def __str__(self) -> str:

@@ -41,7 +41,6 @@ def takes_script(command: Callable[..., object]) -> Callable[..., object]:
 def recipe_option(
     text: str, default: str | None = None, names: Sequence[str] = (*RECIPES, AUTOCAST)
 ) -> Callable[[Callable[..., object]], Callable[..., object]]:
-    """The option ``--recipe``."""
     return click.option("--recipe", type=one_of(*names), default=default, metavar="NAME", help=text)
 
 

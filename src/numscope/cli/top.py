@@ -48,7 +48,6 @@ def top(run: str) -> None:
 
 
 def print_once(run: str) -> Overview:
-    """Print what there is to see of a run."""
     console = Console()
     overview, width = overview_of(run), console.width if console.is_terminal else UNCUT
     print_plain(screen(overview, time.time() - overview.written, width), sys.stdout, width)

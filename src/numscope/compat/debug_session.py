@@ -332,7 +332,6 @@ def needed(called: str) -> Session:
 
 
 def end() -> None:
-    """End this process's session, if there is one."""
     global _session
     session, _session = _session, None
     if session is not None:

@@ -30,8 +30,6 @@ _PLAIN_TYPES = frozenset({Tensor, nn.Parameter})
 
 
 class DebugOption(str, Enum):
-    """Values of ``--debug``."""
-
     UNDERFLOW_OVERFLOW = "underflow_overflow"
     TPU_METRICS_DEBUG = "tpu_metrics_debug"
 

@@ -11,8 +11,6 @@ _CASTS = {"underflows": "underflows_pct", "overflows": "overflows_pct", "underfl
 
 @dataclass(frozen=True, slots=True)
 class FeatureSpec:
-    """A feature."""
-
     name: str  # canonical
     part: str  # the class in ``schema`` that checks its settings
     others: tuple[str, ...]  # its names in other tools

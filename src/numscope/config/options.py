@@ -109,7 +109,6 @@ class WatchOptions:
 
     @property
     def detecting(self) -> bool:
-        """Whether detection is on."""
         return self.on_nonfinite is not None and not self.trace
 
     def alert_plan(self, customs: Collection[str] | None = ()) -> AlertPlan:

@@ -100,7 +100,6 @@ class Schedule:
     spans: tuple[tuple[int, int | None], ...] = ((0, None),)  # first and last steps, both included; last None: for ever
 
     def active(self, step: int) -> bool:
-        """Whether a step is on the schedule."""
         return step % self.freq == 0 and any(first <= step and (last is None or step <= last) for first, last in self.spans)
 
     def next(self, after: int) -> int | None:
@@ -112,8 +111,6 @@ class Schedule:
 
 @dataclass(frozen=True, slots=True)
 class StatRequest:
-    """One requested statistic."""
-
     label: str  # the name in logs, as written in the configuration
     statistic: str  # its canonical name in ``summary/statistics.py``
     options: tuple[tuple[str, Any], ...] = ()  # such as ``(("block_size", 32), ("dims", 1))``

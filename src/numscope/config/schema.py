@@ -271,8 +271,6 @@ def for_tensor(asked: StatRequest, tensor: str) -> StatRequest:
 
 
 class Feature(SchemaPart):
-    """Any feature."""
-
     enabled: bool = Field(description="true or false")
 
 

@@ -59,7 +59,6 @@ class Errors:
         return len(self._found)
 
     def __iter__(self) -> Iterator[str]:
-        """The lines."""
         return iter(str(ConfigurationError(self.source, self._found)).splitlines())
 
     def raise_any(self) -> None:

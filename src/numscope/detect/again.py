@@ -85,8 +85,6 @@ class Checked:
 
 
 class SeenTensor(NamedTuple):
-    """A tensor that was seen."""
-
     phase: Phase
     module: str
     slot: str

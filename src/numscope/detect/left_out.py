@@ -122,7 +122,6 @@ class LeftOutSteps:
         return bad
 
     def stepped(self, optimizer: Optimizer) -> None:
-        """An optimizer's step is not left out."""
         evaluations.stepped()
         self._skips.stepped(optimizer)
 

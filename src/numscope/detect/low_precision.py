@@ -112,7 +112,6 @@ class Weighed:
     undone: str = ""
 
     def text(self) -> str:
-        """One line."""
         whole, (worst, gap) = total(self.gaps), max(self.gaps.items(), key=lambda item: item[1].error)
         said = [f"low precision ({', '.join(self.what)}) changes the gradient by {whole.text()}, {worst} most: {gap.relative_error:.2%}"]
         if self.with_high:

@@ -85,7 +85,6 @@ class ExamPhase(IntEnum):
 
 
 def to_json(record: Any) -> dict[str, Any]:
-    """A record as JSON values."""
     return asdict(record)
 
 

@@ -59,7 +59,6 @@ class Follower:
         _followers[begun] += 1
 
     def plan_at(self, step: int) -> Plan:
-        """The plan that a step goes by."""
         return next(plan for first, plan in reversed(self._plans) if first <= step)
 
     def look(self, step: int, check: Callable[[Plan], object]) -> None:

@@ -21,8 +21,6 @@ NUM_BINS = 256  # one for each exponent of float32
 
 @dataclass(frozen=True, slots=True)
 class Histograms:
-    """Exponent histograms."""
-
     first: tuple[int, ...]  # steps of each stretch
     last: tuple[int, ...]  # steps of each stretch
     sites: tuple[int, ...]  # rows of the matrices that have histograms

@@ -59,7 +59,6 @@ class ParityVerdict:
     notes: tuple[str, ...] = ()
 
     def document(self) -> dict[str, Any]:
-        """As JSON-ready values."""
         return asdict(self)
 
 

@@ -82,7 +82,6 @@ class LogprobsComparison:
         )
 
     def document(self) -> dict[str, Any]:
-        """As JSON-ready values."""
         return asdict(self)
 
 

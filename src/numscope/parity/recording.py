@@ -360,7 +360,6 @@ class StepRecorder(optimizer_probe.StepListener):
 
 
 def _cut(shape: tuple[int, ...], key: str) -> tuple[int, ...]:
-    """The shape of a share."""
     along, num, _ = map(int, key.split("/"))
     return tuple(n // num if d == along else n for d, n in enumerate(shape))
 

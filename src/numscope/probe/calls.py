@@ -154,7 +154,6 @@ class Calls:
         self._thread = 0
 
     def before(self, entry: Entry, module: nn.Module, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
-        """A module is called."""
         if module is self.module and self._thread == get_ident():
             self._depth += 1
             if not _calls_itself(module):  # the call before was left by an interrupt, of which torch tells no hook
@@ -169,7 +168,6 @@ class Calls:
         self._listener.enter(module, entry, args, kwargs)
 
     def after(self, entry: Entry, module: nn.Module, output: Any, failed: bool) -> None:
-        """A module's call has returned, or raised."""
         if module is self.module and self._thread == get_ident():
             self._depth -= 1
             if self._depth == 0:

@@ -172,7 +172,6 @@ class Graphs:
                 self._tap_gradient(_place(self.key, entry.key, Phase.BACKWARD, told, ((f"grad {slot}", "", own),)), leaf)
 
     def take(self, entry: Entry, phase: Phase, told: bool, slot: str, mark: str, tensor: Tensor) -> None:
-        """Tap one tensor."""
         if _is_hidden():
             return
         place = _place(self.key, entry.key, phase, told, ((slot, "", mark),))

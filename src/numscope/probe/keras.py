@@ -64,7 +64,6 @@ class KerasSteps(Optimizer):
         self._apply: Callable[[], Any] | None = None
 
     def apply(self, apply: Callable[[], Any]) -> Any:
-        """Take a step."""
         self._apply = apply
         try:
             result = self.step()

@@ -247,7 +247,6 @@ class ModuleProbe:
         return new
 
     def entry_of(self, module_name: str) -> Entry:
-        """The entry of a module by its name."""
         return self._by_name[module_name]
 
     def _compiled_another(self) -> None:
@@ -403,7 +402,6 @@ class ModuleProbe:
 
     @property
     def is_read(self) -> bool:
-        """Whether there is a reader."""
         return self._reader is not None
 
     @property
@@ -422,7 +420,6 @@ class ModuleProbe:
             self._guard(self._fail, self._listener.gradient, entry, slot, gradient, shape)
 
     def show(self, site: int, tensor: Tensor, shape: torch.Size | None = None) -> None:
-        """Show the reader a tensor."""
         if self._reader is not None and self.is_listening:
             self._guard(self._fail_reader, self._reader.observe, site, tensor, shape)
 

@@ -106,8 +106,6 @@ _paused: dict[int, tuple[int, bool]] = {}  # by id of each ``paused`` at work: i
 
 
 class _Thread(threading.local):
-    """The state of one thread."""
-
     stepped: list[Optimizer] | None = None  # optimizers whose step ran inside the current GradScaler.step
     scaler: torch.amp.GradScaler | None = None  # that is stepping an optimizer
     has_closure = False  # the optimizer that is about to step was given one

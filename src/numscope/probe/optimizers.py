@@ -104,7 +104,6 @@ def living_optimizers() -> list[Optimizer]:
 
 
 def ids_of(optimizer: Optimizer) -> set[int]:
-    """The ids of an optimizer's parameters."""
     return {id(p) for group in optimizer.param_groups for p in group["params"]}
 
 

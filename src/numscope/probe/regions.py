@@ -56,7 +56,6 @@ class Regions:
         dynamo.unlisten(self)
 
     def compiled(self, module: nn.Module, shell: nn.Module | None) -> None:
-        """A module was compiled."""
         if module in self._entries:
             self._note(module, shell)
             self._changed()

@@ -126,7 +126,6 @@ class Step(optimizer_probe.StepListener):
 
     @property
     def has_stepped(self) -> bool:
-        """Whether an optimizer has stepped in this step."""
         return bool(self._stepped)
 
     # ---- what ends a step
@@ -191,7 +190,6 @@ class Step(optimizer_probe.StepListener):
         self._ended_by_optimizer = False
 
     def end(self, closing: bool = False) -> None:
-        """End the step at work."""
         try:
             for reader in tuple(self._readers):
                 reader.end(closing)

@@ -64,7 +64,6 @@ class Attempt:
 
     @property
     def path(self) -> str:
-        """The attempt's file."""
         return os.path.join(self._ranks, f"rank{self.rank}-{self.number}.json")
 
     def file_name(self, stem: str, suffix: str) -> str:

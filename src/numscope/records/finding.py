@@ -187,7 +187,6 @@ class Finding:
         return f"{where}: {c.op} at {place(c.file, c.line)}{code} — {c.reason.value}: {c.detail} {c.advice}"
 
     def _repr_html_(self) -> str:
-        """For notebooks."""
         contained = " (contained)" if self.contained else ""
         where = f" at step {self.step:,}, rank {self.rank}{contained}"
         note = [element("p", self.note)] if self.note else []

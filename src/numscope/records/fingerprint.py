@@ -126,7 +126,6 @@ class Fingerprint:
         return found
 
     def document(self) -> dict[str, Any]:
-        """As JSON-ready values."""
         return {name: _told(one) for name, one in self.tensors.items()}
 
     @classmethod
@@ -136,7 +135,6 @@ class Fingerprint:
 
 
 def merge_all(sketches: Iterable[Sketch]) -> Sketch:
-    """The sketch of all parts."""
     found = Sketch()
     for one in sketches:
         found = found.merge(one)

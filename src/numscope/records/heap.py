@@ -22,7 +22,6 @@ class Instances(Generic[T]):
         self._found: weakref.WeakValueDictionary[int, Any] | None = None  # by id: they may have no hash
 
     def made(self, item: T) -> None:
-        """One was made."""
         if self._found is not None:
             self._found[id(item)] = item
 

@@ -195,7 +195,6 @@ class Derivatives:
 
     @guarded()
     def end(self) -> None:
-        """The backward has returned."""
         self._unhook()
         self._reached.pop(get_ident(), None)
         self._near.add(self._began, _sequence_number())

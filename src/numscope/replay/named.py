@@ -19,7 +19,6 @@ class Named(Mapping[int, str]):
         self._most = _FEW_NAMES
 
     def add(self, tensor: Tensor, name: str) -> None:
-        """Name a tensor."""
         if len(self.items_by_id) >= self._most:
             self._drop_dead()
             self._most = max(_FEW_NAMES, 2 * len(self.items_by_id))

@@ -228,7 +228,6 @@ class Delivery:
         log.info("step %d: %s", step, text)
 
     def trace(self, batch: int, frames: Sequence[Frame]) -> None:
-        """Print a traced batch's frames."""
         text = "\n".join([batch_line(batch), HEADER, *map(frame_text, frames)])
         print(text)
         self._share.text.append(text)

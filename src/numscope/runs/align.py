@@ -15,8 +15,6 @@ How = Literal["name", "wrapper", "prefix", "order"]
 
 @dataclass(frozen=True, slots=True)
 class ObservedLayer:
-    """A layer of a run."""
-
     name: str  # as the run's observations have it
     cls: str  # its class; "" where it is unknown
     tensors: frozenset[str]  # its observed tensors

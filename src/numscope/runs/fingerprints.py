@@ -55,7 +55,6 @@ class TensorPair:
         return self.a if f".{self.a}".endswith(f".{self.b}") or self.b.endswith(f".{self.a}") else f"{self.a} and {self.b}"
 
     def text(self) -> str:
-        """A line."""
         told = [] if self.likeness is None else [self.likeness.text()]
         told += [f"with the adapter of {self.adapter} merged"] if self.adapter else []
         return f"{self.names}: {', '.join([*told, self.why] if self.why else told)}"

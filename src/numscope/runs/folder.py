@@ -36,8 +36,6 @@ _unsound: set[tuple[str, str, Fingerprint]] = set()  # parts that a reader found
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """A run's folder."""
-
     source: Source  # where it lies
     parts: tuple[PartName, ...]  # its whole Parquet files, by rank, attempt and time
     listed: Mapping[str, Fingerprint]  # its parts by name

@@ -216,7 +216,6 @@ def by_name(connection: DuckDBPyConnection, sql: str, *values: object) -> list[d
 
 
 def column_of(connection: DuckDBPyConnection, sql: str, *values: object) -> list[Any]:
-    """A query's only column."""
     return [value for (value,) in connection.execute(sql, list(values)).fetchall()]
 
 

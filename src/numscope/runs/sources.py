@@ -51,7 +51,6 @@ class _RunPlace(ABC):
         return dict(chain.from_iterable(map(self.files, ("", *FOLDERS))))
 
     def parts(self) -> dict[str, Fingerprint]:
-        """The run's parts by name."""
         listed = ((os.path.basename(path), told) for path, told in self.files(STATISTICS))
         return {name: told for name, told in listed if PartName.parse(name) is not None}
 
@@ -211,7 +210,6 @@ def no_run(where: str, given: str, why: str, expected: str = RUN) -> UsageError:
 
 
 def is_run(path: str) -> bool:
-    """Whether a path is a run's folder."""
     return os.path.isdir(path) and any(map(is_of_run, os.listdir(path)))
 
 

@@ -167,12 +167,10 @@ class ModelWatch:
 
     @property
     def findings(self) -> list[Finding]:
-        """Findings: bad numbers that escaped, in order; with ``on_nonfinite="raise"`` the same are raised."""
         return [] if self._detection is None else self._detection.judge.findings
 
     @property
     def contained(self) -> list[Finding]:
-        """Non-finite values that did not spread, one note per site."""
         return [] if self._detection is None else self._detection.judge.contained
 
     @property
@@ -182,7 +180,6 @@ class ModelWatch:
 
     @property
     def alerts(self) -> list[Alert]:
-        """Alerts of this rank, in order: what is about to go wrong, and what goes wrong in silence."""
         return self.alerting.desk.alerts
 
     @property
@@ -197,12 +194,10 @@ class ModelWatch:
 
     @property
     def step_number(self) -> int:
-        """Number of the current step, counted from ``first_step``."""
         return self.steps.number
 
     @property
     def num_steps(self) -> int:
-        """Training steps that have ended."""
         return self.steps.num_steps
 
     @property
@@ -222,7 +217,6 @@ class ModelWatch:
 
     @property
     def num_tensors(self) -> int:
-        """Tensors that detection has observed."""
         return 0 if self._detection is None else self._detection.evidence.journal.num_tensors
 
     @property
@@ -298,7 +292,6 @@ class ModelWatch:
         return self._model()
 
     def owns(self, module: nn.Module) -> bool:
-        """Whether a module is part of the watched model."""
         return module in self._probe.names
 
     @property

@@ -103,7 +103,6 @@ class Scope:
         self._watch.close(error)
 
     def _repr_html_(self) -> str:
-        """For notebooks."""
         state = "off after a fault" if self.fault else "closed" if self.closed else "open"
         told = [count(self.num_steps, "step"), count(self.num_tensors, "tensor observation"), count(len(self.findings), "finding")]
         told += [count(len(self.contained), "contained note")] if self.contained else []

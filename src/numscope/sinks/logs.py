@@ -118,7 +118,6 @@ class TextLog(Sink):
 
 
 def text_of(value: Value | Histogram) -> str:
-    """A value as shown in logs."""
     if isinstance(value, float):
         return f"{value:.9g}"
     if value is None or isinstance(value, int):

@@ -275,8 +275,6 @@ class Summary:
         return {name: getattr(self, name) for name in (*FIELDS, *DERIVED)}
 
     def _repr_html_(self) -> str:
-        """For notebooks."""
-
         def text(value: float | None) -> str:
             return "–" if value is None else f"{value:,}" if isinstance(value, int) else f"{value:.6g}"
 
@@ -291,7 +289,6 @@ class Summary:
 
 
 def fields_of(row: Sequence[float]) -> tuple[Any, ...]:
-    """The fields in a row, in the order of ``FIELDS``."""
     numel, num_nan, num_pos_inf, num_neg_inf, num_zero, num_subnormal, low, high, abs_low, abs_high = row[:10]
     return (
         *(int(numel), int(num_nan), int(num_pos_inf), int(num_neg_inf), int(num_zero), int(num_subnormal)),

@@ -57,8 +57,6 @@ class Present:
 
 @dataclass(slots=True)
 class ChildSession:
-    """A child's state."""
-
     report: Report
     rank: int
     import_s: float

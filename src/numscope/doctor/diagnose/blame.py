@@ -45,7 +45,6 @@ class Blame:
         return {self.host(rank) for rank in ranks} - {""}
 
     def ranks_on(self, host: str) -> list[int]:
-        """The ranks of a host."""
         return [rank for rank, name in self.hosts.items() if name == host]
 
     def finding(self, id: str, *, ranks: Collection[int] = (), **more: Any) -> DoctorFinding:

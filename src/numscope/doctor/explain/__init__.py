@@ -146,7 +146,6 @@ def headline(explanation: Explanation) -> str:
 
 
 def to_json_values(explanation: Explanation) -> dict[str, Any]:
-    """The explanation as JSON values."""
     return {
         "format": FORMAT,
         "exit_code": exit_code(explanation),

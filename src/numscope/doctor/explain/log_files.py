@@ -33,8 +33,6 @@ _RANK = re.compile(r"(\d+)\D*$")  # nccl_trace_rank_3, trace3.json: a dump does 
 
 @dataclass(frozen=True, slots=True)
 class LogLine:
-    """A line of a text file."""
-
     file: str
     number: int
     text: str
@@ -51,7 +49,6 @@ class LogLine:
 
     @property
     def quoted(self) -> str:
-        """The line as evidence."""
         return shown(f"{self.place}: {self.text}")
 
 

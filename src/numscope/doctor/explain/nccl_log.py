@@ -150,7 +150,6 @@ class NcclLog:
         return {speaker.rank for speaker in self.speakers.values() if speaker.rank >= 0} | set(range(min(world, 1 << 16)))
 
     def hosts(self) -> set[str]:
-        """Host names."""
         return {speaker.host for speaker in self.speakers.values() if speaker.host}
 
     def host_of(self) -> Callable[[str], str]:

@@ -39,7 +39,6 @@ class CollectiveCall:
         return f"{self.op}{size}"
 
     def line(self) -> str:
-        """One line of evidence."""
         state = f", {self.state}" if self.state else ""
         site = f", called at {self.site}" if self.site else ""
         return f"{self.place}: rank {self.rank}: #{self.seq} {self.what()}{state}{site}"

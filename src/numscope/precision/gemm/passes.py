@@ -170,7 +170,6 @@ class _Pass:
         self._shared: dict[str, Cast] = {}  # casts that two GEMMs take, by operand
 
     def run(self, gemm: _GemmKind) -> Tensor:
-        """One GEMM's result."""
         first, second = self._operand(gemm.name, gemm.operands[0]), self._operand(gemm.name, gemm.operands[1])
         if self._takes_codes[gemm.name]:
             y = products.of_codes(gemm.name, first, second, self._call)  # type: ignore[arg-type]  # casts: an fp8 GEMM has no operand in high precision

@@ -187,12 +187,10 @@ class GemmPart(FusedPart):
         attach(self, name)
 
     def weight(self) -> Tensor:
-        """The weight, as one tensor."""
         weight: Tensor = joined([self.parameter(name) for name in self.weight_names])
         return weight
 
     def bias(self) -> Tensor | None:
-        """The bias, as one tensor."""
         bias: Tensor | None = joined([self.parameter(name) for name in self.bias_names])
         return bias
 

@@ -33,15 +33,12 @@ class TrialFailed(NumscopeError):
 
 @dataclass(frozen=True)
 class Script:
-    """The script to run."""
-
     target: str  # its path, or a module's name
     args: tuple[str, ...] = ()
     is_module: bool = False
     launcher: tuple[str, ...] = ()  # the command before ``-m numscope``, such as torchrun's; empty: this Python
 
     def words(self, spec: Path) -> list[str]:
-        """The command of one trial."""
         module = ["-m"] if self.is_module else []
         begin = list(self.launcher) or [sys.executable]
         return [*begin, "-m", "numscope", "precision", "trial", str(spec), *module, self.target, *self.args]
@@ -68,8 +65,6 @@ class Spec:
 
 @dataclass(frozen=True)
 class TrialOutcome:
-    """A trial's result."""
-
     losses: tuple[float, ...]  # one per step, averaged over the ranks
     seconds: float = 0.0
     layers: Mapping[str, tuple[str, ...]] = field(default_factory=dict)  # GEMMs in low precision; "" for a whole layer

@@ -81,7 +81,6 @@ class _Feature(BaseConfigAPIMapper):  # type: ignore[misc]
     def inspect_tensor(
         self, config: Mapping[str, Any], layer_name: str, tensor_name: str, tensor: Any, iteration: int, tp_group: Any = None, **_: Any
     ) -> None:
-        """A layer shows a tensor."""
         group = tp_group if tensor_name == "weight" else debug_api.get_tensor_reduction_group()
         wanted = self._settings_of(config, tensor_name)
         collecting.at_work().see(type(self).__name__, layer_name, tensor_name, tensor, wanted, iteration, group)
