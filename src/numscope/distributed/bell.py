@@ -11,6 +11,7 @@ from __future__ import annotations
 import json
 import logging
 import os
+import secrets
 import threading
 import time
 import weakref
@@ -21,7 +22,7 @@ from typing import Any
 import torch.distributed as dist
 
 from numscope.distributed.channel import store
-from numscope.distributed.host_memory import NOWHERE, HostMemory, new_job
+from numscope.distributed.host_memory import NOWHERE, HostMemory
 from numscope.records.faults import ours, suppress
 
 log = logging.getLogger("numscope")
@@ -48,7 +49,7 @@ class Host:
     def __init__(self, world: Any) -> None:
         self._pid = os.getpid()
         self.store: Any = store()
-        self.board = HostMemory(bytes(self.store.compare_set("numscope/job", "", new_job())).decode())
+        self.board = HostMemory(bytes(self.store.compare_set("numscope/job", "", secrets.token_hex(8))).decode())
         self.num_watches = 0
         self._listener: _Listener | None = None
         self._next_look = 0.0

@@ -9,7 +9,6 @@ from __future__ import annotations
 import contextlib
 import mmap
 import os
-import secrets
 import tempfile
 import threading
 import time
@@ -284,8 +283,3 @@ def _sweep(folder: str) -> None:
                         os.unlink(entry.path)
                     finally:
                         os.close(file)
-
-
-def new_job() -> str:
-    """A name for a job, which nobody can guess."""
-    return secrets.token_hex(8)

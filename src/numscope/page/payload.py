@@ -6,7 +6,7 @@ import datetime
 import json
 import os
 import stat
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import fields
 from typing import Any
 
@@ -16,7 +16,6 @@ from numscope.page.histograms import Histograms
 from numscope.page.matrices import EXTREMES, SiteRow, pack
 from numscope.page.rank_cells import RankAmax
 from numscope.page.recorded import MAX_FRAMES, MAX_STACK, AlertOfRanks, Recorded, differing, read_statistics
-from numscope.records.alert import Alert
 from numscope.records.errors import UsageError
 from numscope.records.finding import Finding, plain
 from numscope.records.formats import FORMATS
@@ -135,7 +134,8 @@ def _alert(one: AlertOfRanks, model: str, rows: dict[tuple[str, str], int]) -> P
         for name, value in list(evidence.items())[:MAX_FACTS]
         if value not in (None, "", [], {})
     }
-    return {**told, "evidence": facts, "ranks": plain(one.ranks), "row": _row_of_alert(one.alert, model, rows)}
+    row = row_in(rows, one.alert.layer or (LOSS if one.alert.tensor == LOSS else model), one.alert.tensor)
+    return {**told, "evidence": facts, "ranks": plain(one.ranks), "row": row}
 
 
 def _in_words(value: Any) -> str:
@@ -143,11 +143,6 @@ def _in_words(value: Any) -> str:
     if isinstance(value, dict):
         value = [f"{name}: {_in_words(one)}" for name, one in value.items()]
     return ", ".join(map(_in_words, value)) if isinstance(value, list) else value if isinstance(value, str) else json.dumps(value)
-
-
-def _row_of_alert(alert: Alert, model: str, rows: Mapping[tuple[str, str], int]) -> int:
-    """The row of an alert's tensor, or of another one of its layer; -1 if there is none."""
-    return row_in(rows, alert.layer or (LOSS if alert.tensor == LOSS else model), alert.tensor)
 
 
 def _short(value: Any) -> Any:

@@ -149,7 +149,8 @@ def _of_optimizers(before: TrainingState, now: TrainingState) -> Iterable[Loss]:
         return
     for key, saved in before.states.items():
         mine = now.states.get(key, {})
-        wrong = {name: mine.get(name) for name, one in saved.items() if name in now.weights and _is_lost(one, mine.get(name))}
+        both = {name: (one, mine.get(name)) for name, one in saved.items() if name in now.weights}
+        wrong = {name: its for name, (one, its) in both.items() if (not one.is_zero if its is None else its.equals(one) is False)}
         for word, names in _grouped(saved, wrong).items():
             yield Loss(f"{kind}'s {key} {word} in {count(len(names), 'parameter')}", advice, False, names)
     for key, numbers in before.counts.items():
@@ -160,10 +161,6 @@ def _of_optimizers(before: TrainingState, now: TrainingState) -> Iterable[Loss]:
             yield Loss(
                 f"{kind}'s {key} is {value:g} in {count(len(names), 'parameter')}, and was {numbers[names[0]]:g}", advice, False, names
             )
-
-
-def _is_lost(saved: Bits, mine: Bits | None) -> bool:
-    return not saved.is_zero if mine is None else mine.equals(saved) is False
 
 
 def _grouped(saved: Mapping[str, Bits], wrong: Mapping[str, Bits | None]) -> Mapping[str, list[str]]:

@@ -276,7 +276,7 @@ def _define() -> None:
     library.define("tap(Tensor[] xs, int probe, int place, bool is_gradient) -> ()", tags=tuple(tags))
     library.impl("tap", _tap, "CompositeExplicitAutograd")
     library.impl("tap", torch.library.fallthrough_kernel, "Autograd")
-    torch.library.register_fake("numscope::tap", _tap_nothing, lib=library)
+    torch.library.register_fake("numscope::tap", lambda xs, probe, place, is_gradient: None, lib=library)
     _register_effectful_op(torch.ops.numscope.tap.default, _EffectType.ORDERED)
     _library = library  # the registration lives as long as this object
 
@@ -285,7 +285,3 @@ def _tap(xs: Sequence[Tensor], probe: int, place: int, is_gradient: bool) -> Non
     graphs = _graphs.get(probe)
     if graphs is not None and (is_gradient or _task() == -1):  # else a forward that is recomputed for a backward
         graphs.arrive(place, xs)
-
-
-def _tap_nothing(xs: Sequence[Tensor], probe: int, place: int, is_gradient: bool) -> None:
-    return None

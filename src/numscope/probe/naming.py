@@ -52,7 +52,7 @@ def _descend(module: nn.Module, name: str, names: dict[nn.Module, str]) -> None:
     if not has_identity(module) or module in names:
         return
     names[module] = name
-    owner = _class_names(module)
+    owner = {cls.__name__ for cls in type(module).__mro__}
     first = _first_number(module)
     for segment, layer in keras.children(module):
         _descend(layer, f"{name}.{segment}" if name else segment, names)
@@ -110,7 +110,3 @@ def named_state(names: Mapping[nn.Module, str], buffers: bool = True) -> list[tu
                 seen.add(id(tensor))
                 found.append((name, slot, tensor))
     return found
-
-
-def _class_names(module: nn.Module) -> frozenset[str]:
-    return frozenset(cls.__name__ for cls in type(module).__mro__)

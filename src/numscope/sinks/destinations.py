@@ -33,11 +33,6 @@ class Destination:
         return Destination(self.kind, os.path.join(self.place, name)) if self.kind == "tensorboard" and self.place else self
 
 
-def is_destination(text: str) -> bool:
-    """Whether a text names a kind of destination."""
-    return text.partition(":")[0] in KINDS
-
-
 def destination(text: str, where: str = "loggers") -> Destination:
     """The destination that a text names. Nothing is imported. ``where``: what messages call the argument.
 

@@ -16,7 +16,7 @@ from numscope.records.files import may_come_back
 from numscope.records.finding import Finding
 from numscope.records.observation import Names, Observation
 from numscope.records.words import nearest
-from numscope.sinks.destinations import FORMS, KINDS, Destination, destination, is_destination, scripts_run
+from numscope.sinks.destinations import FORMS, KINDS, Destination, destination, scripts_run
 from numscope.sinks.loggers import Logger, LoggerSink, Sink, call_if_there
 from numscope.sinks.logs import STATISTICS_FILE, DebugLog, TextLog
 from numscope.sinks.mlflow import MlflowSink
@@ -244,7 +244,7 @@ def _checked(loggers: Sequence[object]) -> Iterable[Destination | Sink | Logger]
     if isinstance(loggers, str):
         loggers = (loggers,)
     for place, logger in enumerate(loggers):
-        if isinstance(logger, str) and is_destination(logger):
+        if isinstance(logger, str) and logger.partition(":")[0] in KINDS:
             yield destination(logger)
         elif not isinstance(logger, str | type) and isinstance(logger, Sink | Logger):
             yield logger
