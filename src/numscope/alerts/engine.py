@@ -6,7 +6,6 @@ import ctypes
 import logging
 import math
 import sys
-import traceback
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -29,7 +28,7 @@ from numscope.probe import loop_calls
 from numscope.probe import optimizer as optimizer_probe
 from numscope.probe.optimizers import Optimizers
 from numscope.records.alert import Alert
-from numscope.records.faults import ours
+from numscope.records.faults import ours, traced
 from numscope.records.finding import Finding
 from numscope.records.observation import FIELDS
 from numscope.records.site import Phase, tensor_of
@@ -222,8 +221,7 @@ class Engine:
             found = [*rules(*args)]
         except ours() as error:
             self._post = None
-            text = "".join(traceback.format_exception(error))
-            log.error("alerts over each step's rows are off: %s: %s\n%s", type(error).__name__, error, text)
+            log.error("alerts over each step's rows are off: %s", traced(error))
         else:
             self._post(found)
 

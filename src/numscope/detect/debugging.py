@@ -12,7 +12,7 @@ from types import FrameType
 
 from numscope.detect.evidence import Evidence
 from numscope.probe import optimizer as optimizer_probe
-from numscope.records.faults import ours
+from numscope.records.faults import ours, told
 from numscope.records.finding import Culprit, Finding
 from numscope.records.site import Phase
 from numscope.records.words import escape
@@ -37,7 +37,7 @@ def stop(finding: Finding, evidence: Sequence[Evidence], debugger: str, error: B
     try:
         _open(finding, evidence, debugger, error)
     except ours() as fault:
-        say(f"numscope: --pdb: {type(fault).__name__}: {fault}")
+        say(f"numscope: --pdb: {told(fault)}")
 
 
 def _open(finding: Finding, evidence: Sequence[Evidence], debugger: str, error: BaseException | None) -> None:

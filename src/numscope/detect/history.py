@@ -22,7 +22,7 @@ from torch.optim import Optimizer
 from numscope.detect.journal import Event, Journal
 from numscope.probe import optimizer as optimizer_probe
 from numscope.probe.optimizers import settings_of
-from numscope.records.faults import ours, suppress
+from numscope.records.faults import ours, suppress, told
 from numscope.records.observation import FIELDS, Observation
 from numscope.records.site import tensor_of
 from numscope.summary.ledger import Kept, Ledger
@@ -180,7 +180,7 @@ class RunHistory:
             self._further = []
             shared.sink.write_part()
         except ours() as error:  # whatever it is: the run goes on
-            self._say(_MISSING if isinstance(error, ImportError) else f"{self._folder} can't be written: {type(error).__name__}: {error}")
+            self._say(_MISSING if isinstance(error, ImportError) else f"{self._folder} can't be written: {told(error)}")
 
     def _say(self, why: str) -> None:
         shared = self._shared

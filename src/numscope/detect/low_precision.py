@@ -25,7 +25,7 @@ from numscope.precision.without_autocast import without_autocast
 from numscope.probe.calls import heard
 from numscope.probe.naming import class_name, named_state
 from numscope.records.alert import Alert
-from numscope.records.faults import ours, suppress
+from numscope.records.faults import ours, suppress, told
 from numscope.records.finding import Culprit
 from numscope.records.formats import format_of
 from numscope.records.layer import GEMMS
@@ -209,7 +209,7 @@ def weigh(names: Mapping[nn.Module, str], buffers: BufferCopies, calls: Sequence
     except _Undone as error:
         return Weighed(undone=str(error))
     except ours() as error:
-        return Weighed(undone=f"it raised {type(error).__name__}: {error}")
+        return Weighed(undone=f"it raised {told(error)}")
     if found.gaps and not total(found.gaps).high and not total(found.gaps).low:
         return Weighed(undone="the gradient is 0, since all that the model's results received of it is: scale a float16 loss (GradScaler)")
     if not found.gaps:

@@ -19,7 +19,7 @@ from numscope.precision.gemm.dumps import Dumps
 from numscope.precision.gemm.layer_state import LayerState
 from numscope.probe.layer_names import own_parameters
 from numscope.records.errors import UsageError
-from numscope.records.faults import ours
+from numscope.records.faults import ours, told
 from numscope.records.layer import Layer
 from numscope.summary import operand_casts
 
@@ -156,7 +156,7 @@ class TensorDumps:
 
     def _fail(self, error: Exception) -> None:
         self._has_failed = True
-        what = str(error) if isinstance(error, UsageError) else f"{type(error).__name__}: {error}"
+        what = str(error) if isinstance(error, UsageError) else told(error)
         self._recorder.say(f"{DUMP} is off from here on: {what}", logging.ERROR)
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import traceback
 from collections import deque
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence, Set
 from functools import partial
@@ -36,7 +35,7 @@ from numscope.probe.optimizers import gradient_of, ids_of
 from numscope.probe.step import Step, StepReader
 from numscope.records.alert import Alert
 from numscope.records.errors import STOPS
-from numscope.records.faults import ours, suppress
+from numscope.records.faults import ours, suppress, told, traced
 from numscope.records.layer import Layer
 from numscope.records.observation import SEEN_IN_CALLS, TENSORS, Observation
 from numscope.records.words import few
@@ -387,13 +386,12 @@ class Inspector(StepReader):
         """The tool itself failed: it says so once and its hooks are gone; training goes on, its precision as it is switched now."""
         if self.closed:
             return
-        self.fault = f"{type(error).__name__}: {error}"
+        self.fault = told(error)
         with suppress(Exception):  # it may be what has failed
             self._board.stop_statistics()
         with suppress(Exception):
             self._settle()
-        text = "".join(traceback.format_exception(error))
-        self.recorder.say(f"no more statistics of {class_name(self._model)}: {self.fault}\n{text}", logging.ERROR)
+        self.recorder.say(f"no more statistics of {class_name(self._model)}: {traced(error)}", logging.ERROR)
         self.detach()
 
     def _writes_own(self, site: PlannedSite, step: int) -> bool:
@@ -435,4 +433,4 @@ class Inspector(StepReader):
         try:
             self._board.close()
         except ours() as error:
-            self.recorder.say(f"switches may still be at work: {type(error).__name__}: {error}", logging.ERROR)
+            self.recorder.say(f"switches may still be at work: {told(error)}", logging.ERROR)

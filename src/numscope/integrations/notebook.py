@@ -16,7 +16,7 @@ from numscope.config.options import WatchOptions
 from numscope.records import places
 from numscope.records.alert import Alert
 from numscope.records.errors import STOPS, NonFiniteError, UsageError
-from numscope.records.faults import ours
+from numscope.records.faults import ours, told
 from numscope.records.finding import Finding
 from numscope.records.markup import BAD, Markup, element
 from numscope.records.words import escape, nearest
@@ -130,7 +130,7 @@ class Notebook:
         except STOPS:
             pass
         except ours() as fault:
-            say(f"numscope: {type(fault).__name__}: {fault}")
+            say(f"numscope: {told(fault)}")
         if self._is_cells:
             display(Status(watch))
 

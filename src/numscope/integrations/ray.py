@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
-from numscope.records.faults import ours
+from numscope.records.faults import ours, told
 
 try:
     import ray
@@ -132,7 +132,7 @@ class WatchedLoop:
                 try:
                     ray.get(self._board.add.remote(watch.coverage.findings, alerts))
                 except ours() as error:  # the driver or its node may be gone: no reason for the loop to fail
-                    log.warning("The driver could not be told what this worker has found: %s: %s", type(error).__name__, error)
+                    log.warning("The driver could not be told what this worker has found: %s", told(error))
 
 
 def watched(train_loop_per_worker: Callable[..., Any], **options: Any) -> WatchedLoop:

@@ -10,6 +10,7 @@ import contextlib
 import dis
 import logging
 import sys
+import traceback
 from types import FrameType, FunctionType, TracebackType
 from typing import Any, TypeVar, overload
 
@@ -66,6 +67,11 @@ def told(error: BaseException) -> str:
         return f"{type(error).__name__}: {error}"
     except Exception:
         return type(error).__name__
+
+
+def traced(error: BaseException) -> str:
+    """``told``, and the traceback in the lines after it."""
+    return f"{told(error)}\n{''.join(traceback.format_exception(error))}"
 
 
 def is_ours(error: BaseException) -> bool:

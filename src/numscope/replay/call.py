@@ -12,7 +12,7 @@ import torch
 
 from numscope.distributed.agree import Ranks, has_group, spread
 from numscope.probe import optimizer as optimizer_probe
-from numscope.records.faults import ours
+from numscope.records.faults import ours, told
 from numscope.records.finding import Culprit
 from numscope.records.places import is_installed
 from numscope.records.site import Phase
@@ -171,7 +171,7 @@ def _compared(call: Call, buffers: BufferCopies, done: Replay, gave_bad: bool) -
         try:
             culprit = differing(lambda: call.module(*call.args, **call.kwargs), compiler, buffers.names)
         except ours() as error:
-            return replace(done, status=f"{done.status}; in the graph not looked for: {type(error).__name__}: {error}")
+            return replace(done, status=f"{done.status}; in the graph not looked for: {told(error)}")
     return replace(done, status=done.status + HINT) if culprit is None else Replay(culprit, REPRODUCED)
 
 

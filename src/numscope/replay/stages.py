@@ -19,7 +19,7 @@ from numscope.probe.calls import heard
 from numscope.probe.hook import can_be_hooked
 from numscope.probe.naming import named_state
 from numscope.probe.nodes import MOST_WALKED, graph, node_of
-from numscope.records.faults import ours
+from numscope.records.faults import ours, told
 from numscope.records.finding import Culprit
 from numscope.records.site import Phase
 from numscope.replay.capture import FORWARD, Call, Place
@@ -96,7 +96,7 @@ def _attempt(stage: Callable[[], Culprit | None], pending: Callable[[], Culprit 
     except ours() as error:
         culprit = pending()
         if culprit is None:
-            return Replay(None, f"not reproduced: the replay raised {type(error).__name__}: {error}")
+            return Replay(None, f"not reproduced: the replay raised {told(error)}")
     return None if culprit is None else Replay(culprit, REPRODUCED)
 
 

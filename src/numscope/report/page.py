@@ -10,7 +10,7 @@ import sys
 from collections.abc import Callable
 from typing import NamedTuple
 
-from numscope.records.faults import ours, suppress
+from numscope.records.faults import ours, suppress, told
 from numscope.records.words import escape
 from numscope.report.ending import at_end
 from numscope.report.stderr import say
@@ -77,7 +77,7 @@ def _write() -> None:
         if getattr(sys, "last_type", None) is not KeyboardInterrupt:  # else somebody is in a hurry
             status = _make(page.folder)
     except BaseException as error:  # also an impatient Ctrl-C; the run's status stands
-        log.debug("no page of %s: %s: %s", page.folder, type(error).__name__, error)
+        log.debug("no page of %s: %s", page.folder, told(error))
     if status != 0:
         say(_how(page.folder))
 

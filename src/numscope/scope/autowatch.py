@@ -29,7 +29,7 @@ from numscope.probe.naming import has_identity, peel, qualified_names
 from numscope.probe.optimizers import ids_of
 from numscope.probe.rehearsal import is_rehearsal
 from numscope.records.errors import STOPS, AbortAfter, UsageError
-from numscope.records.faults import ours
+from numscope.records.faults import ours, told
 from numscope.replay import fork, outside
 from numscope.scope import open_scopes, signals
 from numscope.scope.coverage import Coverage
@@ -233,14 +233,14 @@ class AutoWatch(optimizer_probe.StepListener):
             self._attach(module, args, before)
         except ours(but=(*STOPS, AbortAfter, UsageError)) as error:  # of a scope that this one takes the place of; of the configuration
             self._seen.update(module.modules())  # nor its parts, which it calls
-            self.coverage.not_watched(type(module).__name__, f"{type(error).__name__}: {error}")
+            self.coverage.not_watched(type(module).__name__, told(error))
             log.error("numscope can't watch %s: %s: %s", type(module).__name__, type(error).__name__, error)
 
     def _watch_tensors(self, model: nn.Module) -> ModelWatch | None:
         try:
             scope = ModelWatch(model, self.options, recorder=self._statistics(), strict=False, called=False)
         except ours() as error:
-            self.coverage.not_watched("an optimizer's tensors", f"{type(error).__name__}: {error}")
+            self.coverage.not_watched("an optimizer's tensors", told(error))
             return None
         self.scopes.add(scope)
         self.coverage.add(scope)

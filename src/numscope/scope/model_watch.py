@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 import sys
 import threading
-import traceback
 import weakref
 from collections.abc import Callable, Mapping
 from dataclasses import replace
@@ -35,7 +34,7 @@ from numscope.probe.step import Step
 from numscope.probe.swapping import allow_swaps
 from numscope.records.alert import Alert
 from numscope.records.errors import STOPS, AbortAfter
-from numscope.records.faults import ours, suppress
+from numscope.records.faults import ours, suppress, told, traced
 from numscope.records.finding import Finding
 from numscope.records.words import without_passwords
 from numscope.report.delivery import Delivery
@@ -356,14 +355,13 @@ class ModelWatch:
         """The tool itself failed: it reports this once and stops; training continues."""
         if self.fault:
             return
-        self.fault = f"{type(error).__name__}: {error}"
+        self.fault = told(error)
         self._detach()
         if self.inspector is not None:
             self.inspector.go_alone()
         self.alerting.release()
         self._write_files()
-        text = "".join(traceback.format_exception(error))
-        log.error("numscope is off for %s: %s\n%s", self.numbering.name, self.fault, text)
+        log.error("numscope is off for %s: %s", self.numbering.name, traced(error))
 
     def _steps_failed(self, error: Exception) -> None:
         self.failed(error)
@@ -390,7 +388,7 @@ class ModelWatch:
             try:
                 undo()
             except ours() as error:  # the rest must be undone all the same
-                log.debug("while numscope went: %s: %s", type(error).__name__, error)
+                log.debug("while numscope went: %s", told(error))
         if self._probe.in_graphs:
             drop_graphs()
         if not live():
@@ -401,7 +399,7 @@ class ModelWatch:
         try:
             self._delivery.close(self.findings, self.contained, self.events, self.num_steps, self.batch)
         except ours() as error:
-            log.error("numscope could not write its files: %s: %s", type(error).__name__, error)
+            log.error("numscope could not write its files: %s", told(error))
         self._write_history()
 
     def _write_history(self) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 from numscope.probe.living import Living
 from numscope.probe.naming import class_name
 from numscope.records.errors import STOPS, AbortAfter
-from numscope.records.faults import ours, suppress
+from numscope.records.faults import ours, suppress, told
 from numscope.report import page
 from numscope.scope import signals
 
@@ -59,7 +59,7 @@ def end_all() -> None:
                 except (*STOPS, AbortAfter):  # it was reported, and nobody is left to be stopped
                     pass
                 except ours() as fault:
-                    log.error("numscope could not end the watch of %s: %s: %s", class_name(scope.model), type(fault).__name__, fault)
+                    log.error("numscope could not end the watch of %s: %s", class_name(scope.model), told(fault))
         parquet = sys.modules.get("numscope.sinks.parquet")
         folders = set() if parquet is None else parquet.close_all()
     leave_ranks()

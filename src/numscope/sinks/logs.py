@@ -10,7 +10,7 @@ from typing import TextIO
 
 from numscope.records.alert import Alert
 from numscope.records.errors import UsageError
-from numscope.records.faults import ours
+from numscope.records.faults import ours, told
 from numscope.records.files import may_come_back
 from numscope.records.observation import Histogram, Observation, Value
 from numscope.records.words import escape
@@ -78,7 +78,7 @@ class DebugLog:
             try:
                 file.close()
             except ours(OSError) as error:
-                log.error("numscope could not end its debug log: %s: %s", type(error).__name__, error)
+                log.error("numscope could not end its debug log: %s", told(error))
 
 
 class TextLog(Sink):

@@ -14,7 +14,7 @@ from functools import partial
 from typing import Any
 
 from numscope.records.alert import Alert
-from numscope.records.faults import ours
+from numscope.records.faults import ours, told
 from numscope.records.finding import Finding
 from numscope.records.observation import Names, Observation
 from numscope.records.words import escape
@@ -137,7 +137,7 @@ class MlflowSink(Sink):
             for start in range(0, len(news), MAX_PARAMS):
                 self._client.log_batch(run_id, params=news[start : start + MAX_PARAMS])
         except ours() as error:  # statistics and findings may arrive all the same
-            log.warning("MLflow has not taken all of the run's parameters: %s: %s", type(error).__name__, error)
+            log.warning("MLflow has not taken all of the run's parameters: %s", told(error))
 
     def _with_run(self, method: str, *args: object) -> None:
         run_id = self._opened()

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import logging
 import os
-import traceback
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -26,7 +25,7 @@ from numscope.plugins import discovery as plugins
 from numscope.plugins.discovery import Plugins
 from numscope.probe.optimizer import guarded
 from numscope.records.errors import NonFiniteError, UsageError
-from numscope.records.faults import ours
+from numscope.records.faults import ours, told, traced
 from numscope.records.finding import Finding, Kind
 from numscope.records.layer import Layer
 from numscope.records.site import Phase, Site
@@ -154,7 +153,7 @@ class Collector:
             try:
                 self._step({})
             except ours() as error:
-                log.error("at the end: %s: %s", type(error).__name__, error)
+                log.error("at the end: %s", told(error))
         self._delivery.close(self.findings, (), (), self._num_steps, 0)
         self.recorder.close()
 
@@ -232,8 +231,7 @@ class Collector:
         if self.closed:
             return
         self.closed = True
-        text = "".join(traceback.format_exception(error))
-        self.recorder.say(f"no more of Transformer Engine's tensors: {type(error).__name__}: {error}\n{text}", logging.ERROR)
+        self.recorder.say(f"no more of Transformer Engine's tensors: {traced(error)}", logging.ERROR)
 
 
 def _plain(tensor: Any) -> Tensor | None:
