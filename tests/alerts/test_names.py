@@ -9,9 +9,8 @@ from numscope.alerts.engine import EACH_STEP, EACH_TICK, SCALE_FALLS
 from numscope.config.rule_table import RULES
 from numscope.detect.across_ranks import RANKS_DIFFER
 from numscope.detect.eager import MISCOMPILED
-from numscope.detect.experiments import HARDWARE, NOT_THE_SAME
+from numscope.detect.experiments import HARDWARE, NOT_THE_SAME, WRONG_GRADIENT
 from numscope.detect.float64 import LOST, WRONG_RESULT
-from numscope.detect.gradients import WRONG_GRADIENT
 from numscope.detect.low_precision import ROUNDING
 from numscope.inspect.rules import FP8
 

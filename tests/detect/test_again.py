@@ -14,9 +14,8 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 import numscope
 from numscope.detect import experiments
-from numscope.detect.experiments import HARDWARE, NOT_THE_SAME, ROUNDING
+from numscope.detect.experiments import HARDWARE, NOT_THE_SAME, ROUNDING, WRONG_GRADIENT
 from numscope.detect.float64 import LOST, WRONG_RESULT
-from numscope.detect.gradients import WRONG_GRADIENT
 from numscope.records.errors import UsageError
 from tests.harm.test_models import TRAININGS, bare_notes, run_of
 from tests.harm.training import assert_equal, noted

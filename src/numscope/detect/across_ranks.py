@@ -8,7 +8,6 @@ Nobody waits: the first rank reads the others' sums at later steps.
 from __future__ import annotations
 
 import array
-import hashlib
 import io
 import json
 import random
@@ -29,7 +28,7 @@ from numscope.detect.again import Once, seen_in
 from numscope.detect.asked import AskedCalls
 from numscope.detect.journal import Journal
 from numscope.distributed.agree import among, find_ddp, rank, spread, watch_name
-from numscope.distributed.bulletin import Bulletin
+from numscope.distributed.bulletin import Bulletin, short_digest
 from numscope.distributed.channel import members
 from numscope.probe.module import ModuleProbe
 from numscope.probe.naming import named_state
@@ -138,10 +137,10 @@ class AcrossRanks:
         self._sites, self._attributes = sums.sites, [*sums.attributes]
         device = next((str(p.device) for p in self._probe.root.parameters()), "cpu")
         name = torch.cuda.get_device_name(device) if device.startswith("cuda") else device
-        told = {"host": socket.gethostname(), "device": device, "name": name, "sites": _digest(str(sums.sites))}
+        told = {"host": socket.gethostname(), "device": device, "name": name, "sites": short_digest(str(sums.sites))}
         about = json.dumps({**told, "attributes": [*sums.attributes.values()]}).encode()
         packed = array.array("I", sums.sums).tobytes()
-        self._bulletin.put(step, f"{sums.weights:016x}{_digest(packed.hex())}", about + b"\n" + packed)
+        self._bulletin.put(step, f"{sums.weights:016x}{short_digest(packed.hex())}", about + b"\n" + packed)
 
     def look(self, step: int) -> list[Alert]:
         """What the ranks have left by a step, which is asked once."""
@@ -264,7 +263,3 @@ def _seeded() -> RandomState:
     numpy = None if now.numpy is None else sys.modules["numpy"].random.RandomState(0).get_state(legacy=False)
     devices = {at: torch.Generator(f"cuda:{at}").manual_seed(0).get_state() for at in now.devices}
     return RandomState(torch.Generator().manual_seed(0).get_state(), random.Random(0).getstate(), numpy, devices)
-
-
-def _digest(text: str) -> str:
-    return hashlib.sha1(text.encode(), usedforsecurity=False).hexdigest()[:16]

@@ -6,7 +6,7 @@ import logging
 import os
 import socket
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from threading import get_ident
 from typing import Any, TypeVar
@@ -16,10 +16,11 @@ from torch import nn
 from torch.optim import Optimizer
 
 from numscope.config.check_plan import CAPSULE, CheckPlan
-from numscope.detect import eager, float64, gradients
+from numscope.config.options import how_to_set
+from numscope.detect import eager, float64
 from numscope.detect.across_ranks import AcrossRanks, RankSums
 from numscope.detect.again import Bits, Cause, Checked, Difference, bits_of, compare
-from numscope.detect.asked import Answer, AskedCalls
+from numscope.detect.asked import Answer, AskedCalls, at, facts
 from numscope.detect.evidence import Evidence
 from numscope.detect.parameters import parameters_of
 from numscope.detect.update_again import UpdateAgain
@@ -36,7 +37,7 @@ from numscope.records.site import Phase, tensor_of
 from numscope.records.words import count
 from numscope.replay.capture import Call, attributes_now
 from numscope.replay.fork import MOST_SECONDS, in_child
-from numscope.replay.function_gradients import AppliedOutside
+from numscope.replay.function_gradients import AppliedOutside, WrongGradient, examine, examined
 from numscope.report.stderr import say
 from numscope.summary.state import Groups
 
@@ -46,6 +47,7 @@ T = TypeVar("T")
 
 NOT_THE_SAME = "step is not reproducible"
 HARDWARE = "suspected hardware"
+WRONG_GRADIENT = "wrong gradient"
 LOOKS = 2  # steps that are checked after one that was not the same: what is broken shows elsewhere then, or not at all
 ROUNDING = 3  # a flip of one of so many lowest bits may be one: some libraries' results depend on where in memory their operands lie
 
@@ -64,7 +66,31 @@ _ADVICE = {
 }
 
 
-_ASKED: dict[str, Callable[[AskedCalls], Answer]] = {"gradients": gradients.ask, "float64": float64.ask, "eager": eager.ask}
+def ask_gradients(subject: AskedCalls) -> Answer:
+    """One alert for each module that runs a wrong one."""
+    found, undone = dict[str, list[WrongGradient]](), ""
+    of_calls = (examine(call, subject.names, subject.buffers) for call in subject.calls)
+    for several, why in (*of_calls, examined(subject.functions)):
+        undone = undone or why
+        for wrong in several:
+            found.setdefault(wrong.module, []).append(wrong)
+    alerts = [_wrong_gradients(subject.step, name, {(one.function, one.operand): one for one in all_}) for name, all_ in found.items()]
+    return Answer(alerts, (undone,) if undone else ())
+
+
+def _wrong_gradients(step: int, module: str, several: Mapping[tuple[str, str], WrongGradient]) -> Alert:
+    said = []
+    for wrong in several.values():
+        backward = f" ({place(*wrong.backward)})" if wrong.backward[0] else ""
+        said.append(f"{wrong.function}'s backward{backward} gives {wrong.operand} a gradient that is {wrong.kind}.")
+    first = next(iter(several.values()))
+    line = first.file, first.line, first.code
+    text = f"By differences of its forward in {first.dtype}{at(line) and ', applied'}{at(line)}: {' '.join(said)}"
+    advice = f"Compare it by torch.autograd.gradcheck. If it is meant so (a surrogate gradient): {how_to_set(WRONG_GRADIENT, False)}."
+    return Alert(step, WRONG_GRADIENT, module, "", None, None, text, advice, facts("", line), asks=True)
+
+
+_ASKED: dict[str, Callable[[AskedCalls], Answer]] = {"gradients": ask_gradients, "float64": float64.ask, "eager": eager.ask}
 
 
 def _unanswered(kind: str, why: str) -> Answer:

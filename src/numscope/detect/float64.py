@@ -14,15 +14,13 @@ from torch import Tensor
 from numscope.config.options import how_to_set
 from numscope.detect.asked import Answer, AskedCalls, at, facts, share
 from numscope.distributed.agree import has_group
-from numscope.probe.calls import heard
 from numscope.records.alert import Alert
 from numscope.records.site import Phase, tensor_of
 from numscope.replay.call import do_again, script_line
 from numscope.replay.capture import Call
-from numscope.replay.op import OpProbe
 from numscope.replay.reasons.case import attribute
 from numscope.replay.shadows import Off, Shadows, distance, widened
-from numscope.replay.stages import FINITE, FORWARD_FINITE, ModuleStack, Stages, run_stages
+from numscope.replay.stages import FINITE, FORWARD_FINITE, Stages
 from numscope.replay.tape import OpRecord, State
 
 WRONG_RESULT = "wrong result"
@@ -74,10 +72,7 @@ class WithShadows(Stages):
 
     @contextlib.contextmanager
     def _probed(self, phase: Phase) -> Iterator[None]:
-        with heard(), ModuleStack(self.names) as stack, self.shadows, OpProbe(
-            self.tape, self.rows, phase=phase, module_name=stack.current, names=self.slots, boundary=run_stages.__code__, lone=self.lone,
-            spared=self.spared,
-        ):  # fmt: skip
+        with self.shadows, super()._probed(phase):
             yield
 
     def _gave(self, gradients: Sequence[Tensor | None]) -> None:

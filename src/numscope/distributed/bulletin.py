@@ -34,7 +34,7 @@ class Bulletin:
 
     def __init__(self, name: str, ranks: Sequence[int]) -> None:
         self.ranks = tuple(ranks)
-        self._name = f"numscope/{name}/{_digest(','.join(map(str, ranks)))}"  # too long for a key if there are a thousand ranks
+        self._name = f"numscope/{name}/{short_digest(','.join(map(str, ranks)))}"  # too long for a key if there are a thousand ranks
         self._me = dist.get_rank()
         self._pending: dict[int, int] = {}  # looks that are left for the notes of a step
         self._begun: list[list[str]] = []  # the counters that each of the latest notes of this rank was the first to use
@@ -93,7 +93,7 @@ class Bulletin:
 
     def _count(self, step: int, kind: str) -> None:
         """The kinds before the notes: once all notes are counted, all kinds are. Whoever has begun a counter takes it away."""
-        counters = [self._counter(step, _digest(kind)), self._counter(step, "kinds"), self._counter(step, "notes")]
+        counters = [self._counter(step, short_digest(kind)), self._counter(step, "kinds"), self._counter(step, "notes")]
         begun = [counter for counter in counters[:1] if store().add(counter, 1) == 1]
         begun += [counter for counter in counters[1 if begun else 2 :] if store().add(counter, 1) == 1]
         self._begun.append(begun)
@@ -116,5 +116,5 @@ class Bulletin:
             self._pending.clear()
 
 
-def _digest(text: str) -> str:
+def short_digest(text: str) -> str:
     return hashlib.sha1(text.encode(), usedforsecurity=False).hexdigest()[:16]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import logging
 import os
@@ -15,6 +14,7 @@ from weakref import WeakSet
 import torch.distributed as dist
 
 from numscope.distributed.bell import ANSWER_S, NODES, RINGS, Host, note_of
+from numscope.distributed.bulletin import short_digest
 from numscope.distributed.host_memory import NOWHERE, At
 from numscope.records.faults import ours, suppress
 
@@ -63,7 +63,7 @@ class Meetings:
     def __init__(self, labels: Mapping[str, int], patience: float) -> None:
         self._host = Host.here()
         self._board = self._host.board
-        self._labels = {_digest(label): num for label, num in labels.items()}
+        self._labels = {short_digest(label): num for label, num in labels.items()}
         self._patience = patience
         self.now: Meeting | None = None
         self._place = self._met_at = 0
@@ -227,7 +227,7 @@ class Meetings:
         at = f"{RINGS}/{ring}"
         self._met_at = self._place
         self._due = {place: later for place, later in self._due.items() if place > self._place}
-        shared, alike = self._host.store, f"{at}/here/{_digest(kind)}"
+        shared, alike = self._host.store, f"{at}/here/{short_digest(kind)}"
         verdict = json.loads(shared.get(f"{at}/verdict"))
         shared.add(alike, 1)
         num = shared.add(f"{at}/here", 1)
@@ -282,7 +282,3 @@ class Meeting:
         keys = [f"{at}/note/{i + 1}" for i in range(shared.add(f"{at}/notes", 0))]
         values = [json.loads(one) for one in shared.multi_get(keys)] if keys else []
         shared.compare_set(f"{at}/chosen", "", json.dumps({"it": choose(values)}))
-
-
-def _digest(text: str) -> str:
-    return hashlib.sha1(text.encode(), usedforsecurity=False).hexdigest()[:16]
