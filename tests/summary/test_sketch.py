@@ -220,9 +220,11 @@ def test_bounds_hold_ninety_nine_times_of_a_hundred(kind: str) -> None:
         y = x * draw.choice([-1.0, 0.5, 1.0, 4.0]) + d
         told = likeness(sketch(torch.from_numpy(x), trial << 20), sketch(torch.from_numpy(y), trial << 20))
         difference, factor = np.linalg.norm(y - x) / np.linalg.norm(x), float(x @ y / (x @ x))
+        cosine = float(x @ y / np.linalg.norm(x) / np.linalg.norm(y))
         for name, truth, (low, high) in (
             ("difference", difference, told.difference_bounds),
             ("factor", factor, (told.factor - told.factor_error, told.factor + told.factor_error)),
+            ("cosine", cosine, told.cosine_bounds),
         ):
             missed[name] += not low - 1e-12 <= truth <= high + 1e-12
     # Of 1,000 trials that miss once in a hundred, 22 or more miss once in 2,000 runs: the seeds are fixed.

@@ -48,6 +48,18 @@ class Likeness:
         """By which the factor is off at most, 99 times of 100."""
         return 0.0 if self.equal else _FACTOR_ERROR * self.rest + ROUNDING
 
+    @property
+    def cosine_bounds(self) -> tuple[float, float]:
+        """Between which the cosine is, 99 times of 100."""
+        if self.equal or not self.factor:
+            return self.cosine, self.cosine
+        share = self.rest / math.hypot(self.factor, self.rest)  # of b, what is across a
+        if share < 0.5:  # the angle is better known than the factor
+            near, far = (math.sqrt(1 - min(1.0, share * side) ** 2) for side in (LEAST, MOST))
+            return (far, near) if self.factor > 0 else (-near, -far)
+        error = self.factor_error * abs(self.cosine / self.factor)
+        return max(-1.0, self.cosine - error), min(1.0, self.cosine + error)
+
     def text(self) -> str:
         """In a few words, with bounds."""
         if self.equal:

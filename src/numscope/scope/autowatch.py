@@ -59,7 +59,6 @@ class AutoWatch(optimizer_probe.StepListener):
     Args:
         options: for every model.
         recorder: for statistics; None: one of the watch's own, where the options have a configuration.
-        explicit: steps end with ``step`` alone.
         prepare: called with each model before it is watched, and before its first forward.
 
     Raises: UsageError for a wrong configuration.
@@ -70,7 +69,6 @@ class AutoWatch(optimizer_probe.StepListener):
         options: WatchOptions,
         *,
         recorder: Recorder | None = None,
-        explicit: bool = False,
         prepare: Callable[[nn.Module], None] | None = None,
     ) -> None:
         self.options = options
@@ -78,7 +76,7 @@ class AutoWatch(optimizer_probe.StepListener):
         self._recorder = recorder
         self._own_recorder: Recorder | None = None
         self._sinks: SharedSinks | None = None
-        self.explicit = explicit
+        self.explicit = False  # steps end with ``step`` alone
         self.elsewhere: list[tuple[str, ...]] = []  # sections that do not select what a script hands in by itself, a tuple each
         self._checks_selection = False  # until the first optimizer steps
         self._searches = False  # it looks for models by what optimizers step
