@@ -179,8 +179,10 @@ class Session:
     @property
     def step_number(self) -> int:
         """Number of the current step; where optimizers count, the first one lasts until the next forward, in case ``step`` is called."""
-        numbers = [scope.step_number - scope.steps.has_just_ended for scope in self._scopes()]
-        return self._step_number if self._explicit or not numbers else max(numbers)
+        numbers = [scope.step_number for scope in self._scopes()]
+        if self._explicit or self._watch is None or not numbers:
+            return self._step_number
+        return max(numbers) - self._watch.has_just_stepped
 
     def step(self) -> None:
         """A training step is over."""

@@ -120,11 +120,6 @@ class Step(optimizer_probe.StepListener):
         return not self._readers
 
     @property
-    def has_just_ended(self) -> bool:
-        """Whether an optimizer ended the last step, and no forward has begun since."""
-        return self._ended_by_optimizer and not self._heard_forward
-
-    @property
     def has_stepped(self) -> bool:
         return bool(self._stepped)
 

@@ -86,6 +86,7 @@ class AutoWatch(optimizer_probe.StepListener):
         self._loads = Loads()  # before any model is watched
         self.scopes: Living[ModelWatch] = Living()
         self.num_calls = 0  # of any module, as far as torch tells of them
+        self._calls_when_stepped = -1
         self.coverage = Coverage()
         self._seen: weakref.WeakSet[nn.Module] = weakref.WeakSet()  # of what was looked at and left alone
         self._transformed: weakref.WeakSet[nn.Module] = weakref.WeakSet()  # called inside transforms of functions
@@ -115,6 +116,17 @@ class AutoWatch(optimizer_probe.StepListener):
     def looking(self) -> bool:
         """Whether a model that is called now for the first time would be seen."""
         return self._hook is not None
+
+    @property
+    def has_just_stepped(self) -> bool:
+        """Whether an optimizer has stepped and no module was called since, as long as calls are counted."""
+        return self.looking and self.num_calls == self._calls_when_stepped
+
+    def after_step(self, optimizer: Optimizer) -> None:
+        self._calls_when_stepped = self.num_calls
+
+    def skipped_step(self, optimizer: Optimizer) -> None:
+        self._calls_when_stepped = self.num_calls
 
     def look(self, on: bool) -> None:
         """Start or stop looking for models."""
