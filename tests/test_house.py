@@ -8,6 +8,7 @@ import importlib.util
 import re
 import subprocess
 import sys
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -303,6 +304,14 @@ def test_guards_that_would_catch_the_scripts_own_are_seen() -> None:
 def test_file_names_say_what_is_in_them() -> None:
     stems = {path.stem: path for folder in ("src", "tests", "benchmarks", "examples") for path in (ROOT / folder).rglob("*.py")}
     assert not FORBIDDEN_NAMES & set(stems), "name a file after its one concept"
+
+
+def test_names_that_stand_twice_are_those_of_the_architectures_table() -> None:
+    named = [path.name for path in SOURCES if not path.name.startswith("__")]
+    named += [node.name for source in SOURCES.values() for node in ast.walk(ast.parse(source)) if isinstance(node, ast.ClassDef)]
+    text = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
+    table = text[text.index("| name | stands for |") :].partition("\n\n")[0]
+    assert {name for name, number in Counter(named).items() if number > 1} == set(re.findall(r"^\| `([\w.]+)`", table, re.MULTILINE))
 
 
 def test_files_hold_one_concept_each() -> None:
