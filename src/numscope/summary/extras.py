@@ -56,7 +56,7 @@ class Extra:
     @property
     def is_max(self) -> tuple[bool, ...]:
         """For each cell whether it merges by maximum; else by addition."""
-        return tuple(is_largest(column) for column in self.columns for _ in range(self.num_each))
+        return tuple(larger for column in self.columns for larger in (is_largest(column),) * self.num_each)
 
     @property
     def empty(self) -> tuple[float, ...]:
@@ -168,7 +168,11 @@ class Layout:
 
     def empty(self) -> list[float]:
         """Cells of no tensor, the unit of ``merge``."""
-        return [cell for extra in self.extras for cell in extra.empty] if self.extras else []
+        return [*self._empty]
+
+    @cached_property
+    def _empty(self) -> tuple[float, ...]:
+        return tuple(cell for extra in self.extras for cell in extra.empty)
 
     def merge(self, a: Sequence[float], b: Sequence[float]) -> list[float]:
         """Two sites' cells merged."""
