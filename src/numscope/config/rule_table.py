@@ -100,6 +100,8 @@ _SPECS = (
     # ranks, data and precision
     RuleSpec("replicas differ", "weights or buffers differ between ranks that should have the same"),
     RuleSpec("same data on ranks", "ranks see the same batch"),
+    RuleSpec("settings differ on ranks", "ranks that train one model have other settings, versions, code or modes"),
+    RuleSpec("same random numbers on ranks", "dropout drops the same units on all ranks"),
     RuleSpec("same batch again", "a batch comes again and again", {"steps": 16}),
     RuleSpec("epochs in the same order", "batches come in the order of the epoch before"),
     RuleSpec("samples are never drawn", "a WeightedRandomSampler has fewer weights than its data has samples"),

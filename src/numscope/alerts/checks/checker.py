@@ -22,6 +22,7 @@ from numscope.alerts.checks.loss_graph import LossGraph
 from numscope.alerts.checks.losses import ConstantLoss
 from numscope.alerts.checks.lost_updates import UpdatesLost
 from numscope.alerts.checks.rank_data import SameDataOnRanks
+from numscope.alerts.checks.rank_settings import RankSettings
 from numscope.alerts.checks.recomputing import Recomputation
 from numscope.alerts.checks.replicas import ReplicasDiffer
 from numscope.alerts.checks.resuming import Resuming
@@ -63,6 +64,7 @@ CHECKS: tuple[type[Check], ...] = (
     Recomputation,
     ReplicasDiffer,
     SameDataOnRanks,
+    RankSettings,
     Batches,
     UpdatesLost,
     DeadUnits,

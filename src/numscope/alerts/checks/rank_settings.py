@@ -1,0 +1,145 @@
+"""Ranks that train one model together have the same settings, versions and code, and random numbers of their own."""
+
+from __future__ import annotations
+
+import inspect
+import json
+import platform
+from collections import defaultdict
+from collections.abc import Iterator, Mapping
+from typing import Any
+from zlib import crc32
+
+import torch
+from torch import Tensor, nn
+from torch.nn.modules.dropout import _DropoutNd
+
+from numscope.alerts.checks.check import EVERY, FIRST, Check, Subject
+from numscope.alerts.checks.model_copies import CopiesOf
+from numscope.distributed.agree import spread, watch_name
+from numscope.distributed.bulletin import Bulletin
+from numscope.parity.snapshot import random_states
+from numscope.probe.loop_calls import LoopCall
+from numscope.records.faults import suppress
+from numscope.records.places import file_of, is_installed
+from numscope.records.words import few, named
+
+DRAWS = "same random numbers on ranks"
+MOST_TOLD = 3  # settings in a sentence
+LEAST_LOOKS = 3  # with the same random state, the last one after a hundred steps
+
+
+class RankSettings(Check):
+    """Compares what should be the same on all ranks of data parallelism: optimizers' settings, the norm that gradients are clipped to,
+    versions, source of the script's modules, modes, what is trained; and random states, which should differ where dropout is at work.
+
+    Of ranks that nothing says train one model, those are compared whose parameters have the same names and shapes, and it asks.
+
+    *Cost:* on several ranks, a note of some 1 KB at the job's store at the first step, the fourth, and each hundredth; then 5 µs a module
+    and 10 µs a group of an optimizer, and the source of the script's modules is read at the first step.
+    """
+
+    name = "settings differ on ranks"
+    also = (DRAWS,)
+
+    def __init__(self, subject: Subject) -> None:
+        super().__init__(subject)
+        self._copies = CopiesOf(subject.model, subject.wrapper, subject.probe.names)
+        self._bulletin: Bulletin | None = None
+        self._is_assumed = False
+        self._code: dict[str, str] = {}
+        self._clip: dict[str, str] = {}
+        self._mode, self._draws = "", ""  # of the step's first training call
+        self._alike: dict[tuple[int, ...], list[int]] = {}  # steps at which these ranks had the same random state
+        self._told: set[str] = set()
+
+    @property
+    def _is_due(self) -> bool:
+        return spread() and (self.subject.num in (0, FIRST - 1) or self.subject.num % EVERY == 0)
+
+    def enter(self, module: nn.Module, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
+        if torch.is_grad_enabled() and not self._mode and self._is_due:
+            modules = list(self.subject.model.modules())
+            self._mode = f"{sum(m.training for m in modules)} of {len(modules)} modules"
+            if any(isinstance(m, _DropoutNd) and m.training and m.p for m in modules):
+                device = next((p.device.type for p in module.parameters()), "cpu")
+                self._draws = ":".join(map(str, random_states().get("torch" if device == "cpu" else device, ())))
+
+    def called(self, call: LoopCall) -> None:
+        if call.kind == "clip" and isinstance(bound := call.kwargs.get("clip_value", call.given(1, "max_norm")), int | float):
+            self._clip = {"the limit of clipping": f"{bound:g}"}
+
+    def end(self, closing: bool) -> None:
+        if not closing and self._mode and self._is_due and not self._copies.is_joined:
+            ranks, self._is_assumed = self._copies.data_ranks()
+            if len(ranks) > 1 and (self._bulletin is None or self._bulletin.ranks != ranks):
+                self._bulletin = Bulletin(watch_name(self.subject.model, "settings "), ranks)
+            if self._bulletin is not None and len(ranks) > 1:
+                shapes = crc32(repr([(name, tuple(p.shape)) for name, p in self.subject.parameters().items()]).encode())
+                told = json.dumps([shapes, dict(self._settings())])
+                self._bulletin.put(self.subject.step, f"{crc32(told.encode())} {self._draws}", told.encode())
+        self._mode = self._draws = ""
+        self.last()
+
+    def last(self) -> None:
+        bulletin = self._bulletin
+        for step, num_kinds in () if bulletin is None else bulletin.look():
+            assert bulletin is not None
+            if num_kinds > 1:
+                self._compare(step, {rank: json.loads(one) for rank, one in bulletin.details(step).items()})
+            self._compare_draws(step, {rank: note.partition(" ")[2] for rank, note in bulletin.notes(step).items()})
+
+    def _settings(self) -> Iterator[tuple[str, str]]:
+        """By what each is called in a sentence."""
+        if not self._code:
+            own = {type(m) for m in self.subject.model.modules()}
+            self._code = {"the version of torch": torch.__version__, "the version of Python": platform.python_version()}
+            for kind in sorted(own, key=lambda one: one.__qualname__):
+                with suppress(OSError, TypeError):  # of a prompt
+                    if (file := file_of(kind)) and not is_installed(file):
+                        self._code[f"the source of {kind.__qualname__}"] = f"{crc32(inspect.getsource(kind).encode()):08x}"
+        yield from self._code.items()
+        yield from self._clip.items()
+        frozen = [name for name, p in self.subject.parameters().items() if not p.requires_grad]
+        more = f" ({crc32(repr(frozen).encode()):08x})" if len(frozen) > MOST_TOLD else ""
+        yield "what is frozen", f"{few(frozen, MOST_TOLD) or 'nothing'}{more}"
+        yield "what is in train mode", self._mode
+        for optimizer in self.subject.optimizers.living:
+            for i, group in enumerate(optimizer.param_groups):
+                for key, value in group.items():
+                    if key != "params" and not (isinstance(value, Tensor) and not value.is_cpu):
+                        whose = f"{type(optimizer).__name__}" + (f", group {i}" if len(optimizer.param_groups) > 1 else "")
+                        yield f"{key} of {whose}", str(value.item() if isinstance(value, Tensor) and value.numel() == 1 else value)
+
+    def _compare(self, step: int, told: Mapping[int, Any]) -> None:
+        by_shapes: dict[int, list[int]] = defaultdict(list)
+        for rank, (shapes, _) in told.items():
+            by_shapes[shapes].append(rank)
+        for ranks in by_shapes.values():
+            settings = {rank: told[rank][1] for rank in ranks}
+            sides = {key: _sides({rank: settings[rank].get(key, "not set") for rank in ranks}) for own in settings.values() for key in own}
+            news = {key: each for key, each in sides.items() if len(each) > 1 and key not in self._told}
+            self._told.update(news)
+            if news:
+                parts = [f"{key} is {' and '.join(f'{value} on {named(at)}' for value, at in each)}" for key, each in news.items()]
+                text = f"Ranks train one model with different settings: {few(parts, MOST_TOLD, '; ')}."
+                about = {"settings": {key: {value: at for value, at in each} for key, each in news.items()}}
+                advice = "Give all ranks the same: read settings once, and broadcast what is computed from a rank's own data."
+                self.say(text, advice, again=True, evidence=about, asks=self._is_assumed, step=step)
+
+    def _compare_draws(self, step: int, draws: Mapping[int, str]) -> None:
+        same = [tuple(at) for state, at in _sides(draws) if state and len(at) > 1 and not self._is_assumed]
+        self._alike = {ranks: [*self._alike.get(ranks, []), step] for ranks in same}
+        for ranks, steps in self._alike.items():
+            if len(steps) >= LEAST_LOOKS:
+                text = f"The random states of {named(ranks)} are the same at steps {few([*map(str, steps)], 3)}: dropout drops the same "
+                advice = "Seed each rank by itself once the model is made: torch.manual_seed(seed + rank)."
+                self.say(f"{text}units on each.", advice, rule=DRAWS, evidence={"ranks": [*ranks]}, asks=True, step=step)
+
+
+def _sides(values: Mapping[int, str]) -> list[tuple[str, list[int]]]:
+    """Each value with the ranks that have it."""
+    found: dict[str, list[int]] = defaultdict(list)
+    for rank, value in values.items():
+        found[value].append(rank)
+    return [*found.items()]
