@@ -16,6 +16,11 @@ from numscope.distributed.place import gathered_parameters
 from numscope.records.faults import ours
 
 MOST_WALKED = 1 << 13  # nodes of a graph
+# Nodes that only move elements, or make them another dtype's.
+_SHAPES = (
+    *("View", "UnsafeView", "ReshapeAlias", "Transpose", "Permute", "T", "Squeeze", "Unsqueeze", "Slice", "Select", "Index", "Alias"),
+    *("Clone", "ToCopy", "Expand", "IndexSelect", "MaskedSelect", "Narrow", "BackwardHookFunction"),
+)
 MOST_HOOKED = 1 << 13  # modules' calls whose outputs' nodes get hooks, up to the next backward
 
 
@@ -40,17 +45,35 @@ def saved(node: Any, name: str) -> Tensor | None:
         return None
 
 
+def kind_of(node: Any) -> str:
+    """A node's operation: ``SoftmaxBackward0``: ``Softmax``; "" of a Function of the script's own, which may have any name."""
+    name = str(node.name())
+    return "" if name.endswith("Backward") else name.partition("Backward")[0]
+
+
+def behind_shapes(node: Any) -> Any:
+    """The node that has made the elements which some nodes only move, or make another dtype's."""
+    while node is not None and kind_of(node) in _SHAPES and node.next_functions:
+        node = node.next_functions[0][0]
+    return node
+
+
 def graph(roots: Iterable[Tensor], enters: Callable[[Any], bool] = lambda node: True) -> Iterator[Any]:
     """The nodes of the autograd graph of some tensors, each once, as far as ``enters`` lets them in; ``MOST_WALKED`` at most.
 
     *Cost:* about 1 µs a node.
     """
-    todo = [node for t in roots if (node := node_of(t)) is not None and enters(node)]
+    return below([node for t in roots if (node := node_of(t)) is not None and enters(node)], enters)
+
+
+def below(nodes: Iterable[Any], enters: Callable[[Any], bool] = lambda node: True, most: int = MOST_WALKED) -> Iterator[Any]:
+    """Some nodes and those whose results they were made of, as ``graph``."""
+    todo = [*nodes]
     seen = set(todo)
     while todo:
         node = todo.pop()
         yield node
-        if len(seen) < MOST_WALKED:
+        if len(seen) < most:
             new = {following for following, _ in node.next_functions if following is not None and enters(following)} - seen
             seen |= new
             todo += new

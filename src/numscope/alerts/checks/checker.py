@@ -13,6 +13,7 @@ from torch import Tensor, nn
 from torch.optim import Optimizer
 
 from numscope.alerts.checks.batches import Batches
+from numscope.alerts.checks.branches import Branches
 from numscope.alerts.checks.check import EVERY, FIRST, STRETCH, Check, Subject
 from numscope.alerts.checks.clearing import Clearing, Reaching
 from numscope.alerts.checks.dead_units import DeadUnits
@@ -52,6 +53,7 @@ CHECKS: tuple[type[Check], ...] = (
     Clearing,
     Reaching,
     LossGraph,
+    Branches,
     Labels,
     Loading,
     Resuming,

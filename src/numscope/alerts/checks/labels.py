@@ -11,8 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from numscope.alerts.checks.check import Check, ScriptLine, Subject, current_line
-from numscope.alerts.checks.loss_graph import behind_shapes, kind_of
-from numscope.probe.nodes import node_of, saved
+from numscope.probe.nodes import behind_shapes, kind_of, node_of, saved
 from numscope.records.faults import suppress
 from numscope.summary.host_copy import HostCopy
 from numscope.summary.unseen import unseen

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from numscope.alerts.checks.check import FIRST, Check, ScriptLine, Subject, current_line
 from numscope.distributed.place import gathered_parameters
-from numscope.probe.nodes import graph, node_of
+from numscope.probe.nodes import behind_shapes, graph, kind_of, node_of
 from numscope.probe.optimizer import accumulates
 from numscope.probe.optimizers import ids_of, living_optimizers
 from numscope.records.words import count
@@ -38,11 +38,6 @@ _LOSSES: Mapping[str, tuple[str, Mapping[str, str], str]] = {
     "CtcLoss": ("ctc_loss", {**_PROBABILITIES, **_RAW}, "Give it log-probabilities: log_softmax of the logits."),
     "kl_div": ("kl_div", _PROBABILITIES, "Give it log-probabilities: log_softmax of the logits."),
 }
-# Nodes that only move elements, or make them another dtype's.
-_SHAPES = (
-    *("View", "UnsafeView", "ReshapeAlias", "Transpose", "Permute", "T", "Squeeze", "Unsqueeze", "Slice", "Select", "Index", "Alias"),
-    *("Clone", "ToCopy", "Expand", "IndexSelect", "MaskedSelect", "Narrow", "BackwardHookFunction"),
-)
 # Nodes that leave probabilities what they are if the rest is constant, and whether a script surely doesn't mean them to be logits then.
 _CONSTANT = {"Add": True, "Clamp": True, "ClampMin": True, "ClampMax": True, "Mul": False, "Div": False, "Mean": False, "Stack": False}
 _ELEMENTWISE = ("Sub", "Rsub", "Mul", "MseLoss", "SmoothL1Loss", "HuberLoss")
@@ -183,12 +178,6 @@ def _held(thing: Any) -> Iterator[Tensor]:
                 yield each
 
 
-def kind_of(node: Any) -> str:
-    """A node's operation: ``SoftmaxBackward0``: ``Softmax``; "" of a Function of the script's own, which may have any name."""
-    name = str(node.name())
-    return "" if name.endswith("Backward") else name.partition("Backward")[0]
-
-
 def _number(node: Any) -> tuple[int, str]:
     """What tells a node from all others."""
     return node._sequence_nr(), node.name()
@@ -213,12 +202,6 @@ def _maker(node: Any) -> tuple[str, bool]:
     made_of = [behind_shapes(each) for each, _ in node.next_functions] if kind == "Add" else []
     kind = "Addmm" if any(each is not None and kind_of(each) == "Mm" for each in made_of) else kind
     return (kind if is_direct or kind in _PROBABILITIES else ""), is_sure
-
-
-def behind_shapes(node: Any) -> Any:
-    while node is not None and kind_of(node) in _SHAPES and node.next_functions:
-        node = node.next_functions[0][0]
-    return node
 
 
 def _leaf_behind(node: Any) -> int | None:
