@@ -48,6 +48,7 @@ _SPECS = (
     RuleSpec("almost all is frozen", "few parameters of a model are trained, and none of its matrices"),
     RuleSpec("adapters are frozen", "the adapters of a model are frozen, and other weights are trained"),
     RuleSpec("learning rate is 0", "an optimizer steps with a learning rate of 0"),
+    RuleSpec("weight changes between steps", "a weight has other bits at the next call than after the optimizer's step"),
     RuleSpec("untied weights", "weights that were tied no longer are"),
     RuleSpec("hooks pile up", "a module has more and more hooks with the same code"),
     RuleSpec("one layer many times", "one module with weights stands in a list several times"),

@@ -13,6 +13,7 @@ from torch import Tensor, nn
 from torch.optim import Optimizer
 
 from numscope.alerts.checks.batches import Batches
+from numscope.alerts.checks.between_steps import BetweenSteps
 from numscope.alerts.checks.branches import Branches
 from numscope.alerts.checks.check import EVERY, FIRST, STRETCH, Check, Subject
 from numscope.alerts.checks.clearing import Clearing, Reaching
@@ -43,6 +44,7 @@ from numscope.records.faults import ours
 # Those that a watch makes unless they are switched off. A check that stands behind another one is asked after it.
 CHECKS: tuple[type[Check], ...] = (
     WeightUpdates,
+    BetweenSteps,
     Tied,
     Repeated,
     PiledHooks,
