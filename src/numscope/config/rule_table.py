@@ -49,6 +49,8 @@ _SPECS = (
     RuleSpec("adapters are frozen", "the adapters of a model are frozen, and other weights are trained"),
     RuleSpec("learning rate is 0", "an optimizer steps with a learning rate of 0"),
     RuleSpec("weight changes between steps", "a weight has other bits at the next call than after the optimizer's step"),
+    RuleSpec("copy does not follow", "an average or a target network does not move, grows as no average can, or is trained"),
+    RuleSpec("copy is the model", "a copy of the model, such as a target network, shares its memory"),
     RuleSpec("untied weights", "weights that were tied no longer are"),
     RuleSpec("hooks pile up", "a module has more and more hooks with the same code"),
     RuleSpec("one layer many times", "one module with weights stands in a list several times"),
