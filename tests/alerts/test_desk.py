@@ -86,6 +86,13 @@ def test_a_question_is_asked_once() -> None:
     assert len(desk.alerts) == 1
 
 
+def test_that_it_is_over_is_news_while_the_rule_is_not_calm() -> None:
+    desk = Desk(Taken())
+    over = replace(alert(3), evidence={"over": True})
+    desk.post([alert(0), alert(1), over, over, alert(4)])
+    assert [(one.step, "over" in one.evidence) for one in desk.alerts] == [(0, False), (3, True)]
+
+
 def test_a_rule_that_is_off_does_not_speak() -> None:
     desk = Desk(Taken(), AlertPlan(rules={"loss spike": False, "eval mode": {}}))
     desk.post([alert(0), alert(0, "eval mode")])

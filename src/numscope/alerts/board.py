@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from numscope.config.options import how_to_set
 from numscope.records.alert import Alert
 from numscope.records.formats import format_of
 
@@ -51,6 +52,15 @@ class SitePlace(NamedTuple):
     usual: float = -math.inf  # level at which a matrix usually begins, that of 1 / sqrt(inputs). Growth up to it is none
 
 
+class Spike(NamedTuple):
+    """A loss above its band."""
+
+    step: int  # at which it was told
+    limit: float
+    median: float
+    highest: float
+
+
 class Board:
     """Levels of sites, and how they have grown. Arrays have an element for each site, in the order of ``places``.
 
@@ -67,6 +77,7 @@ class Board:
         self.rates: deque[float] = deque(maxlen=PAST)  # the highest learning rate at each tick; nan where none is known
         # Of losses above their band: the last step, the height above the median.
         self.rises: deque[tuple[int, float]] = deque(maxlen=LOSSES)
+        self.spike: Spike | None = None  # that was told, and has not come down
         self._first_losses: list[float] = []
         self.places: list[SitePlace] = []  # in the order in which they were seen first
         self.named: dict[str, tuple[int, int]] = {}  # by rule, the site that it named last, and the step
@@ -88,6 +99,7 @@ class Board:
 
     def forget_losses(self) -> None:
         """What is trained now is another task."""
+        self.spike = None
         self.losses.clear()
         self.rises.clear()
         self._first_losses.clear()
@@ -213,10 +225,13 @@ class Board:
             self._pairs = self.places.copy(), np.array(ours, np.int64).reshape(-1, 2)
         return self._pairs[1]
 
-    def alert(self, rule: str, at: int, value: float, limit: float, text: str, advice: str, **evidence: Any) -> Alert:
+    def alert(
+        self, rule: str, at: int, value: float, limit: float, text: str, advice: str, *, asks: bool = False, **evidence: Any
+    ) -> Alert:
         """An alert of the last step about a site."""
         place = self.places[at]
-        return Alert(self.step, rule, place.layer, place.tensor, value, limit, text, advice, evidence)
+        advice = question(rule, advice) if asks else advice
+        return Alert(self.step, rule, place.layer, place.tensor, value, limit, text, advice, evidence, asks=asks)
 
     def of(self, *kinds: SiteKind) -> npt.NDArray[np.int64]:
         """Indexes of the sites of some kinds."""
@@ -233,6 +248,11 @@ def median(values: Floats) -> Any:
     """
     ordered, (half, is_odd) = np.sort(values, 0), divmod(len(values), 2)
     return ordered[half] if is_odd else (ordered[half - 1] + ordered[half]) / 2
+
+
+def question(rule: str, advice: str) -> str:
+    """The advice of an alert that asks: with the sentence that switches it off."""
+    return f"{advice} If this is intended, switch it off: {how_to_set(rule, False)}.".lstrip()
 
 
 def magnitude(level: float) -> float:

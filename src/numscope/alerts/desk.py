@@ -36,13 +36,13 @@ class Calm:
     """Knows at which step a rule last spoke of a layer. *Cost:* memory for the rules and layers of the last ``CALM_STEPS`` steps."""
 
     def __init__(self) -> None:
-        self._last: dict[tuple[str, str], int] = {}
+        self._last: dict[tuple[str, str, bool], int] = {}
         self._most = _MANY
-        self._asked: set[tuple[str, str]] = set()  # by rules that merely ask, which is done once
+        self._asked: set[tuple[str, str, bool]] = set()  # by rules that merely ask, which is done once
 
     def is_news(self, alert: Alert) -> bool:
         """Whether an alert is news; it has been said from here on."""
-        key = alert.rule, alert.layer
+        key = alert.rule, alert.layer, _is_over(alert)
         if alert.asks:
             if key in self._asked or len(self._asked) >= _MANY:
                 return False
@@ -70,6 +70,11 @@ def remember(user: object) -> None:
 
 def forget(user: object) -> None:
     _open.discard(user)
+
+
+def _is_over(alert: Alert) -> bool:
+    """Whether it says that what a rule has said is over, which is news of its own."""
+    return "over" in alert.evidence
 
 
 def _place(alert: Alert) -> Hashable | None:
@@ -138,7 +143,7 @@ class Desk:
 
     def news(self) -> Any:
         """Waiting alerts, JSON-ready, and whether some of them end the run."""
-        told = [plain(replace(alert, evidence={})) for alert in self._waiting]
+        told = [plain(replace(alert, evidence={"over": True} if _is_over(alert) else {})) for alert in self._waiting]
         return [told, None if self._stop is None else plain(replace(self._stop, evidence={}))]
 
     def hear(self, told: Mapping[int, Any], *, stops: bool) -> None:
@@ -147,10 +152,10 @@ class Desk:
         Raises: AlertError on all ranks, where one is to end the run, and ``stops`` lets it: something else ends it otherwise.
         """
         self._waiting.clear()
-        groups: dict[tuple[str, str, str], list[Alert]] = {}
+        groups: dict[tuple[str, str, str, bool], list[Alert]] = {}
         for _, (alerts, _) in sorted(told.items()):
             for alert in map(parse_alert, alerts):
-                groups.setdefault((alert.rule, alert.layer, alert.tensor), []).append(alert)
+                groups.setdefault((alert.rule, alert.layer, alert.tensor, _is_over(alert)), []).append(alert)
         if self._rank == min(told):
             for same in filter(lambda same: self._all.is_news(same[0]), groups.values()):
                 ranks = sorted({alert.rank for alert in same})

@@ -211,19 +211,29 @@ def test_spike_is_told_though_nan_came_before_and_names_what_jumped() -> None:
         return 5.0 if step in (200, 201) and site in (1, 3, 4) else 0.0
 
     found = alerts(loss_spike, "loss spike", 260, places, level, loss)
-    assert [alert.step for alert in found] == [200, 201]
+    assert [alert.step for alert in found] == [200, 201, 202]
+    assert found[2].text == "It came down by itself after 2 steps, highest 2.99 times the median."
+    assert found[2].value is not None and found[2].limit is not None and found[2].value <= found[2].limit
     assert found[0].evidence["gradients"] == ["layers.1"], "a layer once"
     assert found[0].evidence["odd_inputs"] == ["activation"]
     assert "batch is odd" in found[0].text
 
 
-@pytest.mark.parametrize(("height", "told"), [(6.0, []), (30.0, [40])])
-def test_a_rise_before_the_window_is_full_is_told_where_it_leaves_all_that_was(height: float, told: list[int]) -> None:
+@pytest.mark.parametrize(("back", "said"), [(206, ["It came down by itself after 6 steps, highest 2.99 times the median."]), (230, [])])
+def test_a_spike_that_stays_for_long_has_not_come_down_by_itself(back: int, said: list[str]) -> None:
+    found = alerts(
+        loss_spike, "loss spike", 260, [], lambda step, site: 0.0, lambda step: 6.0 if 200 <= step < back else 2.0 + step % 2 / 100
+    )
+    assert [alert.text for alert in found if "over" in alert.evidence] == said
+
+
+@pytest.mark.parametrize(("height", "told"), [(6.0, []), (30.0, [(40, True), (41, False)])])
+def test_a_rise_before_the_window_is_full_is_told_where_it_leaves_all_that_was(height: float, told: list[tuple[int, bool]]) -> None:
     draw = random.Random(3)
     rises = alerts(
         loss_spike, "loss spike", 60, [], lambda step, site: 0.0, lambda step: (height if step == 40 else 2.0) + draw.gauss(0, 0.01)
     )
-    assert [alert.step for alert in rises] == told
+    assert [(alert.step, alert.asks) for alert in rises] == told
 
 
 @pytest.mark.parametrize("seed", range(6))
@@ -262,7 +272,7 @@ def test_a_loss_that_has_all_but_gone_may_come_back_to_where_it_began(height: fl
     found = alerts(
         loss_spike, "loss spike", 500, [], lambda step, site: 0.0, lambda step: height if 400 <= step < 403 else 1e-5 + 0.98**step
     )
-    assert [alert.step for alert in found] == ([401, 402] if told else [])
+    assert [alert.step for alert in found] == ([401, 402, 403] if told else [])
 
 
 def test_a_loss_that_rises_now_and_then_and_comes_back_has_no_spikes() -> None:
@@ -396,4 +406,4 @@ def test_a_loss_that_a_scaler_doubles_is_no_spike() -> None:
             step, np.zeros(0, np.int64), np.zeros(0), (2.0 + draw.gauss(0, 0.05)) * 2.0 ** (10 + step // 100) * (20 if step == 570 else 1)
         )
         found += loss_spike(board, dict(RULES["loss spike"].settings))
-    assert [alert.step for alert in found] == [570]
+    assert [alert.step for alert in found] == [570, 571]

@@ -10,7 +10,7 @@ from typing import Any, ClassVar, NamedTuple, cast
 
 from torch import nn
 
-from numscope.config.options import how_to_set
+from numscope.alerts.board import question
 from numscope.detect.journal import Journal
 from numscope.distributed.agree import rank
 from numscope.probe.inputs import Inputs
@@ -194,8 +194,7 @@ class Check(StepReader):
             layer = _common([name.rpartition(".")[0] for name in parameters])
             slot = parameters[0].rpartition(".")[2]
             tensor = "" if len(parameters) > 1 else slot if slot == "weight" else f"weight[{slot}]"
-        if asks:
-            advice = f"{advice} If this is intended, switch it off: {how_to_set(rule, False)}.".lstrip()
+        advice = question(rule, advice) if asks else advice
         step = self.subject.step if step is None else step
         self.found.append(Alert(step, rule, layer, tensor, value, limit, text, advice, evidence, self.subject.rank, asks))
 

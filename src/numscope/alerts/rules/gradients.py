@@ -7,13 +7,11 @@ between layers of healthy models by a few bits, not by twenty.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from numscope.alerts.board import Board, SiteKind, magnitude, median
-from numscope.config.options import how_to_set
 from numscope.records.alert import Alert
 
 VANISH, UNDERFLOW = "gradients vanish", "gradients underflow"
@@ -43,7 +41,7 @@ def gradients_through_depth(board: Board, settings: dict[str, Any]) -> Iterator[
     text = f"beside their weights, the first layers' gradients are 2^{fall:.0f} times smaller than the last ones'; the largest element "
     text += f"here is {magnitude(float(level[least])):.3g}."
     advice = "Add residual connections or normalization, change the initialization, or use an activation that does not saturate."
-    yield board.alert(VANISH, least, round(fall, 1), settings["bits"], text, advice, layers=len(pairs))
+    yield board.alert(VANISH, least, round(fall, 1), settings["bits"], text, advice, asks=True, layers=len(pairs))
 
 
 def gradients_underflow(board: Board, settings: dict[str, Any]) -> Iterator[Alert]:
@@ -61,5 +59,4 @@ def gradients_underflow(board: Board, settings: dict[str, Any]) -> Iterator[Aler
     normal = magnitude(HALF_NORMAL)
     text = f"the largest element is {largest:.2g}, below float16's smallest normal number {normal:.2g}, as in {len(low)} of {len(half)} "
     text += "gradients: they keep few bits, and elements below 6e-08 are zero."
-    advice = f"Scale the loss (GradScaler), or use bfloat16. If this is intended, switch it off: {how_to_set(UNDERFLOW, False)}."
-    yield replace(board.alert(UNDERFLOW, least, largest, normal, text, advice, layers=len(low)), asks=True)
+    yield board.alert(UNDERFLOW, least, largest, normal, text, "Scale the loss (GradScaler), or use bfloat16.", asks=True, layers=len(low))

@@ -74,6 +74,7 @@ def divergence_ahead(board: Board, settings: dict[str, Any]) -> Iterator[Alert]:
         f"weights grow ever faster, like steps^{float(middle):.1f} and the fastest tenth like steps^{float(ninth):.1f} (equal steps give "
         f"at most steps^1); the largest element here went from {before:.3g} to {after:.3g} in {long} steps.{measured}",
         advice,
+        asks=is_few or is_early,
         bits=named,
         steps=long,
         matrices=len(matrices),

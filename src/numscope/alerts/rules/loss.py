@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from numscope.alerts.board import Board, Floats, SiteKind, median
-from numscope.config.options import how_to_set
+from numscope.alerts.board import Board, Floats, SiteKind, Spike, median, question
 from numscope.probe import loop_calls
 from numscope.records.alert import Alert
+from numscope.records.words import count
 
 NAME = "loss spike"
 WINDOW = 64  # steps of the band
@@ -29,6 +29,7 @@ LEAST = WINDOW // 2  # losses, from which on rises are counted
 MEMORY = 1000  # steps in which they are
 OFTEN = 2  # rises in these, which make the height of the second highest usual
 FURTHER = 1.5  # times what is usual: a rise that is news
+SOON = 16  # steps, within which a loss that comes down has done so by itself
 AWAY = "loss runs away"
 PART = 16  # losses, of which the median is taken
 PARTS = 4  # in a row, each higher, or lower, than the one before
@@ -36,7 +37,9 @@ LEAST_RISE = 1.2  # times, in these
 
 
 def loss_spike(board: Board, settings: dict[str, Any]) -> Iterator[Alert]:
-    """A loss far above the median of the last steps, in units of their median deviation, and above what it often rises to."""
+    """A loss far above the median of the last steps, in units of their median deviation, and above what it often rises to; and one that has
+    come down again."""
+    yield from _comes_down(board)
     if len(board.losses) < LEAST + LAST or not math.isfinite(board.losses[-1]):
         return
     losses = np.array(board.losses)
@@ -77,7 +80,21 @@ def loss_spike(board: Board, settings: dict[str, Any]) -> Iterator[Alert]:
     advice = "Look at this step's batch" + ("" if loop_calls.clips() else "; clip gradients")
     advice += "." if odd else "; if spikes come again, lower the learning rate or Adam's beta2."
     about = {"median": middle, "deviation": width, "gradients": named, "odd_inputs": odd}
-    yield Alert(board.step, NAME, "", "loss", value, limit, text, advice, about)
+    board.spike = board.spike or Spike(board.step, limit, middle, value)
+    advice = question(NAME, advice) if is_early else advice
+    yield Alert(board.step, NAME, "", "loss", value, limit, text, advice, about, asks=is_early)
+
+
+def _comes_down(board: Board) -> Iterator[Alert]:
+    """A loss that is no longer above the limit of the spike that was told."""
+    spike, value = board.spike, board.losses[-1] if board.losses else math.nan
+    if spike is None or math.isnan(value):
+        return
+    board.spike = spike._replace(highest=max(spike.highest, value)) if value > spike.limit else None
+    if board.spike is None and board.step - spike.step <= SOON:
+        times = f"highest {spike.highest / spike.median:.3g} times the median" if spike.median > 0 else f"highest {spike.highest:.4g}"
+        text = f"It came down by itself after {count(board.step - spike.step, 'step')}, {times}."
+        yield Alert(board.step, NAME, "", "loss", value, spike.limit, text, evidence={"over": True, "highest": spike.highest})
 
 
 def loss_runs_away(board: Board, settings: dict[str, Any]) -> Iterator[Alert]:
@@ -95,7 +112,7 @@ def loss_runs_away(board: Board, settings: dict[str, Any]) -> Iterator[Alert]:
     cause = "a part of the loss whose sign is wrong, or without bound"
     why = "Lower the learning rate, or go back to before it rose." if up else f"Look for {cause}."
     text = f"{last:.4g} in the median of {PART} steps, {goes} from {first:.4g} in {PARTS * PART} steps; it began at {board.first_loss:.4g}."
-    advice = f"{why} If this is intended, switch it off: {how_to_set(AWAY, False)}."
+    advice = question(AWAY, why)
     about = {"medians": [float(part) for part in parts], "first": board.first_loss}
     yield Alert(board.step, AWAY, "", "loss", last, limit if up else -limit, text, advice, about, asks=True)
 

@@ -16,6 +16,7 @@ from numscope.records.alert import Alert
 
 NAME = "overflow ahead"
 WINDOW = 32  # steps
+UNSURE = 2  # times as far as at the earliest: a line that says no more asks
 _ADVICE = "Lower the learning rate, clip gradients, or normalize what this layer is given."
 _ADVICE_HALF = "Lower the learning rate, train in bfloat16, or compute this layer in float32 (numscope.high_precision)."
 SEEN = (SiteKind.OUTPUT, SiteKind.MATRIX, SiteKind.VECTOR)  # gradients under a GradScaler overflow now and then, as they should
@@ -54,6 +55,7 @@ def overflow_ahead(board: Board, settings: dict[str, Any]) -> Iterator[Alert]:
             f"the largest element, {now:.3g}, grows by {2 ** (10 * float(slope[i])) - 1:.0%} in 10 steps: it leaves {dtype} "
             f"({end_of_range:.5g}) in about {far} steps, {soon} at the earliest.",
             _ADVICE_HALF if dtype == "float16" else _ADVICE,
+            asks=soon * UNSURE < far,
             bits_a_step=round(float(slope[i]), 4),
             error=round(float(error[i]), 4),
             steps_left=far,
