@@ -24,7 +24,7 @@ from numscope.parity.training_state import Bits, Moment
 from numscope.probe.calls import is_captured
 from numscope.probe.living import Living
 from numscope.probe.naming import class_name, named_state
-from numscope.probe.optimizers import ids_known, ids_of, living_optimizers, settings_of, states_of
+from numscope.probe.optimizers import ids_held, ids_known, ids_of, settings_of, states_of
 from numscope.probe.zero import is_spread, states_here
 from numscope.records.faults import suppress
 from numscope.records.heap import instances_of
@@ -144,7 +144,7 @@ class LoopObjects:
         """Class and checksum of each copy of the model that no optimizer trains, and ``n_averaged`` of each AveragedModel of it or a
         part of it. *Cost:* a pass over each; a sync on a device.
         """
-        trained = {number for optimizer in living_optimizers() for number in ids_of(optimizer)}
+        trained = ids_held()
         copies = [one for one in self._copies if not any(id(p) in trained or is_spread(p) for p in one.parameters())]
         numbers = [("n_averaged", str(int(one.n_averaged))) for one in self._found if isinstance(one, AveragedModel)]
         return [*((class_name(one), one_checksum(one.parameters())) for one in copies), *numbers]

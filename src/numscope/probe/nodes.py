@@ -51,11 +51,22 @@ def kind_of(node: Any) -> str:
     return "" if name.endswith("Backward") else name.partition("Backward")[0]
 
 
+def shape_of(node: Any, number: int = 0) -> tuple[int, ...]:
+    """The shape of an output of a node's operation; empty if it is not known."""
+    known = getattr(node, "_input_metadata", ())
+    return tuple(known[number].shape) if number < len(known) and not known[number].is_nested_tensor else ()
+
+
 def behind_shapes(node: Any) -> Any:
     """The node that has made the elements which some nodes only move, or make another dtype's."""
     while node is not None and kind_of(node) in _SHAPES and node.next_functions:
         node = node.next_functions[0][0]
     return node
+
+
+def sides_of(node: Any) -> list[Any]:
+    """The nodes that have made an operation's operands, behind what only moves elements; None for an operand without a gradient."""
+    return [behind_shapes(side) for side, _ in node.next_functions]
 
 
 def graph(roots: Iterable[Tensor], enters: Callable[[Any], bool] = lambda node: True) -> Iterator[Any]:

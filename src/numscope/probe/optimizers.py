@@ -107,6 +107,11 @@ def ids_of(optimizer: Optimizer) -> set[int]:
     return {id(p) for group in optimizer.param_groups for p in group["params"]}
 
 
+def ids_held() -> set[int]:
+    """The ids of all parameters that some optimizer of the process has."""
+    return {number for optimizer in living_optimizers() for number in ids_of(optimizer)}
+
+
 def ids_known(parameter: Parameter) -> tuple[int, ...]:
     """The ids that optimizers know a parameter by: Megatron's for fp16 and bf16 step a copy, its ``main_param``."""
     copy = getattr(parameter, "main_param", None)

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from numscope.alerts.checks.check import Check, Subject, current_line
 from numscope.probe import walk
-from numscope.probe.nodes import behind_shapes, below, kind_of, node_of
+from numscope.probe.nodes import behind_shapes, below, kind_of, node_of, shape_of, sides_of
 
 ADVANTAGE = "advantage carries a gradient"
 DETACHED = "part of the loss is detached"
@@ -45,8 +45,8 @@ class Branches(Check):
         terms = [*below([node for root in roots if (node := node_of(root)) is not None], _is_sum, MOST)]
         wanted = {id(p) for p in self.subject.model.parameters()}
         for node, kind in [(node, kind_of(node)) for node in terms]:
-            sides = [behind_shapes(side) for side, _ in node.next_functions]
-            if kind == "Add" and None in sides and self._without and not _shape(node):
+            sides = sides_of(node)
+            if kind == "Add" and None in sides and self._without and not shape_of(node):
                 text = (
                     f"{self._without[0]} of the model is a number without a gradient, and the loss has such a part{{}}: it trains nothing."
                 )
@@ -73,8 +73,8 @@ class Branches(Check):
             text += "likely actions look good."
             self._say(ADVANTAGE, text, "Detach the advantage: -(log_prob * advantage.detach()).")
         elif kind_of(factor) == "Softmax" and wanted & _shared(source, factor):
-            inner = behind_shapes(factor.next_functions[0][0])
-            pairs = [[behind_shapes(side) for side, _ in term.next_functions] for term in terms if kind_of(term) == "Mul"]
+            (inner,) = sides_of(factor)
+            pairs = [sides_of(term) for term in terms if kind_of(term) == "Mul"]
             if not any(inner in map(_logits_of, pair) for pair in pairs):  # else each is the other's target
                 self._say_target("cross_entropy or kl_div", "probabilities of the model's own")
 
@@ -87,11 +87,6 @@ class Branches(Check):
         self.say(text.format(line.at(": backward at ")), advice, rule=rule, line=line, asks=True)
 
 
-def _shape(node: Any) -> tuple[int, ...]:
-    known = getattr(node, "_input_metadata", ())
-    return tuple(known[0].shape) if known and not known[0].is_nested_tensor else ()
-
-
 def _is_sum(node: Any) -> bool:
     """Whether a loss's terms go on here."""
     return kind_of(node) in (*_SUMS, *_LOSSES, *_OF_PROBABILITIES) or behind_shapes(node) is not node
@@ -100,22 +95,23 @@ def _is_sum(node: Any) -> bool:
 def _squared(terms: Sequence[Any]) -> Iterator[Any]:
     """What the loss has squares and magnitudes of."""
     for node in terms:
-        sides = [behind_shapes(side) for side, _ in node.next_functions]
+        sides = sides_of(node)
         if kind_of(node) in ("Pow", "Abs") or (kind_of(node) == "Mul" and sides[0] is sides[-1]):
             yield sides[0]
 
 
 def _is_bootstrap(node: Any) -> bool:
     """Whether it is a constant and a constant times something, as a reward and a discounted value are."""
-    if node is None or kind_of(node) != "Add" or sum(side is None for side, _ in node.next_functions) != 1:
-        return False
-    value = behind_shapes(next(side for side, _ in node.next_functions if side is not None))
-    return value is not None and kind_of(value) == "Mul" and sum(side is None for side, _ in value.next_functions) == 1
+    for kind in ("Add", "Mul"):
+        if node is None or kind_of(node) != kind or (sides := sides_of(node)).count(None) != 1:
+            return False
+        node = next(side for side in sides if side is not None)
+    return True
 
 
 def _is_advantage(node: Any, depth: int = 6) -> bool:
     """Whether it is a difference of a constant, such as a return, and of something with a gradient, perhaps scaled."""
-    sides = [] if node is None or not depth else [behind_shapes(side) for side, _ in node.next_functions]
+    sides = [] if node is None or not depth else sides_of(node)
     kind = kind_of(node) if sides else ""
     if kind == "Rsub" or (kind == "Sub" and (None in sides or any(map(_is_bootstrap, sides)))):
         return True
@@ -127,11 +123,9 @@ def _logits_of(node: Any) -> Any:
     for _ in range(8):
         if node is None:
             return None
-        kind, sides = kind_of(node), [behind_shapes(side) for side, _ in node.next_functions]
-        if kind == "LogSoftmax" or (kind == "Sub" and sides[1] is not None and kind_of(sides[1]) == "Logsumexp"):
+        kind, sides = kind_of(node), sides_of(node)
+        if kind in ("LogSoftmax", "Log") or (kind == "Sub" and sides[1] is not None and kind_of(sides[1]) == "Logsumexp"):
             return sides[0]
-        if kind == "Log":  # of probabilities
-            return behind_shapes(node.next_functions[0][0])
         if kind == "Sub" and sides[0] is not None and kind_of(sides[0]) == "Div":  # a normal distribution's
             return sides[0].next_functions[0][0]
         if kind not in ("Gather", "NllLoss", "Neg", "Exp", "Sum", "Clamp", "Sub") or (kind == "Sub" and None not in sides):

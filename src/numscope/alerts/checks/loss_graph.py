@@ -11,9 +11,9 @@ from torch import Tensor, nn
 
 from numscope.alerts.checks.check import FIRST, Check, ScriptLine, Subject, current_line
 from numscope.distributed.place import gathered_parameters
-from numscope.probe.nodes import behind_shapes, graph, kind_of, node_of
+from numscope.probe.nodes import behind_shapes, graph, kind_of, node_of, shape_of, sides_of
 from numscope.probe.optimizer import accumulates
-from numscope.probe.optimizers import ids_of, living_optimizers
+from numscope.probe.optimizers import ids_held
 from numscope.records.words import count
 
 PAIRS = "loss over all pairs"
@@ -99,7 +99,7 @@ class LossGraph(Check):
             line = current_line()
             self.say(text.format(line.at(": backward at ")), advice, rule=rule, line=line, asks=asks)
         if leaves.keys() - inside and not self.spoken.issuperset((OUTSIDE, UNOWNED)):
-            owned = {number for optimizer in living_optimizers() for number in ids_of(optimizer)}
+            owned = ids_held()
             wanted = leaves.keys() - inside - owned
             self._outside(wanted)
             # An input that is optimized, as a dream is, trains nothing else.
@@ -120,7 +120,7 @@ class LossGraph(Check):
         self._roots.clear()
 
     def _softmax(self, node: Any, kind: str) -> _Found | None:
-        shape = _shape(node)
+        shape = shape_of(node)
         if kind not in ("Softmax", "LogSoftmax") or len(shape) < 2 or self._batch < 2 or shape[0] % self._batch:
             return None
         if kind == "LogSoftmax" and (len(shape) > 2 or shape[0] == shape[1]):  # a contrast of all pairs is normalized both ways
@@ -183,12 +183,6 @@ def _number(node: Any) -> tuple[int, str]:
     return node._sequence_nr(), node.name()
 
 
-def _shape(node: Any, number: int = 0) -> tuple[int, ...]:
-    """The shape of an output of a node's operation; empty if it is not known."""
-    known = getattr(node, "_input_metadata", ())
-    return tuple(known[number].shape) if number < len(known) and not known[number].is_nested_tensor else ()
-
-
 def _maker(node: Any) -> tuple[str, bool]:
     """The operation that made an input, behind what only moves elements, and whether it is surely that: constants were at most added, and
     it was clamped; not scaled or averaged. A product and a sum, as a linear layer may be, are one."""
@@ -199,7 +193,7 @@ def _maker(node: Any) -> tuple[str, bool]:
             break
         node, is_sure, is_direct = given[0], is_sure and _CONSTANT[kind], False
     kind = "" if node is None else kind_of(node)
-    made_of = [behind_shapes(each) for each, _ in node.next_functions] if kind == "Add" else []
+    made_of = sides_of(node) if kind == "Add" else []
     kind = "Addmm" if any(each is not None and kind_of(each) == "Mm" for each in made_of) else kind
     return (kind if is_direct or kind in _PROBABILITIES else ""), is_sure
 
@@ -230,7 +224,7 @@ def _wrong_input(node: Any, kind: str) -> _Found | None:
 
 def _of_one(node: Any, kind: str) -> _Found | None:
     """A norm of one number, or a tensor divided by its sum over one: what an expert's weight is, if a router chooses one."""
-    given, shape = node.next_functions, _shape(node)
+    given, shape = node.next_functions, shape_of(node)
     sizes = getattr(node, "_saved_normalized_shape", ())
     if kind == "NativeGroupNorm":
         sizes = (node._saved_C // node._saved_group, node._saved_HxW)
@@ -242,7 +236,7 @@ def _of_one(node: Any, kind: str) -> _Found | None:
     total = given[1][0]
     while total is not None and kind_of(total) in ("Add", "ClampMin", "Clamp"):
         total = total.next_functions[0][0]
-    if total is None or kind_of(total) != "Sum" or total.next_functions[0] != given[0] or _shape(total) != shape:
+    if total is None or kind_of(total) != "Sum" or total.next_functions[0] != given[0] or shape_of(total) != shape:
         return None
     text = f"A tensor of shape {shape} is divided by its own sum over a dimension of size 1: the result is 1 whatever it is, and what "
     return _Found(OF_ONE, text + "made it learns nothing{}.", "With one number, use it as it is; a sum is for two and more.")
@@ -252,14 +246,14 @@ def _all_pairs(node: Any, kind: str) -> _Found | None:
     sides = [each for each in node.next_functions if each[0] is not None]
     if kind not in _ELEMENTWISE or not sides or len(node.next_functions) < 2:
         return None
-    made = _shape(node)
+    made = shape_of(node)
     if kind_of(sides[0][0]) == "Expand":
-        made = _shape(sides[0][0])
+        made = shape_of(sides[0][0])
         sides[0] = sides[0][0].next_functions[0]
     if len(made) != 2 or made[0] != made[1] or made[0] < 2 or any(source is None for source, _ in sides):
         return None
     column, row = (made[0], 1), made[:1]
-    shapes = [_shape(*side) for side in sides]
+    shapes = [shape_of(*side) for side in sides]
     made_so = [kind_of(source) in _BY_HAND for source, _ in sides]
     advice = "Give both the same shape: {0}.squeeze(-1), or {1}.unsqueeze(-1)."
     if len(sides) == 1 and shapes[0] in (column, row) and not made_so[0]:

@@ -8,7 +8,7 @@ from torch import Tensor
 from torch.optim import Optimizer
 
 from numscope.alerts.checks.check import UNKNOWN, Check, ScriptLine, Subject, current_line, names_of
-from numscope.probe.optimizers import ids_known, ids_of, living_optimizers
+from numscope.probe.optimizers import ids_held, ids_known, ids_of
 
 EMPTY = "group without parameters"
 LEAST_STEPS = 4  # in a row that begin with empty states
@@ -75,7 +75,7 @@ class Owners(Check):
                 text = f"{names_of(both)}: {other} and {kind}, which steps{line.at()}, both move them by the gradients of one backward."
                 self.say(text, "Give each parameter to one optimizer.", line=line, parameters=both, asks=True)
         if any(not group["params"] for group in optimizer.param_groups):
-            held = {number for each in living_optimizers() for number in ids_of(each)}
+            held = ids_held()
             if free := [name for name, ids in given.items() if held.isdisjoint(ids)]:
                 text = f"A group of {kind}'s has no parameter, and gradients arrive at {names_of(free)}, which no optimizer has."
                 advice = "Give groups lists: an iterator, as filter(...) or parameters() makes it, is empty once it was used."

@@ -16,7 +16,7 @@ from torch.optim import Optimizer
 from numscope.alerts.checks.check import EVERY, FIRST, Check, Subject, names_of
 from numscope.probe import optimizer as optimizer_probe
 from numscope.probe.living import Beside
-from numscope.probe.optimizers import gradient_of, ids_known, living_optimizers
+from numscope.probe.optimizers import gradient_of, ids_held, ids_known
 from numscope.records.faults import ours
 from numscope.records.site import Phase
 from numscope.records.words import count
@@ -281,7 +281,7 @@ class WeightUpdates(Check):
     def _without_optimizer(self, left: Mapping[str, nn.Parameter], moves: bool) -> None:
         if not left:
             return
-        held = {id(p) for optimizer in living_optimizers() for group in optimizer.param_groups for p in group["params"]}
+        held = ids_held()
         left = {n: p for n, p in left.items() if held.isdisjoint(ids_known(p))}  # an optimizer may step only now and then
         holder = _holds_others(list(self._stepping.seen), self.subject.parameters().values(), list(left.values()))
         if not (holder is not None or moves) or not (names := self._news(WITHOUT_OPTIMIZER, left)):
