@@ -110,7 +110,7 @@ def test_a_target_network_in_the_optimizer_is_asked_about(is_trained: bool) -> N
     agent = Agent(is_trained)
     alerts = [alert for alert in alerts_of(agent.online, agent.train) if alert.rule in RULES]
     assert [alert.rule for alert in alerts] == [FOLLOW] * is_trained
-    assert all(alert.asks and alert.text.startswith("Adam trains the model and another Net") for alert in alerts)
+    assert all(alert.asks and alert.text.startswith("Adam trains the model and target (Net), which began") for alert in alerts)
 
 
 @pytest.mark.parametrize("assign", [True, False])

@@ -79,7 +79,9 @@ class Branches(Check):
                 self._say_target("cross_entropy or kl_div", "probabilities of the model's own")
 
     def _say_target(self, loss: str, made_of: str) -> None:
-        text = f"The target of {loss}, {made_of}, carries a gradient into the weights that make the prediction{{}}: it is moved towards it."
+        text = (
+            f"The target of {loss}, {made_of}, carries a gradient into the weights that make the prediction{{}}: each moves to the other."
+        )
         self._say(self.name, text, "Compute the target within torch.no_grad(), or detach() it.")
 
     def _say(self, rule: str, text: str, advice: str) -> None:

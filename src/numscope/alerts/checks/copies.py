@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import re
 import weakref
+from functools import cached_property
 from itertools import pairwise
 from typing import NamedTuple
 
@@ -46,6 +47,19 @@ class _Copy:
         """The copy and the model's part."""
         module, part = (ref() for ref in self.refs)
         return None if module is None or part is None else (module, part)
+
+    @cached_property
+    def called(self) -> str:
+        """The name by which an object or a module of the script's knows it, if that says that it follows a model. *Cost:* a walk over all
+        objects."""
+        module = self.refs[0]()
+        for holder in gc.get_referrers(module):
+            has_names = type(holder).__dictoffset__ and not isinstance(holder, type)  # asks no __getattr__
+            held = holder if type(holder) is dict else vars(holder) if has_names else {}
+            for name, value in list(held.items()):
+                if value is module and isinstance(name, str) and _FOLLOWS.search(name):
+                    return name
+        return ""
 
     def see(self, module: nn.Module, part: nn.Module) -> None:
         average = None if self.average is None else self.average()
@@ -96,10 +110,11 @@ class Copies(Check):
 
     def _find(self) -> None:
         own = [*self.subject.model.modules()]
-        averages = [one for one in instances_of(AveragedModel) if isinstance(vars(one).get("_modules", {}).get("module"), nn.Module)]
-        found = [*((peel(one.module), one) for one in averages), *((one, None) for one in instances_of(type(self.subject.model)))]
+        found: list[nn.Module] = instances_of(AveragedModel, type(self.subject.model))
         known = {id(module) for module in own} | {id(copy.refs[0]()) for copy in self._copies}
-        for module, average in found:
+        for one in sorted(found, key=lambda one: not isinstance(one, AveragedModel)):  # its own module is found too
+            average = one if isinstance(one, AveragedModel) and "module" in vars(one).get("_modules", ()) else None
+            module = one if average is None else peel(average.module)
             part = next((each for each in own if type(each) is type(module) and _shapes(each) == _shapes(module) != []), None)
             if part is not None and id(module) not in known and len(self._copies) < MOST_COPIES:
                 known.add(id(module))
@@ -108,18 +123,18 @@ class Copies(Check):
     def _look(self) -> None:
         for copy in [copy for copy in self._copies if copy.modules is not None]:
             module, part = copy.modules or (self.subject.model, self.subject.model)
-            if not self._shares(module, part):
+            if not self._shares(copy, module, part):
                 copy.see(module, part)
                 self._judge(copy, module, part)
 
-    def _shares(self, module: nn.Module, part: nn.Module) -> bool:
+    def _shares(self, copy: _Copy, module: nn.Module, part: nn.Module) -> bool:
         names = [name for name, p in part.named_parameters() if p.numel() and p.data_ptr()]
         pairs = [(part.get_parameter(name), module.get_parameter(name)) for name in names]
         shared = [name for name, (p, q) in zip(names, pairs, strict=True) if p.data_ptr() == q.data_ptr()]
         if not shared:
             return False
-        if all(p is not q for p, q in pairs) or (called := _called(module)):
-            what = f"{called} of class {type(module).__name__}" if all(p is q for p, q in pairs) else f"another {type(module).__name__}"
+        if all(p is not q for p, q in pairs) or copy.called:
+            what = copy.called or f"another {type(module).__name__}"
             text = f"{len(shared)} of {len(pairs)} weights of {what} lie in the model's memory, {shared[0]} for one: each step moves both."
             self.say(
                 text, "Copy them: copy.deepcopy(model), or load_state_dict without assign=True.", rule=SAME, parameters=shared, asks=True
@@ -134,12 +149,10 @@ class Copies(Check):
         trainers = [o for o in living_optimizers() if not ids_of(o).isdisjoint(map(id, module.parameters()))]
         if trainers:
             both = any(not ids_of(o).isdisjoint(map(id, part.parameters())) for o in trainers)
-            if both and first.model == first.copy and moves and not stays and any(p.grad is not None for p in module.parameters()):
-                text = (
-                    f"{type(trainers[0]).__name__} trains the model and another {kind} that began as its copy: a target, or an average, is "
-                )
+            if both and first.model == first.copy and moves and not stays and copy.called:
+                text = f"{type(trainers[0]).__name__} trains the model and {copy.called} ({kind}), which began as its copy."
                 advice = "Give the optimizer the parameters of the model alone, and compute targets within no_grad()."
-                self.say(f"{text}to follow the model instead.", advice, evidence={"class": kind}, asks=True)
+                self.say(text, advice, evidence={"name": copy.called}, asks=True)
             return
         sizes = [(sum(x * x for x in look.copy) ** 0.5, sum(x * x for x in look.model) ** 0.5) for look in looks]
         grows = len(sizes) > 3 and all(one < then for (one, _), (then, _) in pairwise(sizes))
@@ -154,10 +167,10 @@ class Copies(Check):
         elif copy.average is not None and moves and not now.num_averaged and self.subject.is_over and self.subject.num >= EVERY:
             text = f"An AveragedModel of {kind} was never updated in {self.subject.num} steps: it has the first weights."
             self.say(text, "Call averaged.update_parameters(model) after the optimizer's step.", asks=True)
-        elif moves and stays and self.subject.num >= UNMOVED and (called := _called(module)):
-            text = f"The weights of {called} ({kind}) have not moved in {self.subject.num} steps, and the model's have."
+        elif moves and stays and self.subject.num >= UNMOVED and copy.called:
+            text = f"The weights of {copy.called} ({kind}) have not moved in {self.subject.num} steps, and the model's have."
             advice = "Write them in place: p.lerp_(q, 1 - decay) within no_grad(); p = decay * p + … gives the name another tensor."
-            self.say(text, advice, evidence={"name": called}, asks=True)
+            self.say(text, advice, evidence={"name": copy.called}, asks=True)
 
 
 def _shapes(module: nn.Module) -> list[tuple[str, torch.Size]]:
@@ -165,15 +178,3 @@ def _shapes(module: nn.Module) -> list[tuple[str, torch.Size]]:
     found = [*module.named_parameters()] if "_parameters" in vars(module) else []
     is_plain = all(type(p) is nn.Parameter and p.is_floating_point() and not p.is_meta for _, p in found)
     return [(name, p.shape) for name, p in found] if is_plain else []
-
-
-def _called(module: nn.Module) -> str:
-    """The name by which an object or a module of the script's knows a copy, if that says that it follows a model. *Cost:* a walk over all
-    objects."""
-    for holder in gc.get_referrers(module):
-        has_names = type(holder).__dictoffset__ and not isinstance(holder, type)  # asks no __getattr__
-        held = holder if type(holder) is dict else vars(holder) if has_names else {}
-        for name, value in list(held.items()):
-            if value is module and isinstance(name, str) and _FOLLOWS.search(name):
-                return name
-    return ""
