@@ -53,3 +53,8 @@ def test_those_of_the_run_are_named(tmp_path: Path, capsys: pytest.CaptureFixtur
 
 def test_of_a_run_without_a_finding_there_is_none(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert called(run_of(tmp_path, [], findings=False), capsys) == (1, ["no capsule: the run has no finding"])
+
+
+def test_of_a_run_that_was_asked_for_one_the_output_says_why(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    run = run_of(tmp_path, ["numscope", "run", "--check", "capsule", "train.py"])
+    assert called(run, capsys) == (1, ["no capsule: one was asked for, and the run's output says why there is none"])

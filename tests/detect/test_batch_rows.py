@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
 
 import pytest
 import torch
@@ -51,7 +53,7 @@ class Log(nn.Module):
         return z
 
 
-def remedies(model: nn.Module, x: Tensor, **more: Tensor) -> list[str]:
+def remedies(model: nn.Module, x: Any, **more: Tensor) -> list[str]:
     with quiet(), numscope.watch(model, on_nonfinite="note") as scope:
         model(x, **more).square().mean().backward()
         torch.optim.SGD(model.parameters(), 1e-3).step()
@@ -68,6 +70,42 @@ def test_a_batch_without_them_is_finite(rows: list[int], text: str, norm: bool) 
     assert f"a batch without {text} of 32" in remedies(Log(norm), x, mask=mask)
     model, rest = Log(norm), [row for row in range(32) if row not in rows]
     assert remedies(model, x[rest], mask=mask[rest]) == [] and not any(p.isnan().any() for p in model.parameters())
+
+
+@dataclass
+class Batch:
+    x: Tensor
+    more: dict[str, Tensor]
+
+
+class OfBatch(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.log = Log(False)
+
+    def forward(self, batch: Batch) -> Tensor:
+        y: Tensor = self.log(batch.x, mask=batch.more["mask"])
+        return y
+
+
+class Recurrent(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.rnn = nn.GRU(4, 4)
+
+    def forward(self, x: Tensor) -> Tensor:
+        y: Tensor = self.rnn(x / x.norm(dim=(0, 2), keepdim=True))[0]
+        return y
+
+
+def test_batches_in_dataclasses_and_behind_time_are_read() -> None:
+    torch.manual_seed(0)
+    x = torch.randn(256, 4)
+    x[[3, 200]] = 0
+    assert "a batch without rows 3 and 200 of 256" in remedies(OfBatch(), Batch(x, {"mask": torch.ones(256, 4)}))
+    x = torch.randn(8, 16, 4)
+    x[:, 9] = 0
+    assert "a batch without row 9 of 16" in remedies(Recurrent(), x)
 
 
 def test_bad_rows_of_the_data_are_named() -> None:

@@ -215,7 +215,7 @@ def test_where_only_the_result_was_bad_the_backward_begins_from_a_mean_of_it(tmp
         nn.functional.cross_entropy(out, torch.zeros(8, dtype=torch.long)).backward()  # what it gives back is nan too
         optimizer.step()
     trial = culprit_of(caught.value.finding).tried[0]
-    assert trial.worked and trial.outcome.endswith("; what the script makes of its result was not tried")
+    assert trial.worked and trial.outcome.endswith("; the script's own loss and its gradient were not tried")
 
 
 @pytest.mark.parametrize("forks", [True, False])
@@ -288,10 +288,14 @@ def test_of_a_row_the_states_of_its_optimizer_are_told_that_are_bad_too() -> Non
             if step == 2:
                 with torch.no_grad():
                     model[0].weight[5] = optimizer.state[model[0].weight]["exp_avg"][5] = math.nan  # type: ignore[index]
+                    optimizer.state[model[1].weight]["exp_avg_sq"][0] = math.nan
             model(torch.tensor([1, 5])).sum().backward()
             optimizer.step()
             optimizer.zero_grad()
-    assert culprit_of(scope.findings[0]).tried[0].remedy == "model[0].weight[5] = 0 and of exp_avg too"
+    assert (
+        culprit_of(scope.findings[0]).tried[0].remedy
+        == "model[0].weight[5] = 0, exp_avg of model[0].weight[5] = 0, exp_avg_sq of model[1].weight[0] = 0"
+    )
 
 
 def test_a_row_that_is_far_larger_than_the_others_is_found_where_it_overflows() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shlex
 from collections.abc import Sequence
+from itertools import pairwise
 
 import click
 
@@ -35,8 +36,12 @@ def capsule(run: str) -> int:
     if found is None:
         say("no capsule: the run has no finding")
         return 1
+    words = _words(recorded.command)
+    if any(CAPSULE in value for word, value in pairwise(words) if word == f"--{CHECK}"):
+        say("no capsule: one was asked for, and the run's output says why there is none")
+        return 1
     say(f"no capsule: none was asked for. The run's first finding is at step {found.step}; run again like this it leaves one there:")
-    say(f"  {shlex.join(_with_capsule(_words(recorded.command)))}")
+    say(f"  {shlex.join(_with_capsule(words))}")
     return 1
 
 

@@ -1,43 +1,63 @@
-"""The rows of a batch without which a call is finite, found by halving."""
+"""The samples of a batch without which a call is finite, found by halving."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import replace
+import copy
+from collections import UserDict
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import is_dataclass, replace
+from typing import Any
 
 import torch
-from torch import Tensor
-from torch.utils._pytree import tree_leaves, tree_map_only
+from torch import Tensor, nn
+from torch.utils._pytree import tree_map
 
+from numscope.probe import walk
 from numscope.replay.capture import Call
 
-MOST_REPLAYS = 24
+MOST_REPLAYS = 64
 _SHARE = 4  # at most one row in so many: where more fail it is not the batch
 
 
-def num_rows(call: Call) -> int:
-    """The size of the first dimension of the first tensor that a call is given; 0 if it is given none, or one without dimensions."""
-    first = next((t for t in tree_leaves((call.args, call.kwargs)) if isinstance(t, Tensor)), None)
-    return 0 if first is None or first.ndim == 0 or first.layout is not torch.strided else len(first)
+def dim_of(names: Mapping[nn.Module, str]) -> int:
+    """The dimension of a model's batch: 1 behind time, as of recurrent layers and attention with ``batch_first=False``, else 0."""
+    return int(any(getattr(module, "batch_first", None) is False for module in names))
 
 
-def on_rows(call: Call, rows: Sequence[int]) -> Call:
+def num_rows(call: Call, dim: int) -> int:
+    """The size of a dimension of the first tensor that a call is given; 0 if it is given none, or one without it."""
+    first = next((t for _, t in walk.tensors((call.args, call.kwargs), "")), None)
+    return 0 if first is None or first.ndim <= dim or first.layout is not torch.strided else first.shape[dim]
+
+
+def on_rows(call: Call, rows: Sequence[int], dim: int) -> Call:
     """The call with these rows of each tensor that it is given and that has as many as the batch, and of the gradients that came back."""
-    total, made = num_rows(call), dict[int, Tensor]()
+    total, made = num_rows(call, dim), dict[int, Tensor]()
 
     def part(t: Tensor) -> Tensor:
-        if t.ndim == 0 or len(t) != total or t.layout is not torch.strided:
+        along = next((d for d in (dim, 0) if d < t.ndim and t.shape[d] == total), None)
+        if along is None or t.layout is not torch.strided:
             return t
         if id(t) not in made:
-            made[id(t)] = t.detach()[[*rows]].requires_grad_(t.requires_grad)
+            made[id(t)] = t.detach().index_select(along, torch.tensor(rows, device=t.device)).requires_grad_(t.requires_grad)
         return made[id(t)]
 
+    def within(value: Any) -> Any:
+        if isinstance(value, Tensor):
+            return part(value)
+        if isinstance(value, UserDict) or (is_dataclass(value) and not isinstance(value, type)):
+            changed = copy.copy(value)
+            for name, own in vars(value).items():
+                object.__setattr__(changed, name, tree_map(within, own))
+            return changed
+        return value
+
     def of_gradient(g: Tensor) -> Tensor:
-        if g.ndim == 0 or len(g) % total or g.layout is not torch.strided:
-            return g
+        if g.ndim == 0 or (dim < g.ndim and g.shape[dim] == total) or len(g) % total or g.layout is not torch.strided:
+            return part(g)
         return g.reshape(total, len(g) // total, *g.shape[1:])[[*rows]].flatten(0, 1)  # rows times positions, as of a language model
 
-    args, kwargs = tree_map_only(Tensor, part, (call.args, call.kwargs))
+    args, kwargs = tree_map(within, (call.args, call.kwargs))
     received = [{at: of_gradient(g) for at, g in one.items()} for one in call.gradients]
     return replace(call, args=args, kwargs=kwargs, given=[(slot, part(t)) for slot, t in call.known], copies={}, gradients=received)
 

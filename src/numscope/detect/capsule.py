@@ -140,7 +140,7 @@ def _apart(operation: Callable[[], object]) -> _Packed:
         try:
             found = operation()
             if not isinstance(found, Operation):
-                raise Unwritable(str(found or "it does not fail again"))
+                raise Unwritable(str(found or "it does not fail again on what the update has left"))
             return _small(found, shrinks)
         except Unwritable as why:
             return _Packed(why_not=str(why))

@@ -6,7 +6,6 @@ Each trial is a replay, in a forked process where there can be one. It never cha
 from __future__ import annotations
 
 import contextlib
-import itertools
 import re
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
@@ -20,7 +19,7 @@ from torch import Tensor, nn
 from torch.optim import Optimizer
 
 from numscope.detect.at_line import FUNCTIONS, AtLine, Remedy, levels
-from numscope.detect.batch_rows import bad_rows, num_rows, on_rows
+from numscope.detect.batch_rows import bad_rows, dim_of, num_rows, on_rows
 from numscope.detect.evidence import Evidence
 from numscope.detect.written_remedy import in_own_words
 from numscope.distributed.agree import Ranks, has_group
@@ -46,7 +45,8 @@ _NOT_THE_CALLS = (Reason.UNINITIALIZED, Reason.OPTIMIZER_UPDATE, Reason.COMPILED
 _SCALES = (8, 256, 65536)  # by which a loss scale is lowered
 _MOST_MODULES = 6
 _NEAR = 1 / 16  # of float16's range
-_MOST_WEIGHTS = 2  # with rows to be set to 0
+_MOST_WEIGHTS = 4  # with rows to be set to 0, and their states
+_MOST_SECONDS_FOR_ROWS = 20.0
 _MOST_NAMES = 3
 _FAR = 1e3
 
@@ -215,7 +215,7 @@ def _families(
     if is_its_own and "float16" in dtypes:
         yield _in_bfloat16(names, call)
     yield _without_rows_of_weights(names, call, culprit, evidence.steps.optimizers.living)
-    yield _without_rows(call, tried)
+    yield _without_rows(names, call, tried)
 
 
 def _in_float32(names: Mapping[nn.Module, str], call: Call, name: str) -> Iterator[_Remedy]:
@@ -260,12 +260,15 @@ def _out_of_fp8(names: Mapping[nn.Module, str], call: Call, tried: Callable[[_Re
         yield remedy(part)
 
 
-def _without_rows(call: Call, tried: Callable[[_Remedy], Outcome]) -> Iterator[_Remedy]:
+def _without_rows(names: Mapping[nn.Module, str], call: Call, tried: Callable[[_Remedy], Outcome]) -> Iterator[_Remedy]:
     """The batch without the rows that make it bad, where these are few."""
-    total = num_rows(call)
+    dim, end = dim_of(names), time.monotonic() + _MOST_SECONDS_FOR_ROWS
+    total = num_rows(call, dim)
 
     def fails(rows: Sequence[int]) -> bool | None:
-        is_finite = tried(_Remedy("", contextlib.nullcontext, on_rows(call, rows)))[0]
+        if time.monotonic() > end:
+            return None
+        is_finite = tried(_Remedy("", contextlib.nullcontext, on_rows(call, rows, dim)))[0]
         return None if is_finite is None else not is_finite
 
     def rest(bad: Sequence[int]) -> list[int]:
@@ -275,34 +278,38 @@ def _without_rows(call: Call, tried: Callable[[_Remedy], Outcome]) -> Iterator[_
         for row in bad if len(bad) > 1 else ():
             others = [one for one in bad if one != row]
             bad = others if others and fails(rest(others)) is False else bad
-        yield _Remedy(f"a batch without {_rows(bad)} of {total}", contextlib.nullcontext, on_rows(call, rest(bad)))
+        yield _Remedy(f"a batch without {_rows(bad)} of {total}", contextlib.nullcontext, on_rows(call, rest(bad), dim))
 
 
 def _without_rows_of_weights(
     names: Mapping[nn.Module, str], call: Call, culprit: Culprit, optimizers: Sequence[Optimizer]
 ) -> Iterator[_Remedy]:
-    """Rows of weights at 0 that are not finite, or, of the module at fault, far larger than the weight's others."""
+    """Rows of weights at 0 that are not finite, or, of the module at fault, far larger than the weight's others; with what is not finite
+    of their optimizer's states, without which the next update would be bad again."""
     is_given = culprit.reason is Reason.BAD_PARAMETER
-    found: dict[nn.Parameter, tuple[str, list[int]]] = {}
+    found: dict[nn.Parameter, list[int]] = {}
+    text: list[str] = []
     for module, name in names.items():
-        for slot, weight in module._parameters.items() if is_given or name == culprit.module else ():
-            if weight is not None and weight not in found and (rows := _outliers(weight, is_given)):
-                found[weight] = attribute(f"{name}.{slot}".lstrip(".")), rows
-    if 0 < len(found) <= _MOST_WEIGHTS:
-        text = ", ".join(f"{name}[{rows[0] if len(rows) == 1 else rows}] = 0" for name, rows in found.values())
-        states = {
-            str(key)
-            for weight, optimizer in itertools.product(found, optimizers)
-            for key, state in optimizer.state.get(weight, {}).items()
-            if isinstance(state, Tensor) and state.shape == weight.shape and nonfinite(state)
-        }
-        text += f" and of {', '.join(sorted(states))} too" if states else ""
-        made = {id(weight): weight.detach().index_fill(0, torch.tensor(rows), 0) for weight, (_, rows) in found.items()}
-        yield _Remedy(text, partial(_stood_in, names, lambda weight: made.get(id(weight))), call)
+        for slot, weight in module._parameters.items():
+            if weight is None or weight in found:
+                continue
+            rows = _outliers(weight, is_given) if is_given or name == culprit.module else []
+            at = attribute(f"{name}.{slot}".lstrip("."))
+            if rows:
+                found[weight] = rows
+                text.append(f"{at}[{rows[0] if len(rows) == 1 else rows}] = 0")
+            for optimizer in optimizers if weight.requires_grad else ():
+                for key, state in optimizer.state.get(weight, {}).items():
+                    if isinstance(state, Tensor) and state.shape == weight.shape and state.ndim and nonfinite(state):
+                        bad = _outliers(state, True)
+                        text.append(f"{key} of {at}{f'[{bad[0] if len(bad) == 1 else bad}]' if bad else ''} = 0")
+    if found and len(text) <= _MOST_WEIGHTS:
+        made = {id(weight): weight.detach().index_fill(0, torch.tensor(rows, device=weight.device), 0) for weight, rows in found.items()}
+        yield _Remedy(", ".join(text), partial(_stood_in, names, lambda weight: made.get(id(weight))), call)
 
 
 def _outliers(weight: Tensor, is_bad: bool) -> list[int]:
-    """The rows of a weight that are not finite (``is_bad``), or so many times as large as its middle one; none where these are many."""
+    """The rows of a weight or state that are not finite (``is_bad``), or far larger than its middle one; none where these are many."""
     if weight.ndim == 0 or not weight.is_floating_point() or type(weight.data) is not Tensor or weight.is_meta:
         return []
     largest_of = weight.detach().flatten(1).abs().amax(1).float() if weight.ndim > 1 else weight.detach().abs().float()
@@ -384,7 +391,7 @@ class _Varied(Stages):
         if any(nonfinite(t) and bool(t.isnan().any()) for at, t in self.outputs if at[0] == FORWARD):
             return False, "its result is nan"
         both = "forward finite" if replay.status == FORWARD_FINITE else "forward and backward finite"
-        begun = "; what the script makes of its result was not tried" if self.is_assumed and replay.status == FINITE else ""
+        begun = "; the script's own loss and its gradient were not tried" if self.is_assumed and replay.status == FINITE else ""
         return True, f"{both}{self._largest(fault)}{begun}"
 
     def _largest(self, fault: Culprit | None) -> str:

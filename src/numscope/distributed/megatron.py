@@ -13,8 +13,11 @@ import torch.distributed as dist
 from torch import nn
 
 from numscope.distributed.groups import Copies, Groups
+from numscope.records.heap import instances_of
+from numscope.summary.sketch import Piece
 
 _STATE = "megatron.core.parallel_state"
+_PARALLEL = "megatron.core.distributed.distributed_data_parallel"
 # Modules between a column-parallel and a row-parallel layer, whose tensors are split over tensor-parallel ranks: heads, inner features.
 _BETWEEN = ("core_attention", "q_layernorm", "k_layernorm", "activation_func")
 
@@ -29,6 +32,27 @@ def layout_of(model: nn.Module, several: Callable[[Any], Any] | None = None) -> 
     if state is None or not state.is_initialized() or not any(is_megatrons(module) for module in model.modules()):
         return None
     return ParallelLayout(model, state, several or _several)
+
+
+def gradient_shards(model: nn.Module) -> Iterator[tuple[nn.Parameter, Piece]]:
+    """What the distributed optimizer gets of each parameter's gradient on this rank: a stretch of it, perhaps without elements.
+
+    Megatron reduces each bucket of its gradient buffer to one equal part a rank; the rest of ``main_grad`` is this rank's own alone.
+    *Cost:* where Megatron is loaded, one walk over all objects.
+    """
+    parallel = sys.modules.get(_PARALLEL)
+    for wrapper in () if parallel is None else instances_of(parallel.DistributedDataParallel):
+        is_its = any(module is model for module in wrapper.modules())
+        for group in (*wrapper.bucket_groups, *wrapper.expert_parallel_bucket_groups) if is_its else ():
+            num_parts = getattr(group, "intra_distributed_optimizer_instance_size", 1)  # absent without such an optimizer
+            for bucket in group.buckets if num_parts > 1 else ():
+                data = bucket.grad_data
+                num = data.numel() // num_parts
+                low = num * group.intra_distributed_optimizer_instance_rank
+                for parameter in bucket.params_list:
+                    begin = parameter.main_grad.storage_offset() - data.storage_offset()
+                    first, end = max(low, begin), min(low + num, begin + parameter.numel())
+                    yield parameter, Piece.stretch(data[first : max(first, end)], max(0, first - begin), parameter.shape)
 
 
 class ParallelLayout:

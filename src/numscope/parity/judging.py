@@ -349,9 +349,11 @@ class _Judge:
             for name, tensor in recorded.gradients.tensors.items():
                 right = _clipped(self._a.whole(step, "gradients", name), self._a.whole(step, "clipped", name))
                 clipped = recorded.clipped.tensors.get(name)
+                both = [tensor, *(other for other in [self._a.merged(step, "gradients").get(name)] if other is not None)]
+                room = max(_ALMOST, *(torch.finfo(getattr(torch, one.dtype)).eps for one in both))  # to which norm and factor are rounded
                 for place, held in tensor.parts.items():
                     used = _clipped(held, None if clipped is None else clipped.parts.get(place))
-                    if abs(used / right - 1) > _ALMOST:
+                    if abs(used / right - 1) > room:
                         return self._by_other_norm(step, name, rank, used, right)
         return None
 

@@ -17,8 +17,10 @@ from torch import Tensor, nn
 from torch.optim import Optimizer
 
 from numscope.distributed.agree import find_ddp, num_ranks, rank
+from numscope.distributed.megatron import gradient_shards
 from numscope.distributed.place import fully_sharded_groups
 from numscope.parity.fingerprint import named_tensors
+from numscope.parity.plain_shards import PlainShards, shares, sums
 from numscope.probe import optimizer as optimizer_probe
 from numscope.probe.calls import in_backward
 from numscope.probe.hook import Hook, can_be_hooked, hook_calls, hook_gradient, new_id, unhook_calls
@@ -31,7 +33,6 @@ from numscope.probe.zero import clipped_by, groups_of, is_spread, stretch_of
 from numscope.records.faults import told
 from numscope.records.files import read_json, write_atomically
 from numscope.records.fingerprint import Fingerprint, TensorPrint
-from numscope.summary.checksum import Checksums
 from numscope.summary.sketch import Piece, hashes, part_of, sketches
 from numscope.summary.unseen import unseen
 from numscope.summary.unwrap import Unsummarizable, plain
@@ -39,7 +40,6 @@ from numscope.summary.unwrap import Unsummarizable, plain
 VERSION = 1
 _MOST_ROWS = 4096  # of a batch's tensor, whose checksums are kept
 _CALL = nn.Module._call_impl.__code__
-_SHARES = (2, 3, 4, 6, 8)  # ranks that a plain tensor may be spread over
 
 
 @dataclass
@@ -138,7 +138,8 @@ class StepRecorder(optimizer_probe.StepListener):
         self._found = RecordedRank()
         self._step = RecordedStep()
         self._models: list[nn.Module] = []
-        self._places: dict[str, tuple[tuple[int, ...], str]] = {}  # of plain shards: the whole's shape, and which share of it
+        self._places = PlainShards()
+        self._shards: dict[int, Piece] = {}  # of gradients, by parameters' ids, under Megatron's distributed optimizer
         self._hooked: dict[int, tuple[Tensor, Callable[[], None]]] = {}
         self._undo: list[Callable[[], None]] = []
         self._stepped: set[int] = set()  # ids of parameters
@@ -177,6 +178,7 @@ class StepRecorder(optimizer_probe.StepListener):
     def add(self, model: nn.Module) -> None:
         """Record a model, from its next forward on, or from the one that is at work."""
         self._models.append(model)
+        self._shards |= {id(parameter): part for parameter, part in gradient_shards(model)}
         self._found.rounding = max(self._found.rounding, _rounding_of_autocast(model))
         if self._disturb:
             with unseen():
@@ -213,10 +215,10 @@ class StepRecorder(optimizer_probe.StepListener):
             self._end_step()
             if not self._step.weights.tensors:
                 if not self._found.steps and self._reference is not None and self._reference.steps:
-                    self._find_places(self._reference)
+                    self._places.find(self._parameters(), self._reference.steps[0].weights.tensors, self._reference.shares)
                 self._step.weights = self._prints(self._parameters())
                 if not self._found.steps:
-                    self._found.shares = dict(self._shares())
+                    self._found.shares = dict(shares(self._parameters()))
             with unseen():
                 if is_later_stage():  # gets what the one before made
                     return
@@ -259,17 +261,24 @@ class StepRecorder(optimizer_probe.StepListener):
         found = {name: one for name, one in self._gradients().tensors.items() if name in names}
         which = "clipped" if found.keys() & self._step.gradients.tensors.keys() else "gradients"
         setattr(self._step, which, getattr(self._step, which).merge(Fingerprint(found)))
-        self._take_stretches(mine)
+        self._take_stretches(optimizer, mine)
 
-    def _take_stretches(self, mine: set[int]) -> None:
-        """The gradients of DeepSpeed's ZeRO, which has clipped them; it steps its groups of parameters one after the other."""
+    def _take_stretches(self, optimizer: Optimizer, mine: set[int]) -> None:
+        """Gradients of which each rank has stretches, and that are clipped by now: those of DeepSpeed's ZeRO, which steps its groups of
+        parameters one after the other, and of Megatron's distributed optimizer, which steps views of parameters or copies of them."""
         here = {name: one for name, p in self._parameters() if (one := stretch_of(p)) is not None and id(one.flat) in mine}
+        addresses = {one.data_ptr() for group in optimizer.param_groups for one in group["params"]} if self._shards else set[int]()
         with unseen():
             clipped = {name: one.of(gradient) for name, one in here.items() if (gradient := one.flat.grad) is not None}
-            factor, limit = clipped_by() if here else (1.0, None)
+            if len(clipped) < len(here):
+                raise Unsummarizable(f"a flat tensor of {len(here)} parameters, which ZeRO steps without a gradient")
+            for name, parameter in self._parameters():
+                part = self._shards.get(id(parameter))
+                if part is not None and name not in self._places.found and part.tensor.numel():
+                    if _address(parameter, part) in addresses or not mine.isdisjoint(ids_known(parameter)):
+                        clipped[name] = part
+            factor, limit = clipped_by() if clipped else (1.0, None)
             before = {name: replace(part, tensor=part.tensor * factor) for name, part in clipped.items()}
-        if len(clipped) < len(here):
-            raise Unsummarizable(f"a flat tensor of {len(here)} parameters, which ZeRO steps without a gradient")
         self._step.gradients = self._step.gradients.merge(self._prints(before.items()))
         self._step.clipped = self._step.clipped.merge(self._prints(clipped.items() if factor > 1 else ()))
         self._step.max_norm = limit or self._step.max_norm
@@ -277,7 +286,7 @@ class StepRecorder(optimizer_probe.StepListener):
     def after_step(self, optimizer: Optimizer) -> None:
         own = ids_of(optimizer)
         parameters = [one for _, one in self._parameters()]
-        spread = any(map(is_spread, parameters))
+        spread = any(map(is_spread, parameters)) or bool(self._shards)
         if spread or any(not own.isdisjoint(ids_known(one)) for one in parameters):
             self._stepped |= own
         trained = [one for one in parameters if gradient_of(one) is not None]
@@ -307,61 +316,32 @@ class StepRecorder(optimizer_probe.StepListener):
 
     def _gradients(self) -> Fingerprint:
         parameters = list(self._parameters())
-        spread = [name for name, one in parameters if getattr(one, "main_param_sharded", False)]  # by Megatron's distributed optimizer
-        self._found.unread += [name for name in spread if name not in self._found.unread]
-        given = ((name, gradient) for name, one in parameters if name not in spread and (gradient := gradient_of(one)) is not None)
-        return self._prints(given)
+        unknown = {  # stretches of a model whose wrapper is not known, or of tensor-parallel shards
+            name
+            for name, one in parameters
+            if (getattr(one, "main_param_sharded", False) and id(one) not in self._shards)
+            or (id(one) in self._shards and name in self._places.found)
+        }
+        self._found.unread += [name for name in unknown if name not in self._found.unread]
+        own = ((name, one) for name, one in parameters if name not in unknown and id(one) not in self._shards)
+        return self._prints((name, gradient) for name, one in own if (gradient := gradient_of(one)) is not None)
 
     def _prints(self, named: Any) -> Fingerprint:
         parts = {}
         for name, tensor in named:
             try:
                 part = tensor if isinstance(tensor, Piece) else part_of(tensor)
-                parts[name] = self._placed(name, part), str(part.tensor.dtype).removeprefix("torch.")
+                parts[name] = self._places.placed(name, part), str(part.tensor.dtype).removeprefix("torch.")
             except Unsummarizable:  # summands, of which the optimizer gets the sum
                 self._found.unread += [name] if name not in self._found.unread else []
         made = sketches([part for part, _ in parts.values()])
         found = zip(parts.items(), made, strict=True)
         return Fingerprint({name: TensorPrint(part.whole_shape, dtype, {part.place: one}) for (name, (part, dtype)), one in found})
 
-    # ---- plain tensors that are shards of the reference's
 
-    def _shares(self) -> Iterator[tuple[str, dict[str, str]]]:
-        with unseen():
-            for name, parameter in self._parameters():
-                part = part_of(parameter)
-                own = part.tensor
-                dims = [] if part.place or part.unflat else [*range(min(own.dim(), 2))]
-                cuts = [(d, n) for d in dims for n in _SHARES if own.shape[d] % n == 0]
-                pieces = [(f"{d}/{n}/{i}", piece) for d, n in cuts for i, piece in enumerate(own.chunk(n, d))]
-                yield name, dict(zip([key for key, _ in pieces], _sums([piece for _, piece in pieces]), strict=True))
-
-    def _find_places(self, reference: RecordedRank) -> None:
-        """By bits; of those with equal bits (zeros) by the share that this rank has of others."""
-        wholes, found = reference.steps[0].weights.tensors, dict[str, list[str]]()
-        for name, parameter in self._parameters():
-            part, whole = part_of(parameter), wholes.get(name)
-            if whole is not None and not part.place and part.unflat is None and whole.shape != part.shape:
-                own = _sums([part.tensor])[0]
-                alike = [key for key, one in reference.shares.get(name, {}).items() if one == own]
-                found[name] = [key for key in alike if _cut(whole.shape, key) == part.shape]
-        sure = {keys[0].partition("/")[2] for keys in found.values() if len(keys) == 1}
-        for name, keys in found.items():
-            likely = [key for key in keys if key.partition("/")[2] in sure]
-            if len(likely) == 1:
-                self._places[name] = wholes[name].shape, likely[0]
-
-    def _placed(self, name: str, part: Piece) -> Piece:
-        if name not in self._places or part.place or part.unflat is not None:
-            return part
-        shape, key = self._places[name]
-        along, _, index = map(int, key.split("/"))
-        return Piece.at(part.tensor, shape, [index * n if d == along else 0 for d, n in enumerate(part.shape)])
-
-
-def _cut(shape: tuple[int, ...], key: str) -> tuple[int, ...]:
-    along, num, _ = map(int, key.split("/"))
-    return tuple(n // num if d == along else n for d, n in enumerate(shape))
+def _address(parameter: nn.Parameter, part: Piece) -> int:
+    """Where in memory a stretch of it begins."""
+    return parameter.data_ptr() + part.stretches[0][0][1] * parameter.element_size()
 
 
 def call_at_work(model: nn.Module) -> tuple[Any, ...] | None:
@@ -435,12 +415,7 @@ def _rows(tensor: Tensor) -> tuple[list[int], list[str]] | None:
     try:
         own = plain(tensor)
         if own.dim() and 0 < len(own) <= _MOST_ROWS and own.numel():
-            return list(own.shape[1:]), _sums(list(own.unbind()))
+            return list(own.shape[1:]), sums(list(own.unbind()))
     except Unsummarizable:
         pass
     return None
-
-
-def _sums(tensors: list[Tensor]) -> list[str]:
-    """Checksums as text: numbers of 64 bits do not survive JSON everywhere."""
-    return [f"{value:016x}" for value in Checksums(tensors).read()]

@@ -91,14 +91,17 @@ def states_here(optimizer: Optimizer, parameter: Parameter) -> dict[str, Any]:
 
 
 def clipped_by() -> tuple[float, float]:
-    """Within the step of such an optimizer: by what DeepSpeed has divided the gradients to clip them, and the largest norm that it lets
-    them have; 1 and 0 where it does not clip. *Cost:* a walk over the frames; a sync for a norm on a device.
+    """Within the step of such an optimizer: by what DeepSpeed, or Megatron, has divided the gradients to clip them, and the largest norm
+    that it lets them have; 1 and 0 where it does not clip. *Cost:* a walk over the frames; a sync for a norm on a device.
     """
     frame: FrameType | None = sys._getframe(1)
     while frame is not None:
         owner: Any = frame.f_locals.get("self")
-        if hasattr(owner, "clip_grad") and hasattr(owner, "_global_grad_norm"):
-            limit, norm = float(owner.clip_grad or 0.0), float(owner._global_grad_norm or 0.0)
+        limits, norms = owner, getattr(owner, "_global_grad_norm", None)
+        if norms is None:  # Megatron's is a local name of the method that clips and steps
+            limits, norms = getattr(owner, "config", None), frame.f_locals.get("grad_norm")
+        if norms is not None and hasattr(limits, "clip_grad"):
+            limit, norm = float(limits.clip_grad or 0.0), float(norms)
             return (max(1.0, (norm + 1e-6) / limit), limit) if limit > 0 else (1.0, 0.0)
         frame = frame.f_back
     return 1.0, 0.0

@@ -17,8 +17,8 @@ from numscope.alerts.checks.between_steps import BetweenSteps
 from numscope.alerts.checks.branches import Branches
 from numscope.alerts.checks.check import EVERY, FIRST, STRETCH, Check, Subject
 from numscope.alerts.checks.clearing import Clearing, Reaching
-from numscope.alerts.checks.copies import Copies
 from numscope.alerts.checks.dead_units import DeadUnits
+from numscope.alerts.checks.followers import Followers
 from numscope.alerts.checks.labels import Labels
 from numscope.alerts.checks.loading import Loading
 from numscope.alerts.checks.loss_graph import LossGraph
@@ -46,7 +46,7 @@ from numscope.records.faults import ours
 CHECKS: tuple[type[Check], ...] = (
     WeightUpdates,
     BetweenSteps,
-    Copies,
+    Followers,
     Tied,
     Repeated,
     PiledHooks,

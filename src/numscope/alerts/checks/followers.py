@@ -28,7 +28,7 @@ MOST_COPIES = 8
 _FOLLOWS = re.compile(r"(^|_)(ema|avg|averaged?|polyak|target|tgt)(_|$)", re.IGNORECASE)
 
 
-class _Look(NamedTuple):
+class _CopyLook(NamedTuple):
     num_averaged: int
     model: list[float]  # norms of its parameters
     copy: list[float]
@@ -72,12 +72,12 @@ class _Copy:
                 HostCopy(torch.stack([value.float().to(found[0].device) for value in values])),
             ]
 
-    def looks(self) -> list[_Look]:
+    def looks(self) -> list[_CopyLook]:
         read: list[list[float]] = [copy.take().tolist() for copy in self._seen]
-        return [_Look(int(one[0]), one[1 : (len(one) + 1) // 2], one[(len(one) + 1) // 2 :]) for one in read]
+        return [_CopyLook(int(one[0]), one[1 : (len(one) + 1) // 2], one[(len(one) + 1) // 2 :]) for one in read]
 
 
-class Copies(Check):
+class Followers(Check):
     """Follows averaged models and copies of the model by their weights' norms: one that is to follow the model and has not moved, one that
     has grown as no average can, one that the model's optimizer trains; and one that shares the model's memory.
 

@@ -1,0 +1,21 @@
+# source: as B10 with 32 samples, two zero rows far apart
+# planted rows: 3, 27 of 32
+import torch, torch.nn as nn, torch.nn.functional as F
+torch.manual_seed(0)
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.fc = nn.Linear(6, 8, bias=False)
+    def forward(self, x, y):
+        h = self.fc(x)
+        h = h / h.pow(2).sum(-1, keepdim=True).sqrt()
+        return (h - y).square().mean()
+model = Net()  # MODEL
+opt = torch.optim.SGD(model.parameters(), lr=1e-2)
+for step in range(9):
+    x, y = torch.randn(32, 6), torch.randn(32, 8)
+    if step == 2:
+        x[[3, 27]] = 0
+    # BATCH 0: x, y
+    loss = model(x, y)
+    opt.zero_grad(); loss.backward(); opt.step()

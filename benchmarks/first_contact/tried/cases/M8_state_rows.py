@@ -1,0 +1,13 @@
+# shortest script of C15, C19: the weight's row is mended, the optimizer's state stays bad in another row
+import torch
+model = torch.nn.Sequential(torch.nn.Linear(2, 4), torch.nn.Tanh())
+opt = torch.optim.Adam(model.parameters())
+model(torch.ones(3, 2)).sum().backward()
+opt.step()
+with torch.no_grad():
+    model[0].weight[1] = float("nan")
+    opt.state[model[0].weight]["exp_avg_sq"][[1, 3]] = float("nan")
+for step in range(2):
+    opt.zero_grad()
+    model(torch.ones(3, 2)).sum().backward()
+    opt.step()
