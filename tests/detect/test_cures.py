@@ -97,8 +97,8 @@ CASES = {
 def written(trial: Trial, expression: str) -> str:
     """The script's expression with a remedy written into it by hand: its argument is what the remedy makes of it."""
     text = trial.remedy
-    if text.startswith("x / "):
-        return f"{expression.partition('/')[0]} / {text[4:].replace('y', 'x')}"
+    if " / " in text or re.search(r" \*\* [^p]", text):  # the whole of it
+        return text
     inner = re.sub(r"^[\w.]+\((.*)\)$", r"\1", text)
     inner = inner.removesuffix(" ** p")
     return re.sub(r"\bx\b", f"({inner})", expression, count=1)

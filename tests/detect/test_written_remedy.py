@@ -35,3 +35,40 @@ def test_argument_is_the_lines_own(line: str, expected: str, tmp_path: Path) -> 
     both = expected if expected != text else f"torch.{expected}"
     assert in_own_words(f"Use {text}, torch.{text}; sqrt(x)", "rsqrt", str(path), 2) == f"Use {expected}, {both}; sqrt(x)"
     assert in_own_words(text, "rsqrt", "<stdin>", 2) == text
+
+
+DIVIDED, TWICE = "x / y.clamp_min(1e-6)", "x / torch.where(y.abs() < 1e-6, 1e-6, y)"
+
+
+@pytest.mark.parametrize(
+    ("line", "op", "text", "expected"),
+    [
+        ("y = a / b", "div", TWICE, "a / torch.where(b.abs() < 1e-6, 1e-6, b)"),
+        ("y = (a + 1) / b.sum()", "div", DIVIDED, "(a + 1) / b.sum().clamp_min(1e-6)"),
+        ("y = h / h.norm(dim=-1)", "div", TWICE, "d = h.norm(dim=-1); h / torch.where(d.abs() < 1e-6, 1e-6, d)"),
+        (
+            "y = a / (b - c)",
+            "div",
+            "Keep it from 0: x / y.clamp_min(1e-6). By the way.",
+            "Keep it from 0: a / (b - c).clamp_min(1e-6). By the way.",
+        ),
+        ("y = (x - y) ** p", "pow", "x.clamp_min(1e-6) ** p", "(x - y).clamp_min(1e-6) ** p"),
+        ("y = v ** -0.5", "pow", "x.clamp_min(1e-6) ** p", "v.clamp_min(1e-6) ** (-0.5)"),
+        ("y = a.div(b)", "div", TWICE, "a / torch.where(b.abs() < 1e-6, 1e-6, b)"),
+        ("y = torch.pow(v, 3)", "pow", "x.clamp_min(1e-6) ** p", "v.clamp_min(1e-6) ** 3"),
+        # the line does not say it
+        ("y = a / b / c", "div", TWICE, TWICE),
+        ("y /= c", "div", TWICE, TWICE),
+        ("y = v.pow(exponent=3)", "pow", "x.clamp_min(1e-6) ** p", "x.clamp_min(1e-6) ** p"),
+    ],
+)
+def test_both_sides_of_a_sign_are_the_lines_own(line: str, op: str, text: str, expected: str, tmp_path: Path) -> None:
+    path = tmp_path / "train.py"
+    path.write_text(f"def forward(a, b):\n    {line}\n")
+    assert in_own_words(text, op, str(path), 2) == expected
+
+
+def test_a_call_over_several_lines_is_read(tmp_path: Path) -> None:
+    path = tmp_path / "train.py"
+    path.write_text("y = (\n    torch.log(\n        p\n    )\n)\n")
+    assert in_own_words("log(x.clamp_min(1e-6))", "log", str(path), 2) == "torch.log(p.clamp_min(1e-6))"
