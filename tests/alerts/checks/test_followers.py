@@ -13,7 +13,7 @@ from torch.nn import functional as F
 from torch.optim import SGD, Adam
 from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn
 
-from numscope.alerts.checks import copies
+from numscope.alerts.checks import followers
 from numscope.records.alert import Alert
 from tests.alerts.checks.silent import Net, alerts_of, batches, one
 
@@ -69,7 +69,7 @@ def test_an_average_that_nothing_updates_is_asked_about_at_the_end(updates: bool
 
 
 def test_a_copy_that_a_name_says_follows_and_does_not_is_asked_about(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(copies, "UNMOVED", 3)
+    monkeypatch.setattr(followers, "UNMOVED", 3)
     for name, in_place, said in (("ema_model", False, [FOLLOW]), ("ema_model", True, []), ("teacher", False, []), ("frame", False, [])):
         model = Net()
         held = SimpleNamespace(**{name: copy.deepcopy(model).requires_grad_(False)})

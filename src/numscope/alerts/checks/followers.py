@@ -64,13 +64,17 @@ class _Copy:
     def see(self, module: nn.Module, part: nn.Module) -> None:
         average = None if self.average is None else self.average()
         with unseen():
-            found = [torch.linalg.vector_norm(p, dtype=torch.float32) for each in (part, module) for p in each.parameters()]
+            found = [_norm(p) for each in (part, module) for p in each.parameters()]
             values = [torch.zeros(()) if average is None else average.n_averaged, *found]
             self._seen = [
                 *self._seen[:1],
                 *self._seen[1:][-2:],
                 HostCopy(torch.stack([value.float().to(found[0].device) for value in values])),
             ]
+
+    @property
+    def is_seen(self) -> bool:
+        return bool(self._seen)
 
     def looks(self) -> list[_CopyLook]:
         read: list[list[float]] = [copy.take().tolist() for copy in self._seen]
@@ -103,7 +107,7 @@ class Followers(Check):
         self._look()
 
     def last(self) -> None:
-        self._look()
+        self._look(is_last=True)
 
     def close(self) -> None:
         self._copies.clear()
@@ -118,19 +122,26 @@ class Followers(Check):
             part = next((each for each in own if type(each) is type(module) and _shapes(each) == _shapes(module) != []), None)
             if part is not None and id(module) not in known and len(self._copies) < MOST_COPIES:
                 known.add(id(module))
-                self._copies.append(_Copy(module, part, average))
+                copy = _Copy(module, part, average)
+                if not self._shares(copy, module, part) and (average is not None or copy.called):  # others are models of their own
+                    self._copies.append(copy)
 
-    def _look(self) -> None:
+    def _look(self, is_last: bool = False) -> None:
+        """Judge by earlier looks, which have come to the host by now, and look again."""
         for copy in [copy for copy in self._copies if copy.modules is not None]:
             module, part = copy.modules or (self.subject.model, self.subject.model)
-            if not self._shares(copy, module, part):
-                copy.see(module, part)
+            if self._shares(copy, module, part):
+                continue
+            if copy.is_seen:
+                self._judge(copy, module, part)
+            copy.see(module, part)
+            if is_last:
                 self._judge(copy, module, part)
 
     def _shares(self, copy: _Copy, module: nn.Module, part: nn.Module) -> bool:
         names = [name for name, p in part.named_parameters() if p.numel() and p.data_ptr()]
         pairs = [(part.get_parameter(name), module.get_parameter(name)) for name in names]
-        shared = [name for name, (p, q) in zip(names, pairs, strict=True) if p.data_ptr() == q.data_ptr()]
+        shared = [name for name, (p, q) in zip(names, pairs, strict=True) if _memory_of(p) == _memory_of(q)]
         if not shared:
             return False
         if all(p is not q for p, q in pairs) or copy.called:
@@ -171,6 +182,17 @@ class Followers(Check):
             text = f"The weights of {copy.called} ({kind}) have not moved in {self.subject.num} steps, and the model's have."
             advice = "Write them in place: p.lerp_(q, 1 - decay) within no_grad(); p = decay * p + … gives the name another tensor."
             self.say(text, advice, evidence={"name": copy.called}, asks=True)
+
+
+def _norm(parameter: nn.Parameter) -> torch.Tensor:
+    wide = torch.float64 if parameter.dtype is torch.float64 else torch.float32
+    norm: torch.Tensor = torch.linalg.vector_norm(parameter, dtype=wide)
+    return norm.float()
+
+
+def _memory_of(parameter: nn.Parameter) -> tuple[int, int]:
+    """Its storage, and where it begins in it: an address alone may be one of memory that is no longer its own."""
+    return parameter.untyped_storage()._cdata, parameter.data_ptr()
 
 
 def _shapes(module: nn.Module) -> list[tuple[str, torch.Size]]:
