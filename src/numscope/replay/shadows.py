@@ -159,14 +159,31 @@ class Shadows(TorchDispatchMode):  # type: ignore[no-untyped-call]
             self._take(tensor, self._views(tensor)[0])
         if results:
             self.errors[index] = max(distance(t, self.of(t)) for t in results)
-        self._judge(index, results, lambda wide: in_float64(op, func, args, kwargs, lambda t: wide(before[id(t)], t)), _unit(op, results))
+        unit = _unit(op, results)
+
+        def as_it_is(draw: int) -> Any:
+            def rounded(value: Any) -> Any:
+                return _disturbed(unit, draw, before[id(value)], value).to(value.dtype) if _is_float(value) else value
+
+            return func(*tree_map(rounded, args), **tree_map(rounded, kwargs))
+
+        self._judge(index, results, lambda wide: in_float64(op, func, args, kwargs, lambda t: wide(before[id(t)], t)), as_it_is, unit)
         return result
 
-    def _judge(self, index: int, results: Sequence[Tensor], run: Callable[[Callable[[Tensor, Tensor], Tensor]], Any], unit: float) -> None:
+    def _judge(
+        self,
+        index: int,
+        results: Sequence[Tensor],
+        run: Callable[[Callable[[Tensor, Tensor], Tensor]], Any],
+        again: Callable[[int], Any],
+        unit: float,
+    ) -> None:
         """Hold an operation's results against those of its own operands in float64.
 
         Args:
             run: the operation, with each operand made from itself in float64, as it was before, and as it is.
+            again: the operation in its own dtype, with each operand off by one rounding. A result that is a small difference of large
+                terms moves as much by that as it is off.
         """
         if all(widened(t).dtype is t.dtype for t in results):
             return
@@ -181,6 +198,9 @@ class Shadows(TorchDispatchMode):  # type: ignore[no-untyped-call]
             for draw in range(_DRAWS):
                 others = _floats(run(partial(_disturbed, unit, draw)))
                 rounding = max(rounding, float((others[number] - right).abs().max()))
+            if math.isfinite(error) and error > _ROUNDED * rounding:
+                moved = [_floats(again(draw))[number] for draw in range(2 * _DRAWS)]
+                rounding = max(rounding, *(float((widened(one) - widened(tensor)).abs().max()) for one in moved))
             if math.isfinite(error) and error > _ROUNDED * rounding:
                 self.off.append(Off(index, error / size if size else math.inf, rounding / size if size else 0.0, tensor.dtype))
                 return
