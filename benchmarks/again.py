@@ -377,9 +377,10 @@ def main() -> None:
     ]
     lines += ["", "## Healthy steps", ""]
     for check in ("again", "gradients,float64"):
-        of_check = [one for name, one in clean.items() if name.startswith(f"{check}:")]
-        steps, said = sum(one["steps"] for one in of_check), sum(len(one["alerts"]) for one in of_check)
-        lines.append(f"- `{check}`: {steps:,} checked steps of {len(MODELS)} models, in two precisions: {said} alerts.")
+        of_check = {name.partition(": ")[2]: one for name, one in clean.items() if name.startswith(f"{check}:")}
+        num_models = len({name.partition(",")[0] for name in of_check})
+        steps, said = sum(one["steps"] for one in of_check.values()), sum(len(one["alerts"]) for one in of_check.values())
+        lines.append(f"- `{check}`: {steps:,} checked steps of {num_models} models, in two precisions: {said} alerts.")
     lines += [f"- {name}: {line}" for name, one in clean.items() for line in one["alerts"]]
     write("again", {"machine": describe(), "cost": cost, "flips": flipped, "healthy": clean}, "Steps done again", lines)
 
