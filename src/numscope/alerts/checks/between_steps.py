@@ -37,8 +37,8 @@ class BetweenSteps(Check):
     What a script writes at each step, as a clamp is, is a rule; a module that is loaded is another matter; and several ranks may average
     their weights. One flipped bit of one weight, of which no operation knows, is none of these.
 
-    *Cost:* after a thorough step (on a device not the first ones) and before the next call one pass over the weights; where one weight alone has changed, for
-    the first time, 0.1 µs for each of its elements.
+    *Cost:* after a thorough step (on a device not the first ones) and before the next call one pass over the weights; where one weight
+    alone has changed, for the first time, 0.1 µs for each of its elements.
     """
 
     name = "weight changes between steps"
