@@ -15,7 +15,7 @@ import yaml
 import numscope
 from numscope import precision
 from numscope.lazy import homes_of
-from tests.page.browser import browse, needs_browser
+from tests.page.browser import MOST_WAIT_S, browse, needs_browser
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -94,6 +94,8 @@ def test_search_in_a_folder_finds_options_and_what_readers_say(site: Path) -> No
     with browse() as tab:
         tab.call("Page.navigate", url=(site / "index.html").as_uri())
         tab.wait(f"!!{box}")
+        # Asked again until the page listens and has built its index of all pages, which takes 5 s of a free core.
+        tab.wait(f"({box}.blur(), {box}.focus(), !/^Initializing/.test({state}))", 10 * MOST_WAIT_S)
         first = {}
         for query in ANSWERS:
             for text, then in (("", f"{state} === 'Type to start searching'"), (query, f"/matching/.test({state}) && !!{hits}[0]")):

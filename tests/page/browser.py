@@ -110,8 +110,8 @@ class Tab:
             raise AssertionError(f"{expression}: {found['exceptionDetails'].get('exception', {}).get('description')}")
         return found["result"].get("value")
 
-    def wait(self, condition: str) -> Any:
-        end, why = time.monotonic() + MOST_WAIT_S, ""
+    def wait(self, condition: str, most_s: float = MOST_WAIT_S) -> Any:
+        end, why = time.monotonic() + most_s, ""
         while True:
             try:
                 if value := self.js(condition, 5.0):
