@@ -146,6 +146,11 @@ class Culprit:
     stack: tuple[tuple[str, int, str, str], ...] = ()
     tried: tuple[Trial, ...] = ()
 
+    @property
+    def advised(self) -> str:
+        """The advice as reports have it: of one that no experiment has tried, that is said."""
+        return f"{self.advice} (Not tried.)" if self.advice and not self.tried else self.advice
+
 
 @dataclass(frozen=True, slots=True)
 class Finding:
@@ -201,7 +206,7 @@ class Finding:
             [("Called from", Markup("<br>".join(f"{_linked(f, n)}{markup(f' in {name}')}" for f, n, name, _ in calls)))] if calls else []
         )
         facts.append(("Reason", f"{c.reason.value}. {c.detail}"))
-        facts += [("Advice", element("span", c.advice, style=GOOD))] if c.advice else []
+        facts += [("Advice", element("span", c.advised, style=GOOD))] if c.advice else []
         facts += [("Tried", Markup("<br>".join(markup(str(one)) for one in c.tried)))] if c.tried else []
         rows = [_cells(one, "") for one in c.inputs] + [_cells(one, "→ ") for one in c.outputs]
         head = ("operand", "dtype", "shape", "min |x|", "max |x|", "nan", "inf")

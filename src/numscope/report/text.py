@@ -105,7 +105,7 @@ def _culprit(culprit: Culprit) -> list[RenderableType]:
         lines.append(_long(called))
     lines.append(_field("Reason", f"{culprit.reason.value}. {culprit.detail}".strip(), "bold"))
     if culprit.advice:
-        lines.append(_field("Advice", culprit.advice, "green"))
+        lines.append(_field("Advice", culprit.advised, "green"))
     lines += [_field("" if number else "Tried", str(trial), "green" if trial.worked else "") for number, trial in enumerate(culprit.tried)]
     return lines
 

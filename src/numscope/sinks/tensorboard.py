@@ -210,7 +210,7 @@ def finding_markdown(finding: Finding, report: str) -> str:
         lines.append(f"- **Operation:** {code(escape(c.op))} ({c.phase.value})" + (f" in {code(escape(c.module))}" if c.module else ""))
         lines += [f"- **Line:** {code(escape(f'{c.file}:{c.line}'))}: {code(escape(c.code))}"] if c.file else []
         lines.append(f"- **Reason:** {c.reason.value}. {text(escape(c.detail))}")
-        lines += [f"- **Advice:** {text(escape(c.advice))}"] if c.advice else []
+        lines += [f"- **Advice:** {text(escape(c.advised))}"] if c.advice else []
         lines += [f"- **Tried:** {text(escape(str(one)))}" for one in c.tried]
     # The paragraph ends the list: what is indented after a list belongs to it, and would be read as Markdown.
     return "\n".join([*lines, "", "The whole report:", "", *(f"    {line}" for line in report.rstrip("\n").split("\n"))])
