@@ -8,6 +8,7 @@ import struct
 from collections import defaultdict
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import NamedTuple, TypeVar
 
 import torch
@@ -17,6 +18,7 @@ from numscope.detect.journal import Journal
 from numscope.distributed.agree import has_group
 from numscope.probe.calls import heard
 from numscope.probe.module import ModuleProbe
+from numscope.records.faults import ours
 from numscope.records.site import Phase
 from numscope.replay.call import do_again, script_line
 from numscope.replay.capture import BufferCopies, Call
@@ -311,6 +313,31 @@ def bits_of(tensors: Mapping[_Key, Tensor]) -> dict[_Key, Bits]:
     handles = {name: ledger.observe(_in_order(tensor)) for name, tensor in tensors.items()}
     ledger.read()
     return {name: _bits(ledger, handle) for name, handle in handles.items() if handle != UNOBSERVED}
+
+
+class Incoming:
+    """The gradients that a backward gives parameters, before ranks average them: their bits, summed up as they come.
+
+    *Cost:* a hook and a pass over each.
+    """
+
+    def __init__(self, parameters: Mapping[str, Tensor]) -> None:
+        self._ledger, self._handles = Ledger(Groups.ALL), defaultdict[str, list[int]](list)
+        self._hooks = [p.register_hook(partial(self._came, name)) for name, p in parameters.items() if p.requires_grad]
+
+    def _came(self, name: str, gradient: Tensor) -> None:
+        try:
+            with unseen():
+                self._handles[name].append(self._ledger.observe(_in_order(gradient)))
+        except ours():
+            self._handles[name].append(UNOBSERVED)
+
+    def end(self) -> dict[str, Bits]:
+        """Of the parameters that one gradient has come to; none comes any more."""
+        for hook in self._hooks:
+            hook.remove()
+        self._ledger.read()
+        return {name: _bits(self._ledger, one) for name, (one, *more) in self._handles.items() if not more and one != UNOBSERVED}
 
 
 def _in_order(tensor: Tensor) -> Tensor:

@@ -6,7 +6,7 @@ import logging
 import os
 import socket
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from threading import get_ident
 from typing import Any, TypeVar
@@ -19,7 +19,7 @@ from numscope.config.check_plan import CAPSULE, CheckPlan
 from numscope.config.options import how_to_set
 from numscope.detect import eager, float64
 from numscope.detect.across_ranks import AcrossRanks, RankSums
-from numscope.detect.again import Bits, Cause, Checked, Difference, bits_of, compare
+from numscope.detect.again import Bits, Cause, Checked, Difference, Incoming, bits_of, compare
 from numscope.detect.asked import Answer, AskedCalls, at, facts
 from numscope.detect.evidence import Evidence
 from numscope.detect.parameters import parameters_of
@@ -115,7 +115,8 @@ class Experiments(StepReader):
     def __init__(self, evidence: Evidence, probe: ModuleProbe, plan: CheckPlan, wrapper: nn.Module, leaves_out: bool) -> None:
         self._evidence, self._probe, self._plan = evidence, probe, plan
         self._asks_bad = leaves_out and "again" in plan.kinds
-        self._averages = wrapper is not probe.root and agree.num_ranks() > 1  # gradients, over ranks
+        self._averages = wrapper is not probe.root and agree.num_ranks() > 1  # gradients, over ranks, within the backward
+        self._incoming: Incoming | None = None  # what they are before
         self.post: Callable[[Iterable[Alert]], None] = lambda found: None
         self.keep: Callable[[Sequence[Observation]], None] = lambda rows: evidence.history.keep(rows) if evidence.history else None
         self.closed = False
@@ -144,6 +145,7 @@ class Experiments(StepReader):
         if not self.closed:
             self.closed = True
             self._outside.end()
+            self._came_in()
             self._evidence.journal.ledger.want(Groups.HEALTH)
             self._evidence.steps.remove(self)
 
@@ -158,10 +160,14 @@ class Experiments(StepReader):
             self._evidence.journal.ledger.want(Groups.ALL if due else Groups.HEALTH)
         self._is_due = due
         noted = due or self._asks_bad
+        if self._step != step:
+            self._came_in()
+            if due and self._averages and "again" in self._plan.kinds:
+                self._incoming = Incoming(dict(self._parameters()))
         if noted and self._step != step:
             self._done.clear()
             self._versions = self._versions_now()
-            self._begins_bare = all(gradient_of(p) is None for p in self._probe.root.parameters())
+            self._begins_bare = self._averages or all(gradient_of(p) is None for p in self._probe.root.parameters())
         self._step = step if noted else -1
         if "gradients" in self._plan.kinds and self._plan.is_due(step):
             self._outside.begin()
@@ -180,6 +186,7 @@ class Experiments(StepReader):
         calls = [c for c in evidence.calls if c.index not in self._done and c.thread == here and not c.raised]
         if evidence.step != self._step or not calls or in_backward():
             return
+        came_in = self._came_in()
         evidence.read()
         is_bad = evidence.journal.any_bad()
         if not (self._asks_bad if is_bad else self._is_due):
@@ -189,9 +196,9 @@ class Experiments(StepReader):
         is_first = not self._done
         self._done |= {call.index for call in calls}
         gradients: dict[str, Bits] = {}
-        if is_first and self._begins_bare and not self._averages and len(evidence.calls) == len(calls):
-            found = ((f"{m}.{slot}".lstrip("."), gradient_of(p)) for m, slot, p in parameters_of(self._probe.names))
-            gradients = bits_of({name: g for name, g in found if g is not None})
+        if is_first and self._begins_bare and len(evidence.calls) == len(calls):
+            found = ((name, gradient_of(p)) for name, p in self._parameters())
+            gradients = came_in if self._averages else bits_of({name: g for name, g in found if g is not None})
         self._num_asked.update(self._plan.kinds if is_first and self._plan.is_due(self._step) else ())
         if "again" in self._plan.kinds:
             self._take(self._apart("again", lambda: self._compared(calls, gradients), lambda why: Checked(None, f"not done again: {why}")))
@@ -231,6 +238,7 @@ class Experiments(StepReader):
     def close(self) -> None:
         """The watch ends."""
         self._outside.end()
+        self._came_in()
         if self._suspect is not None:
             self._conclude()
         if agree.rank() == 0 and self._evidence.steps.num_steps:
@@ -271,6 +279,13 @@ class Experiments(StepReader):
         with optimizer_probe.paused(), self._evidence.outside.asleep():
             done = in_child(work, failed, num_threads=torch.get_num_threads(), confined=confined, lasts=lasts)
             return work() if done is None else done
+
+    def _parameters(self) -> Iterator[tuple[str, torch.Tensor]]:
+        return ((f"{module}.{slot}".lstrip("."), p) for module, slot, p in parameters_of(self._probe.names))
+
+    def _came_in(self) -> dict[str, Bits]:
+        incoming, self._incoming = self._incoming, None
+        return {} if incoming is None else incoming.end()
 
     def _compared(self, calls: list[Call], gradients: dict[str, Bits]) -> Checked:
         return compare(self._probe, self._evidence.buffers, self._evidence.journal, calls, gradients)
