@@ -188,6 +188,7 @@ class Flip(TorchDispatchMode):  # type: ignore[no-untyped-call]
         "reshape",
         "t",
         "transpose",
+        "as_strided",
         "permute",
         "expand",
         "detach",

@@ -9,7 +9,7 @@ from collections import defaultdict
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import torch
 from torch import Tensor
@@ -323,7 +323,11 @@ class Incoming:
 
     def __init__(self, parameters: Mapping[str, Tensor]) -> None:
         self._ledger, self._handles = Ledger(Groups.ALL), defaultdict[str, list[int]](list)
-        self._hooks = [p.register_hook(partial(self._came, name)) for name, p in parameters.items() if p.requires_grad]
+        self._hooks: list[Any] = [
+            p.register_hook(partial(self._came, name))  # type: ignore[no-untyped-call]
+            for name, p in parameters.items()
+            if p.requires_grad
+        ]
 
     def _came(self, name: str, gradient: Tensor) -> None:
         try:

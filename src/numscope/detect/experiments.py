@@ -280,7 +280,7 @@ class Experiments(StepReader):
             done = in_child(work, failed, num_threads=torch.get_num_threads(), confined=confined, lasts=lasts)
             return work() if done is None else done
 
-    def _parameters(self) -> Iterator[tuple[str, torch.Tensor]]:
+    def _parameters(self) -> Iterator[tuple[str, nn.Parameter]]:
         return ((f"{module}.{slot}".lstrip("."), p) for module, slot, p in parameters_of(self._probe.names))
 
     def _came_in(self) -> dict[str, Bits]:
