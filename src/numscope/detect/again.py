@@ -326,7 +326,7 @@ class Incoming:
         self._hooks: list[Any] = [
             p.register_hook(partial(self._came, name))  # type: ignore[no-untyped-call]
             for name, p in parameters.items()
-            if p.requires_grad
+            if p.requires_grad and not hasattr(p, "placements")  # a DTensor's: a model that communicates is not done again
         ]
 
     def _came(self, name: str, gradient: Tensor) -> None:

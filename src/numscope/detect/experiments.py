@@ -115,8 +115,7 @@ class Experiments(StepReader):
     def __init__(self, evidence: Evidence, probe: ModuleProbe, plan: CheckPlan, wrapper: nn.Module, leaves_out: bool) -> None:
         self._evidence, self._probe, self._plan = evidence, probe, plan
         self._asks_bad = leaves_out and "again" in plan.kinds
-        self._averages = wrapper is not probe.root and agree.num_ranks() > 1  # gradients, over ranks, within the backward
-        self._incoming: Incoming | None = None  # what they are before
+        self._incoming: Incoming | None = None  # gradients, of one rank of several, before these average them within the backward
         self.post: Callable[[Iterable[Alert]], None] = lambda found: None
         self.keep: Callable[[Sequence[Observation]], None] = lambda rows: evidence.history.keep(rows) if evidence.history else None
         self.closed = False
@@ -162,12 +161,12 @@ class Experiments(StepReader):
         noted = due or self._asks_bad
         if self._step != step:
             self._came_in()
-            if due and self._averages and "again" in self._plan.kinds:
+            if due and agree.num_ranks() > 1 and "again" in self._plan.kinds:
                 self._incoming = Incoming(dict(self._parameters()))
         if noted and self._step != step:
             self._done.clear()
             self._versions = self._versions_now()
-            self._begins_bare = self._averages or all(gradient_of(p) is None for p in self._probe.root.parameters())
+            self._begins_bare = all(gradient_of(p) is None for p in self._probe.root.parameters())
         self._step = step if noted else -1
         if "gradients" in self._plan.kinds and self._plan.is_due(step):
             self._outside.begin()
@@ -196,9 +195,12 @@ class Experiments(StepReader):
         is_first = not self._done
         self._done |= {call.index for call in calls}
         gradients: dict[str, Bits] = {}
-        if is_first and self._begins_bare and len(evidence.calls) == len(calls):
+        is_whole = is_first and len(evidence.calls) == len(calls)
+        if is_whole and came_in is not None:
+            gradients = came_in
+        elif is_whole and self._begins_bare:
             found = ((name, gradient_of(p)) for name, p in self._parameters())
-            gradients = came_in if self._averages else bits_of({name: g for name, g in found if g is not None})
+            gradients = bits_of({name: g for name, g in found if g is not None})
         self._num_asked.update(self._plan.kinds if is_first and self._plan.is_due(self._step) else ())
         if "again" in self._plan.kinds:
             self._take(self._apart("again", lambda: self._compared(calls, gradients), lambda why: Checked(None, f"not done again: {why}")))
@@ -283,9 +285,9 @@ class Experiments(StepReader):
     def _parameters(self) -> Iterator[tuple[str, nn.Parameter]]:
         return ((f"{module}.{slot}".lstrip("."), p) for module, slot, p in parameters_of(self._probe.names))
 
-    def _came_in(self) -> dict[str, Bits]:
+    def _came_in(self) -> dict[str, Bits] | None:
         incoming, self._incoming = self._incoming, None
-        return {} if incoming is None else incoming.end()
+        return None if incoming is None else incoming.end()
 
     def _compared(self, calls: list[Call], gradients: dict[str, Bits]) -> Checked:
         return compare(self._probe, self._evidence.buffers, self._evidence.journal, calls, gradients)
