@@ -94,6 +94,8 @@ def train(rank: int, how: str) -> list[dict[str, Any]]:
             averaged(model)
         if how == "ddp clipped on one rank" and rank == 1 and step >= 2:
             torch.nn.utils.clip_grad_norm_([net.last.weight], 1e-3)
+        if how == "ddp gradient of one step" and rank == 1 and step == 2:
+            net.last.weight.grad.view(torch.int32)[0, 0] ^= 1 << 20  # type: ignore[union-attr]
         optimizer.step()
         if how == "ddp written locally" and step == 1:
             with torch.no_grad():
@@ -154,6 +156,17 @@ def test_clipping_on_one_rank_alone(four_ranks: RankPool) -> None:
     assert (alert["step"], alert["layer"], alert["tensor"], alert["odd ranks"]) == (3, "last", "weight", [1])
     assert alert["parameters"] == ["last.weight"]
     assert alert["gradients agree"] is False
+
+
+def test_gradient_of_one_step_that_one_rank_got_otherwise(four_ranks: RankPool) -> None:
+    """As a faulty link or memory leaves it: the step after, gradients agree again, and it is no fault of the update."""
+    alert = only(four_ranks.run(train, "ddp gradient of one step"))
+    assert (alert["step"], alert["parameters"], alert["odd ranks"]) == (3, ["last.weight"], [1])
+    assert alert["text"] == (
+        "last.weight differs on rank 1 from the other 3 ranks; all were equal at step 2; gradients agree now; at step 2, whose update "
+        "parted the weights, they differed."
+    )
+    assert alert["advice"].endswith("suspect what averaged them in that step: the network, or that rank's hardware.")
 
 
 def test_weights_that_are_written_on_each_rank(four_ranks: RankPool) -> None:

@@ -161,9 +161,8 @@ class ReplicasDiffer(Check):
             group.said.clear()
             _meet(group)
             return
-        told = {rank: _unpacked(data) for rank, data in group.bulletin.details(step).items()}
-        told = {rank: sums for rank, sums in told.items() if len(sums) == len(group.names)}
-        if len(told) < len(group.bulletin.ranks):  # a rank was so fast that it has written over its note
+        told = _told(group, step)
+        if not told:
             return
         differ = [i for i in range(len(group.names)) if len({sums[i][0] for sums in told.values()}) > 1]
         at_first = group.first is None
@@ -211,15 +210,19 @@ class ReplicasDiffer(Check):
             said.append(f"the first is {names[0]}")
         if at_first or group.equal_at is not None:
             said.append("they have differed from the start" if at_first else f"all were equal at step {group.equal_at}")
+        before = {} if at_first or group.equal_at is None or not agree else _told(group, group.equal_at)
+        parted = any(_agree(before, i) is False for i in differ) if before else False
         if agree is not None:
             said.append("gradients agree" if agree else "gradients differ too")
+        if parted:
+            said[-1] += f" now; at step {group.equal_at}, whose update parted the weights, they differed"
         if len(ranks) == 2:
             said.append("of two ranks nobody can say which is right")
         layer, slot = group.layers[differ[0]]
         asks = is_buffer or self._may_be_apart(group)
         self.say(
             "; ".join(said) + ".",
-            _advice(at_first, agree, is_buffer),
+            _ONE_STEPS if parted else _advice(at_first, agree, is_buffer),
             again=True,
             layer=layer,
             tensor=slot,
@@ -237,6 +240,19 @@ class ReplicasDiffer(Check):
             asks=asks and not (at_first and agree),
             step=step,
         )
+
+
+_ONE_STEPS = (
+    "Look for what one rank alone does to its averaged gradients (clipping, a hook, a branch by rank); if there is nothing, suspect what "
+    "averaged them in that step: the network, or that rank's hardware."
+)
+
+
+def _told(group: _Group, step: int) -> dict[int, Sums]:
+    """Each rank's sums; none where a rank was so fast that it has written over its note."""
+    told = {rank: _unpacked(data) for rank, data in group.bulletin.details(step).items()}
+    told = {rank: sums for rank, sums in told.items() if len(sums) == len(group.names)}
+    return told if len(told) == len(group.bulletin.ranks) else {}
 
 
 def _meet(group: _Group) -> None:
