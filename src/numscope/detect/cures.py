@@ -18,7 +18,7 @@ import torch
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
-from numscope.detect.at_line import FUNCTIONS, AtLine, Remedy, levels
+from numscope.detect.at_line import FUNCTIONS, AtLine, Remedy, known, levels
 from numscope.detect.batch_rows import bad_rows, dim_of, num_rows, on_rows
 from numscope.detect.evidence import Evidence
 from numscope.detect.written_remedy import in_own_words
@@ -98,11 +98,17 @@ def with_trials(finding: Finding, evidence: Evidence, replay: Replay) -> Finding
         # What a rule computes in float32 may be too little, or more than it takes, and its result does not go with the other tensors.
         advice = f"Use {tried[0].remedy}, which was tried.{_next(evidence, tried[0].remedy)}"
 
-    def own(text: str) -> str:
-        return in_own_words(text, plain_name(culprit.op), culprit.file, culprit.line)
+    op = plain_name(culprit.op)
 
+    def own(text: str) -> str:
+        return in_own_words(text, op, culprit.file, culprit.line)
+
+    def is_advised(remedy: str) -> bool:  # else it is another function's of the line, or of another kind
+        return remedy in advice or (remedy in known() and any(FUNCTIONS[name][0] == op for name in known()[remedy].names))
+
+    is_tried = culprit.reason in _GIVEN or advice is not culprit.advice or any(is_advised(one.remedy) for one in tried)
     tried = tuple(replace(trial, remedy=own(trial.remedy)) for trial in tried)
-    return replace(finding, culprit=replace(culprit, advice=own(advice), tried=tried))
+    return replace(finding, culprit=replace(culprit, advice=own(advice), tried=tried, advice_tried=is_tried))
 
 
 def remedy_of(name: str, output: torch.dtype | None = None) -> str:

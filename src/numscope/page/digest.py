@@ -106,6 +106,7 @@ def _culprit(c: Culprit) -> Digest:
         "reason": c.reason.value, "detail": _text(c.detail), "advice": _text(c.advice),
         "inputs": [_operand(one) for one in c.inputs[:6]], "outputs": [_operand(one) for one in c.outputs[:3]],
         "tried": [{"remedy": _text(t.remedy), "worked": t.worked, "outcome": _text(t.outcome)} for t in c.tried[:6]],
+        "advice_tried": c.advice_tried,
         "called_from": [f"{_text(file, 200)}:{line} in {_text(function, 80)}" for file, line, function, _ in c.stack[::-1][:6]],
     }  # fmt: skip
 

@@ -130,6 +130,7 @@ class Culprit:
         outputs: the results.
         stack: ``(file, line, function, code)`` from the outermost user frame to the innermost.
         tried: remedies that were tried, those that worked first; empty where none could be.
+        advice_tried: the advice is one of them.
     """
 
     op: str
@@ -145,11 +146,12 @@ class Culprit:
     outputs: tuple[Operand, ...] = ()
     stack: tuple[tuple[str, int, str, str], ...] = ()
     tried: tuple[Trial, ...] = ()
+    advice_tried: bool = False
 
     @property
     def advised(self) -> str:
         """The advice as reports have it: of one that no experiment has tried, that is said."""
-        return f"{self.advice} (Not tried.)" if self.advice and not self.tried else self.advice
+        return f"{self.advice} (Not tried.)" if self.advice and not self.advice_tried else self.advice
 
 
 @dataclass(frozen=True, slots=True)

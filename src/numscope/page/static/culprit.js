@@ -52,7 +52,7 @@ export class CulpritPane {
       el("p", { class: "headline" }, el("code", {}, visible(culprit.op, 80)), ` (${finding.culprit.phase})`, culprit.module ? [" in ", el("b", {}, visible(culprit.module, 120))] : "",
         " made the first ", el("b", { class: "bad" }, visible(finding.kind, 20)), ` at step ${finding.step.toLocaleString("en-US")}`, finding.rank ? ` on rank ${finding.rank}` : "", "."),
       el("p", {}, el("b", {}, "Reason: "), `${culprit.reason}. `, visible(culprit.detail, 600)),
-      culprit.advice ? el("p", { class: "advice" }, el("b", {}, "Advice: "), visible(culprit.advice, 600), culprit.tried?.length ? "" : " (Not tried.)") : null,
+      culprit.advice ? el("p", { class: "advice" }, el("b", {}, "Advice: "), visible(culprit.advice, 600), culprit.advice_tried ? "" : " (Not tried.)") : null,
       (culprit.tried ?? []).map((one) => el("p", { class: one.worked ? "advice" : "" }, el("b", {}, "Tried: "), visible(`${one.remedy}: ${one.worked ? "" : "does not cure it: "}${one.outcome}`, 600))),
       finding.note ? el("p", {}, el("b", {}, "Note: "), visible(finding.note, 600)) : null);
   }
