@@ -36,7 +36,7 @@ def shell(tmp_path: Path) -> dict[str, str]:
         (tools / name).chmod(0o755)
     path = os.pathsep.join([str(tools), os.path.dirname(READER or os.environ["NUMSCOPE_TESTS_COLD"]), os.environ["PATH"]])
     found = "" if READER else os.environ.get("PYTHONPATH", str(ROOT / "src"))
-    return {**os.environ, "PATH": path, "COLUMNS": "140", "PYTHONPATH": found}
+    return {**os.environ, "PATH": path, "COLUMNS": "140", "PYTHONPATH": found, "PYTHONUNBUFFERED": "1"}  # lines in a terminal's order
 
 
 @pytest.mark.parametrize("name", [name for name, page in PAGES.items() if page.blocks])
