@@ -18,7 +18,7 @@ from numscope.runs.folder import Run, find_run, found_unsound
 from numscope.runs.sources import Remote
 from numscope.storage.address import PROTOCOL, text_of
 from numscope.summary.formulas import Statistic
-from numscope.summary.statistics import RAW_SUMS, STATISTICS
+from numscope.summary.statistics import RAW_SUMS, SHARED, STATISTICS, of_shared
 
 if TYPE_CHECKING:
     import pandas
@@ -106,8 +106,9 @@ def connect(run: Run, held: bool = False, raw_only: bool = False, **config: Any)
 
 def _make_views(connection: DuckDBPyConnection) -> None:
     stored = columns_of(connection)
-    asked = {name: quoted(name) for name in stored if not is_internal(name)} | derivable(set(stored))
-    connection.execute(f"CREATE VIEW {VIEW} AS SELECT {_listed(asked)} FROM {RAW}")
+    asked = {name: quoted(name) for name in stored if not is_internal(name)}
+    asked |= {name: of_shared(sql) for name, sql in derivable(set(stored)).items()}
+    connection.execute(f"CREATE VIEW {VIEW} AS SELECT {_listed(asked)} FROM (SELECT *, {_listed(SHARED)} FROM {RAW})")
     rate = f"(SELECT max(x) FROM unnest({RATES}) AS groups(x) WHERE isfinite(x))" if stored.get(RATES) == "DOUBLE[]" else "NULL::DOUBLE"
     connection.execute(f"CREATE VIEW {STEPS} AS {_STEPS_SQL.format(rate=rate)}")
 

