@@ -93,8 +93,23 @@ PLACES = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("after", [0, 7])
-@pytest.mark.parametrize(("owner", "name"), PLACES, ids=lambda value: getattr(value, "__name__", value))
+# Called less often: an error after seven calls would be none.
+SELDOM = {
+    (journal.Journal, "frames"), (parameter_rows.Weights, "observe"), (walk, "leaves"), (replay, "replay_call"),
+    (judge.Judge, "before_step"), (judge.Judge, "after_step"), (judge.Judge, "alone"), (diagnosis, "diagnose"), (judge, "contained"),
+    (outside.Outside, "_begin_step"), (parameters.Parameters, "follow"), (parameters.Parameters, "see_weights"),
+    (parameters.Parameters, "see_gradients"), (optimizer_states.OptimizerStates, "see"), (detection.Detection, "_between_calls"),
+    (detection.Detection, "end"), (detection.Detection, "before_step"), (detection.Detection, "after_step"), (detection.Detection, "round"),
+    (step.Step, "end"), (step.Step, "_over"), (optimizers.Optimizers, "owns"), (optimizers.Optimizers, "are_all_in"),
+    (delivery.Delivery, "finding"), (delivery.Delivery, "contained"), (delivery.Delivery, "close"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("owner", "name", "after"),
+    [(*place, after) for after in (0, 7) for place in PLACES if not after or place not in SELDOM],
+    ids=lambda value: getattr(value, "__name__", value),
+)
 def test_error_in_the_tool_turns_it_off_and_training_goes_on(
     owner: Any, name: str, after: int, monkeypatch: Any, caplog: Any, capfd: Any, in_python: None
 ) -> None:
