@@ -6,6 +6,7 @@ import dataclasses
 import io
 import json
 import os
+import shutil
 import sys
 import unicodedata
 from collections.abc import Iterator
@@ -34,11 +35,24 @@ def config(name: str, **more: object) -> str:
     return json.dumps({name: section | more})  # JSON is YAML
 
 
-@pytest.fixture(params=NAMES)
-def name(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
-    """A name that nobody should print, and a run, configurations and logs that are full of it."""
+@pytest.fixture(scope="module", params=NAMES)
+def made(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> tuple[str, Path]:
+    """A name that nobody should print, and a folder with a run, configurations and logs that are full of it."""
+    folder, name = tmp_path_factory.mktemp("made"), NAMES[request.param]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(folder)
+        fill(name)
+    return name, folder
+
+
+@pytest.fixture
+def name(made: tuple[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    shutil.copytree(made[1], tmp_path, dirs_exist_ok=True)
     monkeypatch.chdir(tmp_path)
-    name = NAMES[request.param]
+    return made[0]
+
+
+def fill(name: str) -> None:
     stored = name.encode("utf-8", "replace").decode()  # Parquet's text is UTF-8
     for run in ("run", FILE):
         write(Path(run), {Place(step, stored, stored, "output"): torch.ones(4) * (step + (run == "run")) for step in range(3)})
@@ -61,7 +75,6 @@ def name(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.Mon
     Path(f"{FILE}.yaml").write_text(config("plain", **{"statistics": {"enabled": True, "stats": [name]}}))
     Path(f"{FILE}.log").write_bytes(f"node:1:1 [0] NCCL WARN {name}\n".encode("utf-8", "replace"))
     Path("base.json").write_text(json.dumps({"schema": name, name: [name]}))
-    return name
 
 
 # Of each command, what it can be given; an option's value, a file's content and a file's name.

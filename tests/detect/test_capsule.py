@@ -153,12 +153,8 @@ def test_what_a_script_computes_fails_alone_in_a_fresh_process(capsys: pytest.Ca
             capsule_of(stopped_in(loss_of))
             assert f": aten.{op} on " in capsys.readouterr().err
     code = "import runpy, sys\nfor path in sys.argv[1:]: runpy.run_path(path)"
-    done = subprocess.run(
-        [sys.executable, "-I", "-c", code, *sorted(map(str, Path().glob("*/capsule-*/repro.py")))],
-        capture_output=True,
-        text=True,
-        timeout=120,
-    )
+    paths = sorted(map(str, Path().glob("*/capsule-*/repro.py")))
+    done = subprocess.run([sys.executable, "-I", "-c", code, *paths], capture_output=True, text=True, timeout=120)
     said = done.stdout.splitlines()
     assert done.returncode == 0 and len(said) == len(OUTSIDE) and all(line.startswith("reproduced: ") for line in said), done.stderr
 
