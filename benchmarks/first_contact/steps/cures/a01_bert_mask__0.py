@@ -1,0 +1,29 @@
+import inspect
+
+import torch
+import torch.nn.functional as F
+from torch import nn
+
+torch.manual_seed(0)
+from transformers import BertConfig, BertModel
+
+from transformers.models.bert import modeling_bert
+
+source = inspect.getsource(modeling_bert.eager_attention_forward)
+assert 'softmax(attn_weights, dim=-1)' in source
+exec(source.replace('softmax(attn_weights, dim=-1)', 'softmax(attn_weights.clamp_min(torch.finfo(attn_weights.dtype).min), dim=-1)'), modeling_bert.__dict__)
+config = BertConfig(vocab_size=50, hidden_size=32, num_hidden_layers=2, num_attention_heads=2, intermediate_size=64, hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0, attn_implementation="eager")
+model = BertModel(config)
+optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
+for step in range(8):
+    ids = torch.randint(1, 50, (8, 10))
+    keep = torch.ones(8, 10, dtype=torch.bool)
+    keep[:, 8:] = False
+    if step == 2:
+        keep[3] = False
+    mask = torch.zeros(8, 1, 10, 10).masked_fill(~keep[:, None, None, :], float("-inf"))
+    loss = model(ids, attention_mask=mask).last_hidden_state.square().mean()
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+    print(step, loss.item())
