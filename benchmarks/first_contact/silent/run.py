@@ -1,42 +1,111 @@
-"""run.py [--again] NAME...: each case and its twin once under `numscope run` with default options, one after the other.
+"""Runs each case of the silent sets and its twin under `numscope run` with default options, and collects what alerts said.
 
-Writes tool/NAME.out, .err, and a line to runs.tsv: name, which, exit status, wall seconds, CPU seconds, number of alerts.
-A run is stopped after 600 s of wall time or 150 s of CPU time. Without names: all cases.
+    VENV/bin/python silent/run.py --out OUT [--sets silent,silent5] [--only a*,s*] [--jobs 2] [--timeout 120]
+
+Cases run in forked children of a process that has imported torch and numscope (three seconds less each); those of several ranks under
+torchrun. OUT/alerts.json has by set, case and twin ("fault", "twin"): status, seconds, and each alert's step, rule and text; a case
+that is there already is not run again.
 """
-import os, re, resource, subprocess, sys, time
 
-os.chdir(os.path.dirname(os.path.abspath(__file__)))
-venv = os.environ.get("FC_VENV", "../venv")
-again = "--again" in sys.argv
-names = [n for n in sys.argv[1:] if n != "--again"] or sorted(f[:-3] for f in os.listdir("cases") if f.endswith(".py"))
-folder, table = ("again", "again.tsv") if again else ("tool", "runs.tsv")
-os.makedirs(folder, exist_ok=True)
-env = {**os.environ, "OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1", "TOKENIZERS_PARALLELISM": "false"}
+import argparse
+import json
+import os
+import re
+import runpy
+import signal
+import sys
+import time
+import warnings
+from fnmatch import fnmatch
+from pathlib import Path
+
+import torch
+import torch._dynamo
+import torch.distributed
+
+import numscope.cli.command
+import numscope.scope.watching
+
+HERE = Path(__file__).resolve().parent.parent
+SETS = "silent,silent2,silent3,silent4,silent5"
+ALERT = re.compile(r"^numscope: alert: step (\d+)(?:, [^:]*)?: ([^:]+): (.*)$", re.MULTILINE)
+LAST = re.compile(r"^numscope: watched .*$", re.MULTILINE)
 
 
-def limits():
-    resource.setrlimit(resource.RLIMIT_CPU, (150, 150))
+def start(case: Path, is_twin: bool, base: Path) -> int:
+    """Returns the process's number; it leads a group."""
+    pid = os.fork()
+    if pid:
+        return pid
+    os.setpgid(0, 0)
+    work = base.with_suffix("")
+    work.mkdir(exist_ok=True)
+    os.chdir(work)
+    for name, fd in (("out", 1), ("err", 2)):
+        os.dup2(os.open(f"{base}.{name}", os.O_CREAT | os.O_TRUNC | os.O_WRONLY, 0o644), fd)
+    os.environ.update(OMP_NUM_THREADS="1", HF_HUB_OFFLINE="1", TOKENIZERS_PARALLELISM="false")
+    words = ["run", str(case), *(["--healthy"] if is_twin else [])]
+    if "init_process_group(" in (text := case.read_text()) or "ranks: 2" in text or case.stem.startswith("a_rank_"):
+        launcher = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "2", "--standalone", "-m", "numscope", *words]
+        os.execv(sys.executable, launcher)
+    sys.argv = ["numscope", *words]
+    code = 0
+    try:
+        runpy.run_module("numscope", run_name="__main__", alter_sys=True)
+    except SystemExit as end:
+        code = end.code if isinstance(end.code, int) else int(bool(end.code))
+    finally:
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(code)
 
 
-for name in names:
-    ranks = "\nRun: torchrun" in open(f"cases/{name}.py").read()
-    for which in ("fault",) if name.startswith("c_") else ("fault", "twin"):
-        base = f"{folder}/{name}" + ("--healthy" if which == "twin" else "")
-        if os.path.exists(base + ".rc"):
-            continue
-        command = [f"{venv}/bin/numscope", "run"]
-        if ranks:
-            command = [f"{venv}/bin/torchrun", "--nproc-per-node", "2", "--standalone", "-m", "numscope", "run"]
-        command += [f"cases/{name}.py"] + (["--healthy"] if which == "twin" else [])
-        start, before = time.time(), resource.getrusage(resource.RUSAGE_CHILDREN)
-        with open(base + ".out", "w") as out, open(base + ".err", "w") as err:
-            try:
-                code = subprocess.run(command, stdout=out, stderr=err, env=env, preexec_fn=limits, timeout=600).returncode
-            except subprocess.TimeoutExpired:
-                code = 124
-        use = resource.getrusage(resource.RUSAGE_CHILDREN)
-        cpu = use.ru_utime + use.ru_stime - before.ru_utime - before.ru_stime
-        alerts = len(re.findall(r"^numscope: alert:", open(base + ".err").read(), re.M))
-        open(base + ".rc", "w").write(str(code))
-        with open(table, "a") as f:
-            f.write(f"{name}\t{which}\t{code}\t{time.time() - start:.0f}\t{cpu:.1f}\t{alerts}\n")
+def result(base: Path, status: int, seconds: float) -> dict[str, object]:
+    said = Path(f"{base}.err").read_text(errors="replace")
+    alerts = [{"step": int(step), "rule": rule, "text": text.replace(str(HERE), "…")} for step, rule, text in ALERT.findall(said)]
+    return {"status": status, "seconds": round(seconds, 1), "alerts": alerts, "last": (LAST.findall(said) or [""])[-1]}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--out", type=Path, required=True)
+    parser.add_argument("--sets", default=SETS)
+    parser.add_argument("--only", default="*")
+    parser.add_argument("--jobs", type=int, default=2)
+    parser.add_argument("--timeout", type=float, default=120.0)
+    given = parser.parse_args()
+    out: Path = given.out.resolve()
+    table = out / "alerts.json"
+    found = json.loads(table.read_text()) if table.exists() else {}
+    torch.set_num_threads(1)
+    warnings.simplefilter("default")
+    waiting = []
+    for name in given.sets.split(","):
+        (out / name).mkdir(parents=True, exist_ok=True)
+        for case in sorted((HERE / name / "cases").glob("[a-z]*.py")):
+            if any(fnmatch(case.stem, one) for one in given.only.split(",")):
+                twins = ("fault",) if case.stem[0] in "cd" else ("fault", "twin")  # c: healthy longer runs; d: for --on-nonfinite skip
+                waiting += [(name, case, which) for which in twins if which not in found.get(name, {}).get(case.stem, {})]
+    running: dict[int, tuple[str, Path, str, Path, float]] = {}
+    while waiting or running:
+        while waiting and len(running) < given.jobs:
+            name, case, which = waiting.pop(0)
+            base = out / name / (case.stem + ("--healthy" if which == "twin" else ""))
+            running[start(case, which == "twin", base)] = (name, case, which, base, time.monotonic())
+        for pid, (name, case, which, base, began) in list(running.items()):
+            done, status = os.waitpid(pid, os.WNOHANG)
+            if not done and time.monotonic() - began > given.timeout:
+                os.killpg(pid, signal.SIGKILL)
+                _, status = os.waitpid(pid, 0)
+                done = pid
+            if done:
+                del running[pid]
+                one = result(base, os.waitstatus_to_exitcode(status), time.monotonic() - began)
+                found.setdefault(name, {}).setdefault(case.stem, {})[which] = one
+                table.write_text(json.dumps(found, indent=1, sort_keys=True))
+                print(name, case.stem, which, one["status"], one["seconds"], *(alert["rule"] for alert in one["alerts"]), sep="\t", flush=True)
+        time.sleep(0.05)
+
+
+if __name__ == "__main__":
+    main()
