@@ -22,6 +22,7 @@ ROBUST = 1.4826  # times the median absolute deviation: a normal distribution's 
 LEAST_SHARE = 0.05  # of the median: narrower bands are widened to this, as near a loss of zero
 LEAST_OF_FIRST = 0.02  # of the first steps' loss, the same
 GONE = 0.125  # of it, where the loss has all but gone, to below ``LEAST_OF_FIRST``: it may come back to where it began (rare rewards)
+WIDE = 0.5  # of the median: losses that deviate further, as an agent's do, have spikes of their own
 EARLY = 4.0  # times the first steps' loss: a rise that is news before the window is full
 MOST_NAMED = 3
 SCALED = 2.0  # of the median: losses are divided by GradScaler's scale, which doubles, also one that was not scaled
@@ -48,8 +49,9 @@ def loss_spike(board: Board, settings: dict[str, Any]) -> Iterator[Alert]:
     if len(past) < LEAST or not board.first_loss > 0 or 2 * np.count_nonzero(past) <= len(past):  # zeros, as before a reward: no band
         return
     middle = float(median(past))
-    least = (GONE if abs(middle) < LEAST_OF_FIRST * board.first_loss else LEAST_OF_FIRST) * board.first_loss
-    width = max(ROBUST * float(median(np.abs(past - middle))), LEAST_SHARE * abs(middle), least)
+    is_gone = abs(middle) < LEAST_OF_FIRST * board.first_loss
+    deviation = ROBUST * float(median(np.abs(past - middle)))
+    width = max(deviation, LEAST_SHARE * abs(middle), (GONE if is_gone else LEAST_OF_FIRST) * board.first_loss)
     if board.is_scaled:
         width = max(width, SCALED * abs(middle) / settings["band"])
     value, limit = float(losses[-1]), middle + settings["band"] * width
@@ -80,9 +82,12 @@ def loss_spike(board: Board, settings: dict[str, Any]) -> Iterator[Alert]:
     advice = "Look at this step's batch" + ("" if loop_calls.clips() else "; clip gradients")
     advice += "." if odd else "; if spikes come again, lower the learning rate or Adam's beta2."
     about = {"median": middle, "deviation": width, "gradients": named, "odd_inputs": odd}
-    board.spike = board.spike or Spike(board.step, limit, middle, value)
-    advice = question(NAME, advice) if is_early else advice
-    yield Alert(board.step, NAME, "", "loss", value, limit, text, advice, about, asks=is_early)
+    asks = is_early or is_gone or deviation > WIDE * middle
+    if asks:
+        advice = question(NAME, advice)
+    else:
+        board.spike = board.spike or Spike(board.step, limit, middle, value)
+    yield Alert(board.step, NAME, "", "loss", value, limit, text, advice, about, asks=asks)
 
 
 def _comes_down(board: Board) -> Iterator[Alert]:
