@@ -66,19 +66,6 @@ def test_the_checksum_tells_one_flipped_bit_from_all_other_changes(numel: int, d
         data[0] ^= other
 
 
-def halve(tensor: torch.Tensor) -> None:
-    with torch.no_grad():
-        tensor.mul_(0.5)
-
-
-@pytest.mark.parametrize(("write", "counted"), [(halve, True), (lambda tensor: tensor.data.mul_(0.5), False)])
-def test_a_layer_that_is_written_once_is_asked_about(write: Callable[[torch.Tensor], None], counted: bool) -> None:
-    alert = one(trained(lambda model, step: write(model.last.bias) if step == 3 else None), RULE)
-    assert (alert.layer, alert.tensor, alert.asks, alert.step) == ("last", "weight[bias]", True, 4)
-    assert alert.evidence["counted by torch"] is counted
-    assert ("suspect the memory" in alert.advice) is not counted
-
-
 def clamp(model: nn.Module, step: int) -> None:
     for p in model.parameters():
         p.data.clamp_(-0.1, 0.1)
@@ -95,12 +82,12 @@ def swap(model: nn.Module, step: int) -> None:
             p.copy_(kept[name])
 
 
-def load(model: nn.Module, step: int) -> None:
+def write_one(model: nn.Module, step: int) -> None:
     if step == 3:
-        model.load_state_dict({name: 0.5 * value for name, value in model.state_dict().items()})
+        model.last.bias.data.mul_(0.5)
 
 
-@pytest.mark.parametrize("write", [clamp, swap, load, lambda model, step: None])
+@pytest.mark.parametrize("write", [clamp, swap, write_one, lambda model, step: None])
 def test_what_scripts_do_between_steps_is_left_alone(write: Write) -> None:
     assert [alert.rule for alert in trained(write) if alert.rule == RULE] == []
 

@@ -1,4 +1,4 @@
-"""Targets and advantages that carry a gradient, and auxiliary losses that carry none."""
+"""Targets and advantages that carry a gradient."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from torch.optim import SGD
 from numscope.records.alert import Alert
 from tests.alerts.checks.silent import alerts_of, line_of, one
 
-TARGET, ADVANTAGE, DETACHED = "target carries a gradient", "advantage carries a gradient", "part of the loss is detached"
+TARGET, ADVANTAGE = "target carries a gradient", "advantage carries a gradient"
 Loss = Callable[[nn.Module, Tensor, Tensor, Tensor], Tensor]  # of the model, observations, the next ones, and numbers such as rewards
 
 
@@ -116,6 +116,8 @@ def policy_gradient(kind: str, detach: bool) -> Loss:
         if kind == "normalized":
             advantage = (advantage - advantage.mean()) / (advantage.std() + 1e-8)
         advantage = advantage.detach() if detach else advantage
+        if kind == "stacked":  # an episode's steps
+            log_prob, advantage = torch.stack([log_prob, log_prob]), torch.stack([advantage, advantage])
         if kind == "clipped":
             ratio = (log_prob - log_prob.detach()).exp()
             return -torch.min(ratio * advantage, ratio.clamp(0.8, 1.2) * advantage).mean() + value_loss
@@ -124,7 +126,7 @@ def policy_gradient(kind: str, detach: bool) -> Loss:
     return loss_of
 
 
-@pytest.mark.parametrize("kind", ["plain", "normal", "log_softmax", "bootstrapped", "normalized", "clipped"])
+@pytest.mark.parametrize("kind", ["plain", "normal", "log_softmax", "bootstrapped", "normalized", "stacked", "clipped"])
 def test_an_advantage_with_a_gradient_is_asked_about(kind: str) -> None:
     assert one(trained(policy_gradient(kind, detach=False)), ADVANTAGE).asks
     assert trained(policy_gradient(kind, detach=True)) == []
@@ -144,30 +146,3 @@ def invariance(agent: nn.Module, x: Tensor, then: Tensor, returns: Tensor) -> Te
 @pytest.mark.parametrize("loss_of", [focal, invariance])
 def test_losses_whose_sides_both_learn_are_left_alone(loss_of: Loss) -> None:
     assert trained(loss_of) == []
-
-
-class Experts(nn.Module):
-    """A router whose load is balanced by a loss of its own."""
-
-    def __init__(self, detached: bool) -> None:
-        super().__init__()
-        self.router, self.experts, self.detached = nn.Linear(4, 3), nn.Linear(4, 3), detached
-
-    def forward(self, x: Tensor) -> dict[str, Tensor]:
-        gates = self.router(x).softmax(-1)
-        with torch.set_grad_enabled(not self.detached):
-            balance = (self.router(x).softmax(-1).mean(0) ** 2).sum()
-        return {"logits": self.experts(x) * gates, "balance": balance}
-
-
-@pytest.mark.parametrize("detached", [True, False])
-def test_an_auxiliary_loss_without_a_gradient_is_asked_about(detached: bool) -> None:
-    def loss_of(model: nn.Module, x: Tensor, then: Tensor, returns: Tensor) -> Tensor:
-        given = model(x)
-        return F.cross_entropy(given["logits"], torch.zeros(6, dtype=torch.long)) + 0.01 * given["balance"]
-
-    alerts = trained(loss_of, Experts(detached))
-    if detached:
-        assert one(alerts, DETACHED).text.startswith("output[balance] of the model is a number without a gradient")
-    else:
-        assert alerts == []

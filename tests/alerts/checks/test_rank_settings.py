@@ -15,7 +15,6 @@ from torch.nn.parallel import DistributedDataParallel
 from torch.optim import AdamW
 
 import numscope
-from numscope.alerts.checks import rank_settings
 from tests.distributed.ranks import RankPool, Told
 
 RULES = ("settings differ on ranks", "same random numbers on ranks")
@@ -38,16 +37,15 @@ def own_module(path: Path, body: str) -> nn.Module:
 
 def train(rank: int, odd: str, wraps: bool, folder: str = "") -> list[Any]:
     is_odd = rank == 1
-    model = Net(0.1 if "draws" in odd else 0.0, width=5 if odd == "width" and is_odd else 4)
+    model = Net(0.1 if odd in ("draws", "own draws") else 0.0, width=5 if odd == "width" and is_odd else 4)
     if folder:
         model[1] = own_module(Path(folder) / f"module_of_rank_{rank}.py", f"return x + {0 if is_odd else '0.0'}")
     called: nn.Module = DistributedDataParallel(model, find_unused_parameters=True) if wraps else model
-    if odd != "draws":
+    if odd not in ("draws", "noise", "no draws"):
         torch.manual_seed(rank)
     optimizer = AdamW(model.parameters(), lr=1e-2 if odd in ("rate", "width") and is_odd else 1e-3)
     generator = torch.Generator().manual_seed(rank)
-    with pytest.MonkeyPatch.context() as patch, numscope.watch(called) as scope:
-        patch.setattr(rank_settings, "LEAST_LOOKS", 2)  # the third comes after a hundred steps
+    with numscope.watch(called) as scope:
         for step in range(6):
             if odd == "mode" and is_odd:
                 model[1].eval()
@@ -56,7 +54,8 @@ def train(rank: int, odd: str, wraps: bool, folder: str = "") -> list[Any]:
             if odd == "later" and is_odd and step > 1:
                 optimizer.param_groups[0]["betas"] = (0.9, 0.95)
             optimizer.zero_grad()
-            called(torch.randn(6, 4, generator=generator)).square().mean().backward()
+            noise = torch.randn(6, 4) if odd in ("noise", "own noise") else 0.0
+            called(torch.randn(6, 4, generator=generator) + noise).square().mean().backward()
             torch.nn.utils.clip_grad_norm_(model.parameters(), 2.0 if odd == "clip" and is_odd else 1.0)
             optimizer.step()
             torch.distributed.barrier()
@@ -98,7 +97,13 @@ def test_ranks_that_nothing_binds_are_asked_about_if_their_models_are_alike(rank
     assert said(ranks.run(train, "width", False)) == []
 
 
-def test_dropout_with_one_random_state_is_asked_about(ranks: RankPool) -> None:
-    ((rule, text, asks),) = said(ranks.run(train, "draws", True))
-    assert (rule, asks) == ("same random numbers on ranks", True) and "ranks 0, 1 are the same at steps 0, 3" in text
-    assert said(ranks.run(train, "own draws", True)) == []
+@pytest.mark.parametrize("draws", ["draws", "noise"])
+def test_draws_from_one_random_state_are_asked_about(draws: str, ranks: RankPool) -> None:
+    ((rule, text, asks),) = said(ranks.run(train, draws, True))
+    assert (rule, asks) == ("same random numbers on ranks", True)
+    assert text.startswith("Ranks 0, 1 have the same random state as step 3 begins, and draw from it in each step")
+    assert said(ranks.run(train, f"own {draws}", True)) == []
+
+
+def test_one_random_state_that_nothing_draws_from_is_left_alone(ranks: RankPool) -> None:
+    assert said(ranks.run(train, "no draws", True)) == []

@@ -1,19 +1,16 @@
-"""Branches of a loss that carry a gradient and should not, or should and do not."""
+"""Branches of a loss that carry a gradient and should not."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-import torch
-from torch import Tensor, nn
+from torch import Tensor
 
-from numscope.alerts.checks.check import Check, Subject, current_line
-from numscope.probe import walk
-from numscope.probe.nodes import behind_shapes, below, kind_of, node_of, shape_of, sides_of
+from numscope.alerts.checks.check import Check, current_line
+from numscope.probe.nodes import behind_shapes, below, kind_of, node_of, sides_of
 
 ADVANTAGE = "advantage carries a gradient"
-DETACHED = "part of the loss is detached"
 MOST = 1 << 11  # nodes of a side that are looked at
 _LOSSES = {"MseLoss": "mse_loss", "SmoothL1Loss": "smooth_l1_loss", "HuberLoss": "huber_loss"}
 _OF_PROBABILITIES = {"BinaryCrossEntropy": "binary_cross_entropy", "BinaryCrossEntropyWithLogits": "binary_cross_entropy_with_logits"}
@@ -22,35 +19,20 @@ _SUMS = ("Mean", "Sum", "Add", "Sub", "Rsub", "Neg", "Mul", "Div", "Pow", "Abs",
 
 
 class Branches(Check):
-    """Looks at the sides of a loss's terms: a target that carries a gradient into the weights that make the prediction, an advantage that
-    carries one, and a loss that the model gives and that carries none.
+    """Looks at the sides of a loss's terms: a target that carries a gradient into the weights that make the prediction, and an advantage
+    that carries one.
 
     *Cost:* at a thorough step a walk over the loss's last operations, and over both sides of those that look so, of 2,048 nodes at most.
     """
 
     name = "target carries a gradient"
-    also = (ADVANTAGE, DETACHED)
-
-    def __init__(self, subject: Subject) -> None:
-        super().__init__(subject)
-        self._without: list[str] = []  # slots of the last call's output with a number that has no gradient
-
-    def leave(self, module: nn.Module, output: Any) -> None:
-        if torch.is_grad_enabled() and module is self.subject.model:
-            given = [*walk.tensors(output, "output")]
-            numbers = [slot for slot, t in given if not (t.dim() or t.requires_grad) and t.is_floating_point()]
-            self._without = numbers if any(t.requires_grad for _, t in given) else []
+    also = (ADVANTAGE,)
 
     def before_backward(self, roots: Sequence[Tensor]) -> None:
         terms = [*below([node for root in roots if (node := node_of(root)) is not None], _is_sum, MOST)]
         wanted = {id(p) for p in self.subject.model.parameters()}
         for node, kind in [(node, kind_of(node)) for node in terms]:
             sides = sides_of(node)
-            if kind == "Add" and None in sides and self._without and not shape_of(node):
-                text = (
-                    f"{self._without[0]} of the model is a number without a gradient, and the loss has such a part{{}}: it trains nothing."
-                )
-                self._say(DETACHED, text, "Look for detach(), .item() or no_grad() where the model makes this loss.")
             if len(sides) < 2 or None in sides[:2]:
                 continue
             if (loss := _LOSSES.get(kind)) and _is_bootstrap(sides[1]) and wanted & _shared(*sides[:2]):
@@ -61,7 +43,6 @@ class Branches(Check):
                 self._say_target("a squared difference", "a reward and the model's own output")
             elif kind == "Mul":
                 self._product(sides, wanted, terms)
-        self._without = []
 
     def _product(self, sides: Sequence[Any], wanted: set[int], terms: Sequence[Any]) -> None:
         logits = [_logits_of(side) for side in sides]
@@ -117,7 +98,7 @@ def _is_advantage(node: Any, depth: int = 6) -> bool:
     kind = kind_of(node) if sides else ""
     if kind == "Rsub" or (kind == "Sub" and (None in sides or any(map(_is_bootstrap, sides)))):
         return True
-    return kind in ("Sub", "Mul", "Div", "Neg", "Add") and any(_is_advantage(side, depth - 1) for side in sides)
+    return kind in ("Sub", "Mul", "Div", "Neg", "Add", "Stack", "Cat") and any(_is_advantage(side, depth - 1) for side in sides)
 
 
 def _logits_of(node: Any) -> Any:
@@ -130,7 +111,7 @@ def _logits_of(node: Any) -> Any:
             return sides[0]
         if kind == "Sub" and sides[0] is not None and kind_of(sides[0]) == "Div":  # a normal distribution's
             return sides[0].next_functions[0][0]
-        if kind not in ("Gather", "NllLoss", "Neg", "Exp", "Sum", "Clamp", "Sub") or (kind == "Sub" and None not in sides):
+        if kind not in ("Gather", "NllLoss", "Neg", "Exp", "Sum", "Clamp", "Sub", "Stack", "Cat") or (kind == "Sub" and None not in sides):
             return None
         node = sides[0]
     return None

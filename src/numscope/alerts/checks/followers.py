@@ -5,16 +5,18 @@ from __future__ import annotations
 import gc
 import re
 import weakref
+from collections.abc import Iterator, Sequence
 from functools import cached_property
-from itertools import pairwise
+from itertools import chain
 from typing import NamedTuple
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 from torch.optim import Optimizer
 from torch.optim.swa_utils import AveragedModel
 
-from numscope.alerts.checks.check import EVERY, Check, Subject
+from numscope.alerts.checks.check import EVERY, FIRST, Check, Subject
+from numscope.alerts.checks.lost_updates import LOW
 from numscope.probe.naming import peel
 from numscope.probe.optimizers import ids_of, living_optimizers
 from numscope.records.heap import instances_of
@@ -23,24 +25,34 @@ from numscope.summary.unseen import unseen
 
 SAME = "copy is the model"
 UNMOVED = 10 * EVERY  # steps in which a copy that by its name follows the model has not moved: targets are renewed rarely
-AWAY = 2.0  # times the model's largest norm: an average's is never larger
+FEW = 64  # elements of each tensor that are looked at; fewer far from the model's say nothing
+FAR = 0.5  # of an element's magnitude: any average in use moves by a part of that
+LOST = 0.5  # of the elements so far away
 MOST_COPIES = 8
 _FOLLOWS = re.compile(r"(^|_)(ema|avg|averaged?|polyak|target|tgt)(_|$)", re.IGNORECASE)
 
 
 class _CopyLook(NamedTuple):
+    num: int  # of the step
     num_averaged: int
-    model: list[float]  # norms of its parameters
-    copy: list[float]
+    model: Tensor  # a sample of its parameters' elements
+    copy: Tensor
+    buffers: list[tuple[Tensor, Tensor]]  # samples of the model's and the copy's
+
+    def left(self, now: _CopyLook) -> int | None:
+        """The number of a buffer of the copy's that has not moved until ``now``, while the model's has."""
+        pairs = zip(self.buffers, now.buffers, strict=True)
+        return next((i for i, (a, b) in enumerate(pairs) if torch.equal(a[1], b[1]) and not torch.equal(a[0], b[0])), None)
 
 
 class _Copy:
-    """A copy, the part of the model that it is of, and looks at both: the first one and the last three."""
+    """A copy, the part of the model that it is of, and looks at both: the first one and the last two."""
 
     def __init__(self, module: nn.Module, part: nn.Module, average: AveragedModel | None) -> None:
         self.refs = weakref.ref(module), weakref.ref(part)
         self.average = None if average is None else weakref.ref(average)
-        self._seen: list[HostCopy] = []
+        self.seen: list[tuple[int, HostCopy]] = []
+        self._sizes: list[int] = []  # of the samples in one look
 
     @property
     def modules(self) -> tuple[nn.Module, nn.Module] | None:
@@ -61,32 +73,32 @@ class _Copy:
                     return name
         return ""
 
-    def see(self, module: nn.Module, part: nn.Module) -> None:
+    def see(self, num: int, module: nn.Module, part: nn.Module) -> None:
         average = None if self.average is None else self.average()
         with unseen():
-            found = [_norm(p) for each in (part, module) for p in each.parameters()]
-            values = [torch.zeros(()) if average is None else average.n_averaged, *found]
-            self._seen = [
-                *self._seen[:1],
-                *self._seen[1:][-2:],
-                HostCopy(torch.stack([value.float().to(found[0].device) for value in values])),
-            ]
+            pairs: list[tuple[Tensor, Tensor]] = [*zip(part.parameters(), module.parameters(), strict=True)]
+            pairs += [(one, two) for (_, one), (_, two) in zip(_buffers(part), _buffers(module), strict=True)]
+            values = [torch.zeros(1) if average is None else average.n_averaged.reshape(1), *map(_sample, chain(*pairs))]
+            self._sizes = [len(value) for value in values]
+            copy = HostCopy(torch.cat([value.to(values[1].device, torch.float32) for value in values]))
+        self.seen = [*self.seen[:1], *self.seen[1:][-1:], (num, copy)]
 
-    @property
-    def is_seen(self) -> bool:
-        return bool(self._seen)
-
-    def looks(self) -> list[_CopyLook]:
-        read: list[list[float]] = [copy.take().tolist() for copy in self._seen]
-        return [_CopyLook(int(one[0]), one[1 : (len(one) + 1) // 2], one[(len(one) + 1) // 2 :]) for one in read]
+    def looks(self, num_parameters: int) -> list[_CopyLook]:
+        found = []
+        for num, copy in self.seen:
+            averaged, *samples = copy.take().split_with_sizes(self._sizes)
+            pairs = [*zip(samples[::2], samples[1::2], strict=True)]
+            model, mine = (torch.cat(each) for each in zip(*pairs[:num_parameters], strict=True))
+            found.append(_CopyLook(num, int(averaged), model, mine, pairs[num_parameters:]))
+        return found
 
 
 class Followers(Check):
-    """Follows averaged models and copies of the model by their weights' norms: one that is to follow the model and has not moved, one that
-    has grown as no average can, one that the model's optimizer trains; and one that shares the model's memory.
+    """Follows averaged models and copies of the model by samples of their elements: one that is to follow the model and has not moved, in
+    all or in part; and one that shares the model's memory.
 
-    *Cost:* at the first step and the hundredth a walk over all objects, 100 ms for a million; at thorough steps a pass over the model and
-    each of at most 8 copies.
+    *Cost:* at the first step and the hundredth a walk over all objects, 100 ms for a million; at thorough steps 64 elements of each tensor
+    of the model and of at most 8 copies.
     """
 
     name = "copy does not follow"
@@ -132,9 +144,9 @@ class Followers(Check):
             module, part = copy.modules or (self.subject.model, self.subject.model)
             if self._shares(copy, module, part):
                 continue
-            if copy.is_seen:
+            if copy.seen:
                 self._judge(copy, module, part)
-            copy.see(module, part)
+            copy.see(self.subject.num, module, part)
             if is_last:
                 self._judge(copy, module, part)
 
@@ -153,41 +165,58 @@ class Followers(Check):
         return True
 
     def _judge(self, copy: _Copy, module: nn.Module, part: nn.Module) -> None:
-        looks = copy.looks()
+        looks = copy.looks(len([*module.parameters()]))
         # An AveragedModel begins with what it is first given.
         first, now, kind = next((look for look in looks if look.num_averaged), looks[0]), looks[-1], type(module).__name__
-        moves, stays = first.model != now.model, first.copy == now.copy
-        trainers = [o for o in living_optimizers() if not ids_of(o).isdisjoint(map(id, module.parameters()))]
-        if trainers:
-            both = any(not ids_of(o).isdisjoint(map(id, part.parameters())) for o in trainers)
-            if both and first.model == first.copy and moves and not stays and copy.called:
-                text = f"{type(trainers[0]).__name__} trains the model and {copy.called} ({kind}), which began as its copy."
-                advice = "Give the optimizer the parameters of the model alone, and compute targets within no_grad()."
-                self.say(text, advice, evidence={"name": copy.called}, asks=True)
+        moves, stays = not torch.equal(first.model, now.model), torch.equal(first.copy, now.copy)
+        began = torch.equal(first.model, first.copy)
+        if any(not ids_of(o).isdisjoint(map(id, module.parameters())) for o in living_optimizers()):
             return
-        sizes = [(sum(x * x for x in look.copy) ** 0.5, sum(x * x for x in look.model) ** 0.5) for look in looks]
-        grows = len(sizes) > 3 and all(one < then for (one, _), (then, _) in pairwise(sizes))
-        if grows and not stays and sizes[-1][0] > AWAY * (most := max(size for _, size in sizes)) > 0:
-            text = f"The norm of a copy's weights ({kind}) has grown to {sizes[-1][0]:.3g}, and the model's was {most:.3g} at most: no "
-            advice = "An average's parts sum to 1: ema = decay * ema + (1 - decay) * model."
-            self.say(f"{text}average of it can have that.", advice, value=sizes[-1][0], limit=most, asks=copy.average is None)
-        elif copy.average is not None and moves and stays and now.num_averaged > first.num_averaged > 0 and now.copy != now.model:
-            text = f"An AveragedModel of {kind} has averaged {now.num_averaged - first.num_averaged} times, and its weights have not moved."
-            advice = "Look for a decay of 1, or for updates that 16 bits round away: average in float32."
-            self.say(text, advice, value=float(now.num_averaged))
-        elif copy.average is not None and moves and not now.num_averaged and self.subject.is_over and self.subject.num >= EVERY:
-            text = f"An AveragedModel of {kind} was never updated in {self.subject.num} steps: it has the first weights."
-            self.say(text, "Call averaged.update_parameters(model) after the optimizer's step.", asks=True)
-        elif moves and stays and self.subject.num >= UNMOVED and copy.called:
-            text = f"The weights of {copy.called} ({kind}) have not moved in {self.subject.num} steps, and the model's have."
-            advice = "Write them in place: p.lerp_(q, 1 - decay) within no_grad(); p = decay * p + … gives the name another tensor."
-            self.say(text, advice, evidence={"name": copy.called}, asks=True)
+        what = f"{copy.called} ({kind})" if copy.called else f"an AveragedModel of {kind}"
+        num, num_averaged = self.subject.num, now.num_averaged - first.num_averaged if first.num_averaged else 0
+        never = self.subject.is_over and num >= EVERY and (began if copy.average is None else not now.num_averaged)
+        if moves and stays and (num_averaged or never or (copy.called and num >= UNMOVED)):
+            averaged = f", averaged {num_averaged} times," if num_averaged else ""
+            text = f"The weights of {what}{averaged} have not moved in {num} steps, and the model's have."
+            if num_averaged:
+                advice = "Look for a decay of 1, or for updates that 16 bits round away: average in float32."
+            elif copy.average is not None:
+                advice = "Call averaged.update_parameters(model) after the optimizer's step."
+            else:
+                advice = "Write them in place: p.lerp_(q, 1 - decay) within no_grad(); p = decay * p + … gives the name another tensor."
+            self.say(text, advice, asks=not num_averaged)
+        elif moves and (share := _lost(looks, module)) > LOST:
+            text = (
+                f"{share:.0%} of the elements of {what} that are far from the model's have kept their bits for {now.num - looks[-2].num} "
+            )
+            self.say(
+                f"{text}steps, in which others moved: updates are rounded away.", "Keep the average in float32.", value=share, asks=True
+            )
+        elif moves and not stays and copy.called and now.num - first.num >= EVERY - FIRST and (left := first.left(now)) is not None:
+            buffer = [name for name, _ in _buffers(module)][left]
+            text = f"{what} follows the model's weights, and its {buffer} is what it was {now.num - first.num} steps ago."
+            advice = "Copy the model's buffers to it too: a batch norm's statistics are no parameters."
+            self.say(text, advice, evidence={"buffer": buffer}, asks=True)
 
 
-def _norm(parameter: nn.Parameter) -> torch.Tensor:
-    wide = torch.float64 if parameter.dtype is torch.float64 else torch.float32
-    norm: torch.Tensor = torch.linalg.vector_norm(parameter, dtype=wide)
-    return norm.float()
+def _sample(tensor: Tensor) -> Tensor:
+    """Some ``FEW`` of its elements."""
+    return tensor.detach().reshape(-1)[:: tensor.numel() // FEW | 1]
+
+
+def _buffers(module: nn.Module) -> Iterator[tuple[str, Tensor]]:
+    return ((name, buffer) for name, buffer in module.named_buffers() if buffer.is_floating_point())
+
+
+def _lost(looks: Sequence[_CopyLook], module: nn.Module) -> float:
+    """Of a 16-bit copy's elements far from the model's the share that has kept its bits between the last two looks, while others moved."""
+    then, now = looks[-2:] if len(looks) > 1 else (looks[0], looks[0])
+    if now.num - then.num < EVERY - FIRST or any(p.dtype not in LOW for p in module.parameters()):
+        return 0.0
+    before, far = ((look.model - look.copy) / look.copy.abs() for look in (then, now))
+    is_far = (before.abs().minimum(far.abs()) > FAR) & (before * far > 0)
+    stays, num = then.copy == now.copy, int(is_far.sum())
+    return 0.0 if num < FEW or stays.all() else int((stays & is_far).sum()) / num
 
 
 def _memory_of(parameter: nn.Parameter) -> tuple[int, int]:

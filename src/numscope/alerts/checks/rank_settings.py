@@ -12,7 +12,6 @@ from zlib import crc32
 
 import torch
 from torch import Tensor, nn
-from torch.nn.modules.dropout import _DropoutNd
 
 from numscope.alerts.checks.check import EVERY, FIRST, Check, Subject
 from numscope.alerts.checks.model_copies import CopiesOf
@@ -26,12 +25,11 @@ from numscope.records.words import few, named
 
 DRAWS = "same random numbers on ranks"
 MOST_TOLD = 3  # settings in a sentence
-LEAST_LOOKS = 3  # with the same random state, the last one after a hundred steps
 
 
 class RankSettings(Check):
     """Compares what should be the same on all ranks of data parallelism: optimizers' settings, the norm that gradients are clipped to,
-    versions, source of the script's modules, modes, what is trained; and random states, which should differ where dropout is at work.
+    versions, source of the script's modules, modes, what is trained; and the random state of the fourth step, if each step draws from it.
 
     Of ranks that nothing says train one model, those are compared whose parameters have the same names and shapes, and it asks.
 
@@ -49,8 +47,8 @@ class RankSettings(Check):
         self._is_assumed = False
         self._code: dict[str, str] = {}
         self._clip: dict[str, str] = {}
-        self._mode, self._draws = "", ""  # of the step's first training call
-        self._alike: dict[tuple[int, ...], list[int]] = {}  # steps at which these ranks had the same random state
+        self._mode = ""  # of the step's first training call
+        self._states: dict[int, str] = {}  # random states as the first steps' calls began
         self._told: set[str] = set()
 
     @property
@@ -58,12 +56,13 @@ class RankSettings(Check):
         return spread() and (self.subject.num in (0, FIRST - 1) or self.subject.num % EVERY == 0)
 
     def enter(self, module: nn.Module, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
+        num = self.subject.num
+        if torch.is_grad_enabled() and num < FIRST and num not in self._states and spread():
+            device = next((p.device.type for p in module.parameters()), "cpu")
+            self._states[num] = ":".join(map(str, random_states().get("torch" if device == "cpu" else device, ())))
         if torch.is_grad_enabled() and not self._mode and self._is_due:
             modules = list(self.subject.model.modules())
             self._mode = f"{sum(m.training for m in modules)} of {len(modules)} modules"
-            if any(isinstance(m, _DropoutNd) and m.training and m.p for m in modules):
-                device = next((p.device.type for p in module.parameters()), "cpu")
-                self._draws = ":".join(map(str, random_states().get("torch" if device == "cpu" else device, ())))
 
     def called(self, call: LoopCall) -> None:
         if call.kind == "clip" and isinstance(bound := call.kwargs.get("clip_value", call.given(1, "max_norm")), int | float):
@@ -77,8 +76,10 @@ class RankSettings(Check):
             if self._bulletin is not None and len(ranks) > 1:
                 shapes = crc32(repr([(name, tuple(p.shape)) for name, p in self.subject.parameters().items()]).encode())
                 told = json.dumps([shapes, dict(self._settings())])
-                self._bulletin.put(self.subject.step, f"{crc32(told.encode())} {self._draws}", told.encode())
-        self._mode = self._draws = ""
+                draws = len({*self._states.values()}) == FIRST == self.subject.num + 1
+                state = self._states[FIRST - 1] if draws and not self._is_assumed else ""
+                self._bulletin.put(self.subject.step, f"{crc32(told.encode())} {state}", told.encode())
+        self._mode = ""
         self.last()
 
     def last(self) -> None:
@@ -127,14 +128,18 @@ class RankSettings(Check):
                 advice = "Give all ranks the same: read settings once, and broadcast what is computed from a rank's own data."
                 self.say(text, advice, again=True, evidence=about, asks=self._is_assumed, step=step)
 
-    def _compare_draws(self, step: int, draws: Mapping[int, str]) -> None:
-        same = [tuple(at) for state, at in _sides(draws) if state and len(at) > 1 and not self._is_assumed]
-        self._alike = {ranks: [*self._alike.get(ranks, []), step] for ranks in same}
-        for ranks, steps in self._alike.items():
-            if len(steps) >= LEAST_LOOKS:
-                text = f"The random states of {named(ranks)} are the same at steps {few([*map(str, steps)], 3)}: dropout drops the same "
-                advice = "Seed each rank by itself once the model is made: torch.manual_seed(seed + rank)."
-                self.say(f"{text}units on each.", advice, rule=DRAWS, evidence={"ranks": [*ranks]}, asks=True, step=step)
+    def _compare_draws(self, step: int, states: Mapping[int, str]) -> None:
+        for ranks in [at for state, at in _sides(states) if state and len(at) > 1]:
+            text = f"{named(ranks).capitalize()} have the same random state as step {step} begins, and draw from it in each step: "
+            advice = "Seed each rank by itself once the model is made: torch.manual_seed(seed + rank)."
+            self.say(
+                f"{text}dropout, noise and augmentations are the same on each.",
+                advice,
+                rule=DRAWS,
+                evidence={"ranks": ranks},
+                asks=True,
+                step=step,
+            )
 
 
 def _sides(values: Mapping[int, str]) -> list[tuple[str, list[int]]]:
