@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import nn
 from torch.nn import functional as F
-from torch.optim import SGD, Adam
+from torch.optim import SGD, Adam, AdamW
 
 from tests.alerts.checks.silent import Net, alerts_of, batches, line_of, one, train
 
@@ -121,3 +121,15 @@ def test_group_of_an_iterator_that_is_used_up_is_asked_about(used_up: bool) -> N
     optimizer = SGD([{"params": model.first.parameters()}, {"params": kept}, {"params": head}], lr=0.1)
     found = [alert.layer for alert in alerts_of(model, lambda: train(model, optimizer)) if alert.rule == "group without parameters"]
     assert found == ["last"] * used_up
+
+
+@pytest.mark.parametrize(("by_part", "said"), [(False, ["group without parameters"]), (True, [])])
+def test_group_without_decay_whose_names_match_nothing_is_asked_about(by_part: bool, said: list[str]) -> None:
+    """mt-dnn #37: a parameter's whole name is looked for in a list of parts."""
+    model = Net()
+    free = [name for name, _ in model.named_parameters() if ("bias" in name if by_part else name in ["bias"])]
+    groups = [[p for name, p in model.named_parameters() if (name in free) is is_free] for is_free in (False, True)]
+    optimizer = AdamW([{"params": groups[0], "weight_decay": 0.1}, {"params": groups[1], "weight_decay": 0.0}], lr=1e-3)
+    alerts = alerts_of(model, lambda: train(model, optimizer))
+    assert [alert.rule for alert in alerts] == said
+    assert all(alert.asks and "first.bias, last.bias are in one that decays" in alert.text for alert in alerts)

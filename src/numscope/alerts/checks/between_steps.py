@@ -69,13 +69,9 @@ class BetweenSteps(Check):
         part = plain(self.subject.parameters()[name])
         if (found := flipped_bit(before, part)) is not None:
             element, bit = divmod(found, 8 * part.itemsize)
-            text = (
-                f"Bit {bit} of element {element} of {name} has flipped between the optimizer's step and the next call{self._line}. Nothing "
-            )
-            text += "else has changed, and no operation of torch has written it."
-            advice = (
-                "If the script writes no weight through .data, NumPy or another process, it is the hardware: test this machine's memory."
-            )
+            text = f"Bit {bit} of element {element} of {name} has flipped between the optimizer's step and the next call{self._line}. "
+            text += "Nothing else has changed, and no operation of torch has written it."
+            advice = "If the script writes no weight through .data, NumPy or another process, test this machine's memory."
             self.say(text, advice, parameters=[name], value=float(bit), evidence={"element": element, "bit": bit})
 
     def close(self) -> None:

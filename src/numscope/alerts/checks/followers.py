@@ -159,9 +159,8 @@ class Followers(Check):
         if all(p is not q for p, q in pairs) or copy.called:
             what = copy.called or f"another {type(module).__name__}"
             text = f"{len(shared)} of {len(pairs)} weights of {what} lie in the model's memory, {shared[0]} for one: each step moves both."
-            self.say(
-                text, "Copy them: copy.deepcopy(model), or load_state_dict without assign=True.", rule=SAME, parameters=shared, asks=True
-            )
+            advice = "Copy them: copy.deepcopy(model), or load_state_dict without assign=True."
+            self.say(text, advice, rule=SAME, parameters=shared, asks=True)
         return True
 
     def _judge(self, copy: _Copy, module: nn.Module, part: nn.Module) -> None:
@@ -178,12 +177,8 @@ class Followers(Check):
         if moves and stays and (num_averaged or never or (copy.called and num >= UNMOVED)):
             averaged = f", averaged {num_averaged} times," if num_averaged else ""
             text = f"The weights of {what}{averaged} have not moved in {num} steps, and the model's have."
-            if num_averaged:
-                advice = "Look for a decay of 1, or for updates that 16 bits round away: average in float32."
-            elif copy.average is not None:
-                advice = "Call averaged.update_parameters(model) after the optimizer's step."
-            else:
-                advice = "Write them in place: p.lerp_(q, 1 - decay) within no_grad(); p = decay * p + … gives the name another tensor."
+            advice = "Look for a decay of 1, or updates that 16 bits round away, that are never made, or that write other tensors: "
+            advice += "p.lerp_(q, 1 - decay) within no_grad() writes in place."
             self.say(text, advice, asks=not num_averaged)
         elif moves and (share := _lost(looks, module)) > LOST:
             text = (

@@ -52,7 +52,8 @@ class LostState(Check):
 
 
 class Owners(Check):
-    """Two optimizers step with one parameter after one backward, or one has a group without parameters while some are in none.
+    """Two optimizers step with one parameter after one backward, or one has a group without parameters while some are in none, or
+    decay though such a group's would not.
 
     *Cost:* at a thorough step 1 µs a parameter.
     """
@@ -74,12 +75,17 @@ class Owners(Check):
             if both := [name for name, ids in given.items() if not mine.intersection(theirs).isdisjoint(ids)]:
                 text = f"{names_of(both)}: {other} and {kind}, which steps{line.at()}, both move them by the gradients of one backward."
                 self.say(text, "Give each parameter to one optimizer.", line=line, parameters=both, asks=True)
-        if any(not group["params"] for group in optimizer.param_groups):
-            held = ids_held()
+        if empty := [group for group in optimizer.param_groups if not group["params"]]:
+            held, decays = ids_held(), {id(p) for group in optimizer.param_groups if group.get("weight_decay") for p in group["params"]}
+            vectors = [name for name, ids in given.items() if not decays.isdisjoint(ids) and self.subject.parameters()[name].dim() < 2]
             if free := [name for name, ids in given.items() if held.isdisjoint(ids)]:
                 text = f"A group of {kind}'s has no parameter, and gradients arrive at {names_of(free)}, which no optimizer has."
                 advice = "Give groups lists: an iterator, as filter(...) or parameters() makes it, is empty once it was used."
                 self.say(text, advice, rule=EMPTY, line=line, parameters=free, asks=True)
+            elif vectors and any(group.get("weight_decay") == 0 for group in empty):
+                text = f"{kind}'s group without weight decay has no parameter, and {names_of(vectors)} are in one that decays."
+                advice = "Look at how names are chosen for it: any(part in name for part in parts), not name in parts."
+                self.say(text, advice, rule=EMPTY, line=line, parameters=vectors, asks=True)
 
     def after_step(self, optimizer: Optimizer) -> None:
         self._stepped.append((type(optimizer).__name__, ids_of(optimizer)))
