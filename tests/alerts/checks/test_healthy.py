@@ -422,6 +422,7 @@ def distributed(rank: int, kind: str) -> list[str]:
         wrapped = nn.parallel.DistributedDataParallel(model)
     scope = scope or numscope.watch(wrapped, on_nonfinite="warn")
     optimizer = AdamW(wrapped.parameters(), lr=1e-2)
+    torch.manual_seed(rank)  # of dropout
     for x, y in batches(8, rank):
         optimizer.zero_grad()
         F.cross_entropy(wrapped(x), y).backward()
