@@ -21,13 +21,13 @@ RULES = (FOLLOW, SAME) = ("copy does not follow", "copy is the model")
 Follow = Callable[[nn.Module], None]
 
 
-def trained(model: nn.Module, follow: Follow, steps: int = 6) -> list[Alert]:
+def trained(model: nn.Module, follow: Follow, steps: int = 6, dtype: torch.dtype = torch.float32) -> list[Alert]:
     optimizer = SGD(model.parameters(), lr=1e-2)
 
     def training() -> None:
         for x, y in batches(steps):
             optimizer.zero_grad()
-            F.cross_entropy(model(x), y).backward()
+            F.cross_entropy(model(x.to(dtype)), y).backward()
             optimizer.step()
             follow(model)
 
@@ -46,6 +46,11 @@ def test_an_average_with_a_decay_of_1_is_named() -> None:
     assert not alert.asks and alert.text.startswith("The weights of an AveragedModel of Net, averaged ")
     model, ema = averaged(decay=0.9)
     assert trained(model, ema.update_parameters) == []
+
+
+def test_an_average_in_float64_that_moves_by_less_than_float32_shows_is_left_alone() -> None:
+    model, ema = averaged(decay=1 - 1e-9)
+    assert trained(model.double(), ema.double().update_parameters, dtype=torch.float64) == []
 
 
 @pytest.mark.parametrize("updates", [False, True])

@@ -37,12 +37,12 @@ class _CopyLook(NamedTuple):
     num_averaged: int
     model: Tensor  # a sample of its parameters' elements
     copy: Tensor
-    buffers: list[tuple[Tensor, Tensor]]  # samples of the model's and the copy's
+    buffers: dict[str, tuple[Tensor, Tensor]]  # by name, samples of the model's and the copy's
 
-    def left(self, now: _CopyLook) -> int | None:
-        """The number of a buffer of the copy's that has not moved until ``now``, while the model's has."""
-        pairs = zip(self.buffers, now.buffers, strict=True)
-        return next((i for i, (a, b) in enumerate(pairs) if torch.equal(a[1], b[1]) and not torch.equal(a[0], b[0])), None)
+    def left(self, now: _CopyLook) -> str | None:
+        """A buffer of the copy's that has not moved until ``now``, while the model's has."""
+        pairs = [(name, pair, now.buffers[name]) for name, pair in self.buffers.items() if name in now.buffers]
+        return next((name for name, a, b in pairs if torch.equal(a[1], b[1]) and not torch.equal(a[0], b[0])), None)
 
 
 class _Copy:
@@ -51,8 +51,7 @@ class _Copy:
     def __init__(self, module: nn.Module, part: nn.Module, average: AveragedModel | None) -> None:
         self.refs = weakref.ref(module), weakref.ref(part)
         self.average = None if average is None else weakref.ref(average)
-        self.seen: list[tuple[int, HostCopy]] = []
-        self._sizes: list[int] = []  # of the samples in one look
+        self.seen: list[tuple[int, list[str], list[int], HostCopy]] = []  # with the names of buffers, and samples' sizes
 
     @property
     def modules(self) -> tuple[nn.Module, nn.Module] | None:
@@ -75,21 +74,23 @@ class _Copy:
 
     def see(self, num: int, module: nn.Module, part: nn.Module) -> None:
         average = None if self.average is None else self.average()
-        with unseen():
-            pairs: list[tuple[Tensor, Tensor]] = [*zip(part.parameters(), module.parameters(), strict=True)]
-            pairs += [(one, two) for (_, one), (_, two) in zip(_buffers(part), _buffers(module), strict=True)]
-            values = [torch.zeros(1) if average is None else average.n_averaged.reshape(1), *map(_sample, chain(*pairs))]
-            self._sizes = [len(value) for value in values]
-            copy = HostCopy(torch.cat([value.to(values[1].device, torch.float32) for value in values]))
-        self.seen = [*self.seen[:1], *self.seen[1:][-1:], (num, copy)]
+        with unseen():  # cat takes the widest dtype
+            pairs: list[tuple[Tensor, Tensor]] = [*zip(part.parameters(), module.parameters(), strict=False)]
+            mine = dict(_buffers(module))
+            buffers = {name: (buffer, mine[name]) for name, buffer in _buffers(part) if name in mine}
+            values = [torch.zeros(1) if average is None else average.n_averaged.reshape(1).float()]
+            values += map(_sample, chain(*pairs, *buffers.values()))
+            copy = HostCopy(torch.cat([value.to(values[1].device) for value in values]))
+        self.seen = [*self.seen[:1], *self.seen[1:][-1:], (num, [*buffers], [*map(len, values)], copy)]
 
-    def looks(self, num_parameters: int) -> list[_CopyLook]:
+    def looks(self) -> list[_CopyLook]:
         found = []
-        for num, copy in self.seen:
-            averaged, *samples = copy.take().split_with_sizes(self._sizes)
+        for num, names, sizes, copy in self.seen:
+            averaged, *samples = copy.take().split_with_sizes(sizes)
             pairs = [*zip(samples[::2], samples[1::2], strict=True)]
-            model, mine = (torch.cat(each) for each in zip(*pairs[:num_parameters], strict=True))
-            found.append(_CopyLook(num, int(averaged), model, mine, pairs[num_parameters:]))
+            at = len(pairs) - len(names)
+            model, mine = (torch.cat(each) for each in zip(*pairs[:at], strict=True))
+            found.append(_CopyLook(num, int(averaged), model, mine, dict(zip(names, pairs[at:], strict=True))))
         return found
 
 
@@ -164,7 +165,7 @@ class Followers(Check):
         return True
 
     def _judge(self, copy: _Copy, module: nn.Module, part: nn.Module) -> None:
-        looks = copy.looks(len([*module.parameters()]))
+        looks = copy.looks()
         # An AveragedModel begins with what it is first given.
         first, now, kind = next((look for look in looks if look.num_averaged), looks[0]), looks[-1], type(module).__name__
         moves, stays = not torch.equal(first.model, now.model), torch.equal(first.copy, now.copy)
@@ -187,8 +188,7 @@ class Followers(Check):
             self.say(
                 f"{text}steps, in which others moved: updates are rounded away.", "Keep the average in float32.", value=share, asks=True
             )
-        elif moves and not stays and copy.called and now.num - first.num >= EVERY - FIRST and (left := first.left(now)) is not None:
-            buffer = [name for name, _ in _buffers(module)][left]
+        elif moves and not stays and copy.called and now.num - first.num >= EVERY - FIRST and (buffer := first.left(now)) is not None:
             text = f"{what} follows the model's weights, and its {buffer} is what it was {now.num - first.num} steps ago."
             advice = "Copy the model's buffers to it too: a batch norm's statistics are no parameters."
             self.say(text, advice, evidence={"buffer": buffer}, asks=True)
@@ -206,7 +206,7 @@ def _buffers(module: nn.Module) -> Iterator[tuple[str, Tensor]]:
 def _lost(looks: Sequence[_CopyLook], module: nn.Module) -> float:
     """Of a 16-bit copy's elements far from the model's the share that has kept its bits between the last two looks, while others moved."""
     then, now = looks[-2:] if len(looks) > 1 else (looks[0], looks[0])
-    if now.num - then.num < EVERY - FIRST or any(p.dtype not in LOW for p in module.parameters()):
+    if now.num - then.num < EVERY - FIRST or then.copy.shape != now.copy.shape or any(p.dtype not in LOW for p in module.parameters()):
         return 0.0
     before, far = ((look.model - look.copy) / look.copy.abs() for look in (then, now))
     is_far = (before.abs().minimum(far.abs()) > FAR) & (before * far > 0)
