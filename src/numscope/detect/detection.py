@@ -164,10 +164,8 @@ class Detection(StepReader):
 
     def _let_go(self) -> None:
         """Keep a past step's calls, and the model, no longer, unless a graph of the calls lives, or there is something to judge."""
-        for call in self.evidence.calls:
-            for ref in call.graph:  # no generator, whose end drops an exception that the script's timer raises in it
-                if ref():
-                    return
+        if [call for call in self.evidence.calls for ref in call.graph if ref()]:  # a generator's end would drop a script's timeout
+            return
         if self._stale:
             self.evidence.calls.clear()
         if self._steps.keeps and not self._steps.awaits_optimizer and self.evidence.journal.on_host and not self.evidence.journal.any_bad():
