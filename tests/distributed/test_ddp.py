@@ -374,6 +374,7 @@ def test_watch_that_fails_on_one_rank_leaves_the_others_watching(ranks: RankPool
 
 def destroyed(rank: int) -> int:
     model = DDP(Net())
+    torch.manual_seed(rank)  # else ranks drop the same units, which is asked about
     optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
     scope = numscope.watch(model)
     for x in batches(rank):

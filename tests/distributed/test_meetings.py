@@ -27,6 +27,7 @@ class Training:
     def __init__(self, **options: Any) -> None:
         torch.manual_seed(0)
         self.model = DDP(Net())
+        torch.manual_seed(dist.get_rank())  # else ranks drop the same units, which is asked about
         self.optimizer = torch.optim.SGD(self.model.parameters(), lr=0.01)
         self.scope = numscope.watch(self.model, **options)
 
