@@ -394,6 +394,10 @@ class Call:
         """Whether the module is there, for the call to be done again."""
         return "module" in self.__dict__ or self.__dict__["_module"]() is not None
 
+    def has_graph(self) -> bool:
+        """Whether a graph of its outputs lives. With no generator, whose end would drop a timeout that the script's timer raises in it."""
+        return bool([ref for ref in self.graph if ref()])
+
     def let_go(self) -> None:
         """Keep the module no longer: it can be done again as long as somebody else keeps it."""
         if "module" in self.__dict__:
