@@ -335,7 +335,9 @@ def test_a_gemm_is_taken_out_of_fp8_alone(tmp_path: Path) -> None:
             model(given).square().mean().backward()
             torch.optim.SGD(model.parameters()).step()
         found.append(scope.findings)
-    assert "disable_fp8_gemm (fprop) for model.first" in [one.remedy for one in culprit_of(found[0][0]).tried if one.worked]
+    culprit = culprit_of(found[0][0])
+    assert culprit.tried[0].worked and culprit.tried[0].remedy == "disable_fp8_gemm (fprop) for model.first"
+    assert culprit.advice == "Use disable_fp8_gemm (fprop) for model.first in a configuration, which was tried." and culprit.advice_tried
     assert not found[1]
 
 

@@ -68,12 +68,12 @@ WRONG: dict[str, tuple[Any, Any, bool, str, str]] = {
     "too large": (lambda x: x.sigmoid(), lambda g, x: 4 * g * x.sigmoid() * (1 - x.sigmoid()), False, "x", "4 times too large"),
     "the sign": (lambda x: x.cos(), lambda g, x: g * x.sin(), False, "x", "of the opposite sign"),
     "grad_output is not used": (lambda x: x.square(), lambda g, x: 2 * x, False, "x", "not multiplied by the gradient of the result"),
-    "a missing term": (normalized, lambda g, x: g / x.square().mean(-1, keepdim=True).sqrt(), False, "x", "another one (in 3 directions"),
-    "a transposed operand": (lambda x, w: x @ w, lambda g, x, w: (g @ w, x.mT @ g), True, "x", "another one (in 3 directions"),
+    "a missing term": (normalized, lambda g, x: g / x.square().mean(-1, keepdim=True).sqrt(), False, "x", "another one (slopes"),
+    "a transposed operand": (lambda x, w: x @ w, lambda g, x, w: (g @ w, x.mT @ g), True, "x", "another one (slopes"),
     "none for a weight": (lambda x, w: x * w, lambda g, x, w: (g * w, None), True, "w", "none, or zeros, though the result depends on it"),
     "a mean in place of a sum": (lambda x, w: x * w, lambda g, x, w: (g * w, (g * x).mean(0)), True, "w", "0.03125 times what"),
-    "one row of many": (lambda x, w: x * w, lambda g, x, w: (g * w, (g * x)[0]), True, "w", "another one (in 3 directions"),
-    "at another point": (lambda x: x.square(), lambda g, x: 2 * g * (x + 1), False, "x", "another one (in 3 directions"),
+    "one row of many": (lambda x, w: x * w, lambda g, x, w: (g * w, (g * x)[0]), True, "w", "another one (slopes"),
+    "at another point": (lambda x: x.square(), lambda g, x: 2 * g * (x + 1), False, "x", "another one (slopes"),
 }  # fmt: skip
 
 

@@ -370,3 +370,32 @@ LOOP
     culprit = culprit_of(tmp_path, script)
     assert culprit.reason == Reason.INF_MINUS_INF and culprit.detail.startswith("A whole row is -inf (6 of 48 entries are)")
     assert culprit.advice.startswith("Leave an entry of each row unmasked")
+
+
+RETURNED = """
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.proj, self.head = nn.Linear(4, 4), nn.Linear(4, 3)
+        self.head.weight.data.abs_()
+
+    def forward(self, x):
+        return {}
+
+model = Net()
+def step(i):
+    return F.cross_entropy(model(torch.rand(8, 4)), torch.zeros(8, dtype=torch.long)){}
+LOOP
+"""
+
+
+def test_infinities_that_a_model_returns_are_its_operations(tmp_path: Path) -> None:
+    culprit = culprit_of(tmp_path, RETURNED.format("self.head(torch.log(self.proj(x) * 0))  # FAULT", ""))
+    assert culprit.reason == Reason.DOMAIN and culprit.op == "aten.log"
+    assert culprit.tried[0].worked and culprit.tried[0].remedy == "torch.log((self.proj(x) * 0).clamp_min(1e-6))"
+
+
+def test_infinities_that_a_model_masks_with_are_the_softmaxs(tmp_path: Path) -> None:
+    masked = "self.head(self.proj(x)).masked_fill((torch.arange(8) > 5)[:, None], -math.inf)"
+    culprit = culprit_of(tmp_path, RETURNED.format(masked, "  # FAULT"))
+    assert culprit.reason == Reason.INF_MINUS_INF and culprit.op == "aten._log_softmax"

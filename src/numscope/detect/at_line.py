@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import logging
 import math
 import sys
@@ -52,7 +53,7 @@ def _lifted(x: Tensor, _: float) -> Tensor:
     return x.clamp_min(torch.finfo(x.dtype).min)
 
 
-_DIVISOR: list[Form] = [(_away, "x / torch.where(y.abs() < {eps}, {eps}, y)")]
+_DIVISOR: list[Form] = [(Tensor.clamp_min, "x / y.clamp_min({eps})"), (_away, "x / torch.where(y.abs() < {eps}, {eps}, y)")]
 _BASE: list[Form] = [(Tensor.clamp_min, "x.clamp_min({eps}) ** p")]
 # By the name of torch's function: the operation, which argument is changed, and how.
 FUNCTIONS: dict[str, tuple[str, int, list[Form]]] = {
@@ -66,9 +67,10 @@ FUNCTIONS: dict[str, tuple[str, int, list[Form]]] = {
 }
 
 
-def levels(name: str, dtypes: set[str]) -> Iterator[tuple[Edit, float, str]]:
-    """How an argument is moved, the least first, and how that is written."""
-    for edit, written in FUNCTIONS[name][2]:
+def levels(name: str, dtypes: set[str], *, may_be_negative: bool) -> Iterator[tuple[Edit, float, str]]:
+    """How an argument is moved, the least first, and how that is written; ``may_be_negative``: a divisor, whose sign is then kept."""
+    forms = FUNCTIONS[name][2]
+    for edit, written in [forms[may_be_negative]] if forms is _DIVISOR else forms:
         if edit is _bounded:
             limit = min(map(largest, dtypes), default=largest("float32"))
             most = int(math.log(limit) / (2 if limit < FLOAT32_RANGE else 4))  # its square, too, is to stay in range
@@ -98,8 +100,8 @@ def known() -> Mapping[str, Remedy]:
     """All of them, by what a script writes."""
     found: dict[str, Remedy] = {}
     for name in FUNCTIONS:
-        for dtype in ("float16", "bfloat16", "float32", "float64"):
-            for edit, level, text in levels(name, {dtype}):
+        for dtype, may_be_negative in itertools.product(("float16", "bfloat16", "float32", "float64"), (False, True)):
+            for edit, level, text in levels(name, {dtype}, may_be_negative=may_be_negative):
                 found[text] = Remedy(frozenset({name}) | (found[text].names if text in found else set()), edit, level)
     return found
 

@@ -39,6 +39,7 @@ from numscope.replay.stages import FINITE, FORWARD_FINITE, Replay, Stages, heads
 from numscope.replay.tape import plain_name
 
 PRECISION = "numscope.high_precision("
+OUT_OF_FP8 = "disable_fp8_"
 MOST_SECONDS = 60.0  # no further trial begins after so long
 _GIVEN = (Reason.BAD_INPUT, Reason.BAD_PARAMETER)  # the call does nothing wrong
 _NOT_THE_CALLS = (Reason.UNINITIALIZED, Reason.OPTIMIZER_UPDATE, Reason.COMPILED)
@@ -94,9 +95,11 @@ def with_trials(finding: Finding, evidence: Evidence, replay: Replay) -> Finding
         return finding
     advice = culprit.advice
     fails = any(not one.worked and one.remedy in advice for one in tried)
-    if tried[0].worked and (fails or PRECISION in advice or ".float()" in advice):
+    is_fp8s = tried[0].remedy.startswith(OUT_OF_FP8)
+    if tried[0].worked and (fails or PRECISION in advice or ".float()" in advice or is_fp8s):
         # What a rule computes in float32 may be too little, or more than it takes, and its result does not go with the other tensors.
-        advice = f"Use {tried[0].remedy}, which was tried.{_next(evidence, tried[0].remedy)}"
+        where = " in a configuration" if is_fp8s else ""
+        advice = f"Use {tried[0].remedy}{where}, which was tried.{_next(evidence, tried[0].remedy)}"
 
     op = plain_name(culprit.op)
 
@@ -208,14 +211,16 @@ def _families(
     own = [name for name in met if FUNCTIONS[name][0] == plain_name(culprit.op)]
     at = culprit.file, culprit.line
     is_its_own = culprit.reason not in _GIVEN
+    if is_its_own:
+        yield _out_of_fp8(names, call, tried)
     for name in (own or met) if is_its_own else ():
-        remedies = ((text, Remedy(frozenset({name}), edit, level)) for edit, level, text in levels(name, dtypes))
-        yield (_Remedy(text, partial(AtLine, *at, remedy), call) for text, remedy in remedies)
+        yield (
+            _Remedy(text, partial(AtLine, *at, Remedy(frozenset({name}), edit, level)), call)
+            for edit, level, text in levels(name, dtypes, may_be_negative="y.clamp_min(" not in culprit.advice)
+        )
     if is_its_own and "float16" in dtypes and culprit.phase is Phase.BACKWARD:
         what = "loss" if optimizer_probe.scale() is None else "loss scale"
         yield (_Remedy(f"a {what} {scale} times smaller", contextlib.nullcontext, call, 1 / scale) for scale in _SCALES)
-    if is_its_own:
-        yield _out_of_fp8(names, call, tried)
     if is_its_own and dtypes & {"float16", "bfloat16"}:
         yield _in_float32(names, call, culprit.module)
     if is_its_own and "float16" in dtypes:
@@ -250,7 +255,7 @@ def _out_of_fp8(names: Mapping[nn.Module, str], call: Call, tried: Callable[[_Re
     part = [(attribute(name), state) for module, name in names.items() if (state := state_of(module)) is not None]
 
     def remedy(layers: Sequence[tuple[str, Any]], gemm: str = "") -> _Remedy:
-        what = f"disable_fp8_gemm ({gemm})" if gemm else "disable_fp8_layer"
+        what = OUT_OF_FP8 + (f"gemm ({gemm})" if gemm else "layer")
         more = f" and {len(layers) - _MOST_NAMES} more" if len(layers) > _MOST_NAMES else ""
         under = partial(raised, [state for _, state in layers], [gemm] if gemm else GEMMS)
         return _Remedy(f"{what} for {', '.join(name for name, _ in layers[:_MOST_NAMES])}{more}", under, call)

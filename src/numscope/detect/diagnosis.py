@@ -10,6 +10,7 @@ from typing import Any
 from numscope.detect.cures import with_trials
 from numscope.detect.evidence import BadLeaf, Evidence
 from numscope.detect.parameters import parameters_of
+from numscope.detect.weight_evidence import with_weights
 from numscope.distributed.agree import Ranks
 from numscope.probe import optimizer as optimizer_probe
 from numscope.probe.entry import Entry
@@ -22,9 +23,8 @@ from numscope.replay.capture import Call
 from numscope.replay.culprit import find_culprit, pending_states
 from numscope.replay.op import COLLECTIVES
 from numscope.replay.outside import GRADIENT, MODEL_OUTPUT, MOST_IN_A_ROW
-from numscope.replay.reasons.case import LIFTS, number
-from numscope.replay.reasons.explain import NEVER_WRITTEN
-from numscope.replay.stages import CHANGED, COMMUNICATES, FINITE, REPRODUCED, Replay
+from numscope.replay.reasons.case import LIFTS
+from numscope.replay.stages import COMMUNICATES, FINITE, REPRODUCED, Replay
 from numscope.replay.tape import plain_name
 
 
@@ -164,7 +164,7 @@ def received(culprit: Culprit | None) -> bool:
 
 def _finding(evidence: Evidence, bad: Sequence[BadLeaf], reached: Sequence[BadLeaf], replay: Replay) -> Finding:
     index, slot = _first(evidence, bad, reached, replay.culprit)
-    return _with_weights(evidence.finding(index, slot, replay.status, culprit=replay.culprit), evidence)
+    return with_weights(evidence.finding(index, slot, replay.status, culprit=replay.culprit), evidence)
 
 
 def _finding_of(evidence: Evidence, culprit: Culprit, slot: str) -> Finding:
@@ -172,7 +172,7 @@ def _finding_of(evidence: Evidence, culprit: Culprit, slot: str) -> Finding:
     numbers = next((o.numbers for o in culprit.outputs if o.numbers is not None and o.numbers.num_nonfinite), None)
     cls = next((class_name(module) for module, name in evidence.names.items() if name == culprit.module), "")
     finding = evidence.found(Site(culprit.module, cls, culprit.phase, slot), numbers, culprit)
-    return _with_weights(replace(finding, frames=evidence.journal.frames(len(evidence.journal) - 1, evidence.frames)), evidence)
+    return with_weights(replace(finding, frames=evidence.journal.frames(len(evidence.journal) - 1, evidence.frames)), evidence)
 
 
 def contained(evidence: Evidence, bad: Sequence[BadLeaf]) -> list[Finding]:
@@ -199,7 +199,7 @@ def _find(evidence: Evidence, bad: Sequence[BadLeaf], foresees: bool = False) ->
         return evidence.foreseen
     outside = _outside(evidence, bad)
     if outside is not None and not _handed_on(outside):
-        return Replay(outside, REPRODUCED)
+        return _infinities_made_by_call(evidence, bad, outside, foresees) or Replay(outside, REPRODUCED)
     status = evidence.not_kept
     finite = 0
     handed: Replay | None = None
@@ -231,6 +231,19 @@ def _find(evidence: Evidence, bad: Sequence[BadLeaf], foresees: bool = False) ->
     if outside is None or _from_model(outside) or (evidence.probe.in_function and _handed_on(outside)):
         return Replay(None, status)  # the loss was handed it by the model, which did not show it again
     return Replay(outside, REPRODUCED)
+
+
+def _infinities_made_by_call(evidence: Evidence, bad: Sequence[BadLeaf], outside: Culprit, forks: bool) -> Replay | None:
+    """The call whose infinities became nan outside, as in a loss; None where it wrote them on purpose, as masks are."""
+    if outside.reason is not Reason.INF_MINUS_INF or not _holds_bad(outside, MODEL_OUTPUT):
+        return None
+    went_bad = {event.call for event in (evidence.journal.event(index) for index, _ in bad) if event.phase is Phase.FORWARD}
+    for call in evidence.calls:
+        if call.index in went_bad:
+            replay = replayed(evidence, call, forks=forks)
+            if replay.culprit is not None and replay.culprit.reason not in (Reason.UNKNOWN, Reason.BAD_INPUT, Reason.BAD_PARAMETER):
+                return replay
+    return None
 
 
 def _made_before(evidence: Evidence, call: Call, culprit: Culprit | None) -> Culprit | None:
@@ -316,8 +329,6 @@ def _tells(evidence: Evidence, call: Call, index: int, slot: str) -> bool:
     return event.entry.name == call.name and slot.startswith("output") and bool(numbers.num_nan or numbers.num_pos_inf)
 
 
-_FACTOR = 100  # by which no sound update multiplies a weight's largest magnitude
-_AT_LEAST = 10  # where it ends above this; biases may start from next to nothing
 _MOST_PENDING = 8  # bad tensors that are looked into where a script dies
 _FINITE_FORWARD = (
     "not reproduced: the call's forward was finite the second time; it may depend on more than its arguments (a counter, the time, a file) "
@@ -414,34 +425,3 @@ def _first(evidence: Evidence, bad: Sequence[BadLeaf], reached: Sequence[BadLeaf
         return culprit is not None and (not name or f"{culprit.module}.".startswith(f"{name}."))
 
     return next((leaf for leaf in found if telling(leaf)), found[0])
-
-
-def _with_weights(finding: Finding, evidence: Evidence) -> Finding:
-    """The finding with a note on the weight that grew most, and with advice that fits what the weights' rows show.
-
-    *Cost:* a walk over the parameters; no tensor is read. The rows must have been read.
-    """
-    weights = evidence.journal.weights
-    in_forward = {handle for e in evidence.journal.events for _, ledger, handle in e.items if ledger is weights.ledger}
-    most = 1.0
-    for module, slot, parameter in parameters_of(evidence.names):
-        name, handle = f"{module}.{slot}" if module else slot, weights.handle(parameter)
-        if handle < 0:
-            continue
-        row, before, culprit = weights.ledger.numbers(handle), weights.amax_before.get(handle), finding.culprit
-        if culprit is not None and culprit.reason == Reason.BAD_PARAMETER and culprit.detail.startswith(f"{name} held "):
-            if row.num_nonfinite and before is None:
-                finding = replace(finding, culprit=replace(culprit, advice=NEVER_WRITTEN))
-            elif not row.num_nonfinite and handle in in_forward:
-                finding = replace(finding, culprit=None, replay=CHANGED)
-        now = row.abs_max or 0.0
-        if before and now >= max(_AT_LEAST, _FACTOR * before) and now / before > most:
-            most = now / before
-            known = evidence.rate(parameter)
-            rate = "" if known is None else f" ({number(known)})"
-            grew = f"made the largest magnitude of {name} grow from {number(before)} to {number(now)}"
-            finding = replace(finding, note=f"the last update {grew}; is the learning rate{rate} too high?")
-            if culprit is not None and culprit.reason in (Reason.OVERFLOW, Reason.EXP_OVERFLOW):
-                advice = f"Lower the learning rate{rate} or clip gradients: the last update made {name} {number(most)} times as large."
-                finding = replace(finding, culprit=replace(culprit, advice=advice))
-    return finding

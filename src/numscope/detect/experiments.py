@@ -339,7 +339,8 @@ class Experiments(StepReader):
 
     def _alert(self, step: int, found: Difference, looks: list[tuple[int, Difference | None]]) -> Alert:
         line = place(found.file, found.line) if found.file else ""
-        before = f" or one of {len(found.before)} operations before it" if found.before else ""
+        num = len(found.before)
+        before = f" or {f'one of {num} operations' if num > 1 else 'the operation'} before it" if num else ""
         if found.phase is Phase.OPTIMIZER and found.bit < 0:  # what one of many numbers on the way has become
             before = " or one before it"
         slot, _, state = found.slot.partition(": ")

@@ -354,4 +354,5 @@ class _Run:
             if abs(factor + 1) <= TOLERANCE:
                 return "of the opposite sign"
             return f"{factor:.4g} times {'too large' if factor > 1 else 'what it should be'}"
-        return f"another one (in {DIRECTIONS} directions {', '.join(f'{a:.3g} for {b:.3g}' for a, b in zip(told, true, strict=True))})"
+        slopes = ", ".join(f"{a:.3g} where the forward gives {b:.3g}" for a, b in zip(told, true, strict=True))
+        return f"another one (slopes in {DIRECTIONS} directions: {slopes})"

@@ -60,9 +60,9 @@ class Recomputation(Check):
         for entry, slot, handle, is_cpu in again:
             now, before = ledger.numbers(handle), given[entry, slot]
             if before and not any(now == one or (not is_cpu and _rounds_to(now, one)) for one in before):
-                text = (
-                    f"Computed again in backward, by a checkpoint, it is not what the forward gave: {_range(now)}, and {_range(before[0])} "
-                )
+                ranges = _range(now), _range(before[0])
+                differ = "other elements, in the same range," if ranges[0] == ranges[1] else f"{ranges[0]}, and {ranges[1]}"
+                text = f"Computed again in backward, by a checkpoint, it is not what the forward gave: {differ} "
                 advice = "Look for random numbers (leave preserve_rng_state=True), a mode that has changed, an input written in place."
                 tensor = tensor_of(Phase.FORWARD, slot)
                 self.say(f"{text}before: gradients are those of other numbers.", advice, layer=entry.name, tensor=tensor)
