@@ -78,7 +78,7 @@ def _first(finding: Finding) -> Digest:
     """What a program acts on: the first bad tensor and its operation, in one level."""
     c = finding.culprit
     found = {"tensor": _text(str(finding.site)), "kind": finding.kind.value, "step": finding.step, "rank": finding.rank}
-    keys = ("op", "module", "file", "line", "code", "reason", "detail", "advice", "tried")
+    keys = ("op", "module", "file", "line", "code", "reason", "detail", "advice", "advice_tried", "tried")
     return found | (dict.fromkeys(keys) if c is None else {key: value for key, value in _culprit(c).items() if key in keys})
 
 
