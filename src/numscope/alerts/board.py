@@ -98,7 +98,7 @@ class Board:
         self._pairs: tuple[list[SitePlace], npt.NDArray[np.int64]] = [], np.zeros((0, 2), np.int64)
 
     def forget_losses(self) -> None:
-        """What is trained now is another task."""
+        """Begin a new row of losses: another task is trained now."""
         self.spike = None
         self.losses.clear()
         self.rises.clear()

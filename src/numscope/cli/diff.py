@@ -59,7 +59,7 @@ def diff(a: str, b: str, noise: tuple[str, ...], tolerance: float | None, stats:
 
 
 def _settings(a: str, b: str, diverged: int | None) -> Differing:
-    """What the runs were started with, as far as it is not the same; empty for two steps of one run."""
+    """The settings that the runs were started with and that are not the same; empty for two steps of one run."""
     from numscope.page.recorded import differing, read_recorded
     from numscope.runs.folder import find_run
     from numscope.runs.optimizer_settings import differing_settings

@@ -41,7 +41,7 @@ _LAUNCHERS = ("torch.distributed.run", "torch.distributed.launch", "accelerate.c
 
 @dataclass(frozen=True)
 class Recording:
-    """What the processes of one run are told, by a JSON file."""
+    """Settings for the processes of one run, in a JSON file."""
 
     folder: str
     num_steps: int = STEPS

@@ -113,7 +113,7 @@ class TorchWatch(Watch):
             Delivery(self._options.json, None, "", rank, sarif=self._options.sarif).close([], [], [], 0, 0)
 
     def last_words(self) -> str:
-        """What was watched, and what to type next; "" on ranks other than the first that have nothing to add."""
+        """The summary of what was watched, and the next command to type; "" on ranks other than the first that have nothing to add."""
         return self._words
 
     def report_end(self, status: int, *, raised: bool) -> None:

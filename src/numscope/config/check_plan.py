@@ -24,7 +24,7 @@ _FORM = f"{','.join(KINDS)}, with :every=N or :at=N,N behind it"
 
 @dataclass(frozen=True, slots=True)
 class CheckPlan:
-    """What ``watch(check=…)`` asks for.
+    """The checks that ``watch(check=…)`` asks for.
 
     Args:
         kinds: names in ``KINDS``.

@@ -173,7 +173,7 @@ def served() -> bool:
 
 
 def how_to_set(rule: str, setting: Mapping[str, int] | Literal[False]) -> str:
-    """What the user of this process writes to give a rule of alerts this setting: an option of ``numscope run``, or an argument."""
+    """How the user of this process gives a rule of alerts this setting: an option of ``numscope run``, or an argument."""
     if served():
         return f'--alerts "{rule}: {setting or "off"!s}"'.replace("'", "")
     return f"watch(alerts={ ({rule: setting}) })".replace("'", '"')

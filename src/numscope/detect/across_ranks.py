@@ -55,7 +55,7 @@ Given = tuple[tuple[Any, ...], dict[str, Any]]
 
 @dataclass(frozen=True, slots=True)
 class RankSums:
-    """What one rank's modules gave.
+    """Sums over the results of one rank's modules.
 
     Args:
         weights: a sum of weights and buffers: ranks are compared where it is the same.
@@ -143,7 +143,7 @@ class AcrossRanks:
         self._bulletin.put(step, f"{sums.weights:016x}{short_digest(packed.hex())}", about + b"\n" + packed)
 
     def look(self, step: int) -> list[Alert]:
-        """What the ranks have left by a step, which is asked once."""
+        """Alerts about the sums that ranks have left by a step; each step is asked once."""
         found: list[Alert] = []
         if step == self._looked:
             return found

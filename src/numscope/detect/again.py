@@ -74,7 +74,7 @@ class Difference:
 
 @dataclass(frozen=True, slots=True)
 class Checked:
-    """What came of it.
+    """The outcome of a call that was done again.
 
     Args:
         undone: why some of it was not done, a sentence's part; "" if all was.

@@ -1,4 +1,4 @@
-"""What an experiment is asked about, and what it answers."""
+"""The question of an experiment, and its answer."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class AskedCalls:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What came of it.
+    """The outcome of an experiment.
 
     Args:
         undone: why something was not asked, each a sentence's part.

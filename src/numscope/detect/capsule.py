@@ -58,7 +58,7 @@ print(f"reproduced: {{num}} of {{result.numel()}} elements are nan or inf")
 
 @dataclass(frozen=True, slots=True)
 class _Packed:
-    """What a child process hands back.
+    """The result that a child process hands back.
 
     Args:
         call: of it, as Python.
@@ -123,7 +123,7 @@ def _of_update(evidence: Evidence, culprit: Culprit) -> _Packed:
 
 
 def _outside(evidence: Evidence, culprit: Culprit) -> object:
-    """What was kept of the operation at fault, if it ran outside of the models' calls."""
+    """The record of the operation at fault, if it ran outside of the models' calls."""
     same = culprit.op, culprit.phase, culprit.module, (culprit.file, culprit.line)
     for record in evidence.outside.tape.records:
         if record.operation is not None and (record.op, record.phase, record.module) == same[:3]:

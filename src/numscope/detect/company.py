@@ -1,4 +1,4 @@
-"""What one model's judge has to do with the other ranks': what it tells them, what it keeps until they meet, what it hears of them."""
+"""One model's judge among the other ranks': findings that it tells them, keeps until they meet, and hears of."""
 
 from __future__ import annotations
 
@@ -101,22 +101,22 @@ class Company:
 
     @property
     def cured_lately(self) -> Finding | None:
-        """What this rank has cured before it heard that it reached another one."""
+        """A finding that this rank has cured before it heard that it had reached another one."""
         cured = self.cured
         return None if cured is None or cured.step < self._evidence.step - 1 else replace(cured, contained=False, note="")
 
     @property
     def left_to_optimizer(self) -> Finding | None:
-        """What this step's optimizer was to look for itself, and has used all the same."""
+        """A finding that was left to this step's optimizer to look for, and that it has used all the same."""
         used = self.cured is not None and (self.cured.step, self.cured.note) == (self._evidence.step, LEFT_TO_OPTIMIZER)
         return self.cured_lately if used else None
 
     def missed(self) -> list[Finding]:
-        """What others have found that this rank has not heard: it comes to no further place, as its watch ends."""
+        """Findings of others that this rank has not heard of: it comes to no further place, as its watch ends."""
         return [*map(parse_finding, self._ranks.missed())]
 
     def published(self) -> list[Finding]:
-        """What others have found after their updates, of which this rank sees consequences before the ranks ask each other."""
+        """Findings of others after their updates, of which this rank sees consequences before the ranks ask each other."""
         return [*map(parse_finding, self._ranks.published())]
 
     def first_of(self, finding: Finding | None, evidence: Evidence | None = None) -> Finding | None:

@@ -115,7 +115,7 @@ def with_trials(finding: Finding, evidence: Evidence, replay: Replay) -> Finding
 
 
 def remedy_of(name: str, output: torch.dtype | None = None) -> str:
-    """What a script writes for one module in float32."""
+    """The remedy that computes one module in float32, as a script writes it."""
     return f"{PRECISION}{attribute(name)}{'' if output is None else f', output_dtype={output}'})"
 
 
@@ -145,7 +145,7 @@ def tried_together(evidence: Evidence, ranks: Ranks) -> str:
 
 
 def _next(evidence: Evidence, remedy: str) -> str:
-    """What will soon leave float16's range too: the largest result of this step outside of the module that a remedy covers."""
+    """A warning of the next result to leave float16's range: the largest result of this step outside of the module that a remedy covers."""
     kept = remedy.removeprefix(PRECISION).rstrip(")").partition(", output")[0]
     if kept == remedy or kept == "model":
         return ""
@@ -392,7 +392,7 @@ class _Varied(Stages):
         return super().unready() if self.call.gradients[0] else Replay(None, FORWARD_FINITE)
 
     def outcome(self, replay: Replay, fault: Culprit | None = None) -> Outcome:
-        """What came of the call; ``fault``: what it is to be without, where that is asked for."""
+        """The outcome of the call; ``fault``: of which it is to be free, where that is asked."""
         bad = replay.culprit
         if bad is not None:
             where = f" at {place(bad.file, bad.line)}" if bad.file else ""

@@ -45,7 +45,7 @@ def look_closer(subject: AskedCalls) -> Answer:
 
 
 def _asked(call: Call, subject: AskedCalls, closer: bool) -> Alert | str | None:
-    """What is wrong with it, or why it was not asked."""
+    """An alert about the call, or the reason why it was not asked; None where it is right."""
     beside, with_backward = WithShadows(call, subject), any(call.gradients)
     if (status := do_again(beside, subject.buffers, with_backward).status) not in (FINITE, FORWARD_FINITE):
         return status

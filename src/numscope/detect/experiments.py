@@ -293,7 +293,7 @@ class Experiments(StepReader):
         return compare(self._probe, self._evidence.buffers, self._evidence.journal, calls, gradients)
 
     def _weigh(self, calls: list[Call]) -> None:
-        """What low precision does to the gradient of the step's first backward: a line, rows, perhaps an alert."""
+        """Measure what low precision does to the gradient of the step's first backward: a line, rows, perhaps an alert."""
         from numscope.detect.low_precision import Weighed, weigh  # loads the recipes, which other checks do not need
 
         names, buffers, step, rank = self._probe.names, self._evidence.buffers, self._step, agree.rank()

@@ -81,7 +81,7 @@ class WithShadows(Stages):
                 self.found.append((name, g, self.tape.state_of(g)))
 
     def judged(self) -> tuple[list[Alert], str]:
-        """What is wrong; and how far the call's results are from float64."""
+        """Alerts, and a text on how far the call's results are from float64."""
         records, of = self.tape.records, self.shadows.of
         outputs = [(distance(t, of(t)), slot, t) for (_, slot), t in self.outputs if t.is_floating_point() and t.numel()]
         output, slot, tensor = max(outputs, key=itemgetter(0), default=(math.nan, "", None))

@@ -134,14 +134,14 @@ class Healing:
             log.warning("numscope: step %d: no remedy stays on for %s: %s.", self._evidence.step, escape(at), why)
 
     def _shared(self, finding: Finding | None) -> KeptRemedy | None:
-        """What a rank has found that averages its gradients with the others."""
+        """The remedy that ranks which average their gradients have found, one of them for all."""
         culprit = None if finding is None else finding.culprit
         mine = None if culprit is None else self._chosen(culprit)
         shared = self._ranks.share("a remedy", None if mine is None else mine.written)
         return KeptRemedy.read(shared[0]) if shared else None
 
     def _of_all(self) -> KeptRemedy | None:
-        """What ranks try together whose weights are sharded."""
+        """The remedy that ranks of sharded weights find together."""
         evidence = self._evidence
         if self._step == evidence.step or not (evidence.trials and evidence.replays):  # another optimizer of the step; enough was tried
             return None

@@ -43,7 +43,7 @@ def _takes_none(optimizer: Optimizer) -> bool:
 
 @torch.no_grad()
 def _as_it_is(optimizer: Optimizer) -> Callable[[], None]:
-    """What puts weights and states back as they are now. *Cost:* a copy of them."""
+    """A function that puts weights and states back as they are now. *Cost:* a copy of them."""
     parameters = [p for group in optimizer.param_groups for p in group["params"]]
     weights = [p.clone() for p in parameters]
     states = copy.deepcopy([dict(optimizer.state[p]) if p in optimizer.state else None for p in parameters])
@@ -60,7 +60,7 @@ def _as_it_is(optimizer: Optimizer) -> Callable[[], None]:
 
 
 def _counters(optimizer: Optimizer) -> Callable[[], None]:
-    """What puts plain numbers back that an optimizer keeps itself, or in its groups, such as how often it has stepped."""
+    """A function that puts back plain numbers of an optimizer and its groups, such as how often it has stepped."""
     places: list[dict[str, Any]] = [vars(optimizer), *optimizer.param_groups]
     numbers = [{k: v for k, v in place.items() if isinstance(v, int | float) and not k.startswith("_")} for place in places]
 

@@ -60,7 +60,7 @@ class Skips:
         return row.num
 
     def forget(self) -> None:
-        """What made steps bad is cured."""
+        """Begin to count anew: the cause of the bad steps is gone."""
         self._rows = Beside()
 
     def skipped(self, optimizer: Optimizer, forward_is_bad: bool) -> tuple[int, int]:

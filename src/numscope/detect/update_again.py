@@ -34,7 +34,7 @@ _Name = tuple[str, str]  # of a module, and of its parameter or that one's state
 
 @dataclass(frozen=True, slots=True)
 class Foreseen:
-    """What a step leaves behind.
+    """The weights and states that a step leaves behind.
 
     Args:
         bits: of parameters and their states.

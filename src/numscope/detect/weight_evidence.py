@@ -1,4 +1,4 @@
-"""What a finding says of weights: which one the last update has made grow, and whether a bad one was ever written."""
+"""Evidence of weights for a finding: which one the last update has made grow, and whether a bad one was ever written."""
 
 from __future__ import annotations
 

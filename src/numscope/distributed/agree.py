@@ -241,7 +241,7 @@ class Ranks:
         return self.published() if self._meetings is None or not self.together else self._meetings.missed()
 
     def published(self) -> list[Any]:
-        """What another rank that has to be asked has found since it was asked last. *Cost:* one request to the store."""
+        """Findings of another rank that has to be asked, since it was asked last. *Cost:* one request to the store."""
         with suppress(Exception):  # the store disappears with the rank that hosts it
             if self._channels and os.getpid() == self._pid and store().check([f"{self._key}/found/{self._num_told}"]):
                 return [json.loads(store().get(f"{self._key}/found/{self._num_told}"))]

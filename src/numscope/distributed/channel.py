@@ -204,7 +204,7 @@ class _Family:
         tensor.copy_(merge(parts))
 
     def spread(self, tensor: Tensor, end: float) -> None:
-        """What the first of the family has, to the others; at the top all have it already."""
+        """Copy the tensor of the family's first to the others; at the top all have it already."""
         if not self._is_top:
             options = _c10d.BroadcastOptions()
             options.rootRank, options.rootTensor, options.timeout = 0, 0, _until(end)

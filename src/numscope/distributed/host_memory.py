@@ -1,4 +1,4 @@
-"""What the ranks of one host share: a page of memory in which each says where it is, and reads whether some rank has spoken.
+"""Memory that the ranks of one host share: each writes its place there, and reads whether some rank has spoken.
 
 A rank at a place of its step writes one number and reads another; nothing waits. The file behind the memory lies in ``/dev/shm``, belongs
 to the user alone, and goes with the last rank. Locks on it are those of processes: they end with them, and no forked child has them.

@@ -38,7 +38,7 @@ if hasattr(os, "register_at_fork"):
 
 
 class Met(Enum):
-    """What has become of a place in a step."""
+    """The state of a place in a step."""
 
     NOBODY = "nobody has spoken"
     HERE = "the ranks are together at this place"
@@ -118,7 +118,7 @@ class Meetings:
                 self._host.store.set(f"{RINGS}/{ring}/found", json.dumps(finding))
 
     def missed(self) -> list[Any]:
-        """What others have found at places that this rank has not come to, and will not. *Cost:* one request to the store."""
+        """Findings of others at places that this rank has not come to, and will not. *Cost:* one request to the store."""
         if not self.is_open or self._slot is None:
             return []
         found = []
@@ -259,7 +259,7 @@ class Meeting:
         self._asked = 0
 
     def settle(self, value: Any, choose: Callable[[Sequence[Any]], Any]) -> Any:
-        """What is chosen of all ranks' values, the same on all ranks. One of them chooses; who has None has no part in it.
+        """Choose one of all ranks' values, the same on all ranks. One of them chooses; who has None has no part in it.
 
         *Cost:* three requests to the store, and two more for a value; for the rank that chooses one more.
         """

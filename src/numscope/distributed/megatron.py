@@ -35,7 +35,7 @@ def layout_of(model: nn.Module, several: Callable[[Any], Any] | None = None) -> 
 
 
 def gradient_shards(model: nn.Module) -> Iterator[tuple[nn.Parameter, Piece]]:
-    """What the distributed optimizer gets of each parameter's gradient on this rank: a stretch of it, perhaps without elements.
+    """The stretch of each parameter's gradient that the distributed optimizer gets on this rank, perhaps without elements.
 
     Megatron reduces each bucket of its gradient buffer to one equal part a rank; the rest of ``main_grad`` is this rank's own alone.
     *Cost:* where Megatron is loaded, one walk over all objects.

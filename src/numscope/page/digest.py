@@ -75,7 +75,7 @@ def _verdict(recorded: Recorded) -> str:
 
 
 def _first(finding: Finding) -> Digest:
-    """What a program acts on: the first bad tensor and its operation, in one level."""
+    """The first bad tensor and its operation in one level, for programs to act on."""
     c = finding.culprit
     found = {"tensor": _text(str(finding.site)), "kind": finding.kind.value, "step": finding.step, "rank": finding.rank}
     keys = ("op", "module", "file", "line", "code", "reason", "detail", "advice", "advice_tried", "tried")

@@ -97,7 +97,7 @@ class Recorded:
 
     @property
     def environment(self) -> dict[str, str]:
-        """What the last attempt's numbers depend on besides its code."""
+        """The last attempt's environment: facts besides its code on which its numbers depend."""
         return self._texts("environment")
 
     def _texts(self, key: str) -> dict[str, str]:
@@ -136,7 +136,7 @@ class RunStatistics:
 
 
 def differing(a: Recorded, b: Recorded) -> Differing:
-    """What two runs were started with that is not the same. Facts that one run did not record at all are no difference."""
+    """The settings that two runs were started with and that are not the same. Facts that one run did not record are no difference."""
     left, right = a.settings, b.settings
     asked = dict.fromkeys([*left, *right])
     if not (a.environment and b.environment):

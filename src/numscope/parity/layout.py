@@ -83,7 +83,7 @@ class RecordedLayout:
         return math.sqrt(math.fsum(one.square_sum for one in found if one is not None))
 
     def own(self, step: int, name: str) -> list[tuple[str, Sketch]]:
-        """What each backward of each rank alone gave for a parameter, with words for it; what several ranks have alike counts once."""
+        """Each backward's gradient of a parameter on each rank, with words for it; equal ones of several ranks count once."""
         found: dict[tuple[float, ...], tuple[str, Sketch]] = {}
         for rank, one in self.steps(step):
             givers = [given for given in one.own if name in given.tensors]

@@ -167,7 +167,7 @@ def _rows(given: Any, name: str) -> list[Tensor]:
 
 
 class _Evidence:
-    """What there is to judge by: a, b, tokens, noise, candidates [batch, length] in float64, nan where a row has ended; logits by row.
+    """The numbers to judge by: a, b, tokens, noise, candidates [batch, length] in float64, nan where a row has ended; logits by row.
 
     Args:
         counts: where a token counts.
@@ -237,7 +237,7 @@ def _other_lengths(e: _Evidence) -> Said | None:
 
 
 def _with_not_finite(e: _Evidence, kind: Kind, text: str, is_certain: bool, evidence: dict[str, Any]) -> Said:
-    """What is said of the finite numbers, and that there are others."""
+    """A verdict on the finite numbers that adds that there are others."""
     for name, given, other in (("b", e.b, e.a), ("a", e.a, e.b)):
         if (bad := e.counts & ~given.isfinite() & other.isfinite()).any():
             hint = ": top-p, top-k, min-p or a grammar excludes tokens so" if given[bad].isinf().any() else ""

@@ -359,7 +359,7 @@ def _nothing(*given: Any) -> None:
 
 
 def _added(a: TensorPrint, b: TensorPrint) -> TensorPrint:
-    """What two gradients of one parameter add up to; norms and checksums of sums are not known."""
+    """The sum of two gradients of one parameter; norms and checksums of sums are not known."""
     parts = {
         place: replace(one, sums=tuple(x + y for x, y in zip(one.sums, b.parts[place].sums, strict=True))) for place, one in a.parts.items()
     }

@@ -92,7 +92,7 @@ def _differing(now: TrainingState, states: Sequence[TrainingState]) -> frozenset
 
 
 def losses(origin: Origin, now: TrainingState) -> list[Loss]:
-    """What of a state a run does not go on with.
+    """The parts of a state with which a run does not go on.
 
     Args:
         now: as its first call began, with the first batches in ``batches``, and the optimizers' states before their first step.

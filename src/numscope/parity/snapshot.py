@@ -92,7 +92,7 @@ def _product(shape: Sequence[int]) -> int:
 
 
 class LoopObjects:
-    """What a training loop has beside model and optimizers, as found now: schedulers, samplers, loss scalers, iterators of loaders, copies
+    """The objects of a loop beside model and optimizers, as found now: schedulers, samplers, loss scalers, iterators of loaders, copies
     of the model. None of it is kept alive.
 
     *Cost:* one walk over all objects, 100 ms for a million.
@@ -115,7 +115,7 @@ class LoopObjects:
                 self._copies.add(one)
 
     def moment(self, *, with_scale: bool = True) -> Moment:
-        """What they have now. ``with_scale``: that of a scaler too. *Cost:* a sync for one on a device."""
+        """Their state now. ``with_scale``: that of a scaler too. *Cost:* a sync for one on a device."""
         found = Moment(random_states(), settings_of(self._optimizers))
         for one in self._found:
             kind = type(one).__name__

@@ -83,7 +83,7 @@ def _numel(place: str) -> int:
 
 @dataclass
 class Moment:
-    """What changes from call to call.
+    """The part of a training's state that changes from call to call.
 
     Args:
         random: by generator (``python``, ``numpy``, ``torch``, ``cuda:0``) the block of random numbers that it is in, and its place there.

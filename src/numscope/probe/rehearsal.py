@@ -1,4 +1,4 @@
-"""What torch runs that trains nothing. In a rehearsal, to learn shapes, torch.distributed.pipelining calls each stage and the loss once on
+"""Recognizes calls that train nothing. In a rehearsal, to learn shapes, torch.distributed.pipelining calls each stage and the loss once on
 memory that nothing has written; torch.distributed.checkpoint steps an optimizer to have its state made.
 
 Neither package is imported: a process that runs them has already loaded them.

@@ -22,7 +22,7 @@ from numscope.summary.unwrap import plain
 
 @dataclass(frozen=True, slots=True)
 class Stretch:
-    """What a rank's optimizer has of a parameter.
+    """The part of a parameter that a rank's optimizer has.
 
     Args:
         flat: the optimizer's own parameter, with stretches of many.
@@ -58,7 +58,7 @@ def groups_of(model: nn.Module) -> list[Any]:
 
 
 def stretch_of(parameter: Parameter) -> Stretch | None:
-    """What this rank's optimizer has of a parameter; None without ZeRO, and where it has nothing of it."""
+    """The part of a parameter that this rank's optimizer has; None without ZeRO, and where it has nothing of it."""
     owner, mapping = (getattr(parameter, name, None) for name in ("_z3_optimizer", "_hp_mapping"))
     if not parameter.requires_grad:
         return None

@@ -74,7 +74,7 @@ def write_where_asked(path: str | os.PathLike[str], data: bytes) -> None:
 
 
 def why_unwritable(path: str, *, folder: bool = False) -> str:
-    """What stands against writing an output, as the end of the sentence "got …, expected …"; "" where nothing does.
+    """The reason why an output can't be written, as the end of the sentence "got …, expected …"; "" where nothing does.
 
     It is asked before the work begins, so that no training ends without its results. Some bytes are written next to where the output will
     be: a place without permission, a read-only one and a full one all say so.

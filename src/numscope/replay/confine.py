@@ -1,4 +1,4 @@
-"""What a forked process may reach: nothing that outlives it.
+"""Confines a forked process: it reaches nothing that outlives it.
 
 A fork shares more with its parent than it seems: the places in open files, the other ends of pipes and sockets, memory that is mapped
 shared, and all paths. Code of the user's that is done again there must not write to any of them, nor take anything out of them.

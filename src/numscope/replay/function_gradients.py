@@ -126,7 +126,7 @@ class AppliedOutside:
             self._until.enter_context(_each_applied(self._note))
 
     def end(self) -> list[Application]:
-        """What was kept. Safe to call twice."""
+        """Stop. Safe to call twice. Returns: the applications that were kept."""
         self._until.close()
         self._is_on = False
         cases, self._cases = self._cases, []
@@ -263,7 +263,7 @@ class _Run:
         return [r for r in results if isinstance(r, Tensor) and r.is_floating_point()]
 
     def analytic(self, factor: float) -> dict[int, Tensor | None]:
-        """What the backward gives the operands for ``factor`` times the seeds."""
+        """The operands' gradients by the backward, for ``factor`` times the seeds."""
         leaves = {at: self.args[at].detach().requires_grad_() for at in self.case.wanted}
         results = self.apply(leaves)
         if not self.seeds:
@@ -291,7 +291,7 @@ class _Run:
         return found[n], apart if gaps[n] <= _SHRINKS * gaps[n - 1] else max(apart, gaps[n])
 
     def wrong(self, at: int) -> str:
-        """What is wrong with one operand's gradient; "" if nothing is, or nothing can be said."""
+        """The kind of error of one operand's gradient; "" if nothing is, or nothing can be said."""
         x, gradient = self.args[at], self.gradients[at]
         if at in self.given_back or not x.numel() or not bool(torch.isfinite(x).all()):
             return ""
@@ -311,7 +311,7 @@ class _Run:
         return self._kind(told, true)
 
     def unlike(self) -> dict[int, str]:
-        """What is wrong with operands' gradients for a grad_output with other strides, or in the dtype of the run alone."""
+        """Errors of operands' gradients for a grad_output with other strides, or in the dtype of the run alone."""
         rough, found = _Run(self.case, None), dict[int, str]()
         rough.seeds, right = self.seeds, self.results
         with suppress(Exception):  # it may not take other strides, which it then says itself

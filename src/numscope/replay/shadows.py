@@ -239,7 +239,7 @@ def _disturbed(unit: float, draw: int, wide: Tensor, _: Tensor) -> Tensor:
 
 
 def in_float64(op: Any, func: Any, args: Any, kwargs: Any, wide: Callable[[Tensor], Tensor]) -> Any:
-    """What an operator gives in float64; None: it does not run so.
+    """The result of an operator in float64; None where it does not run so.
 
     Args:
         op: ``op_of(func)``.

@@ -37,7 +37,7 @@ class AlertLines:
         self._told: dict[tuple[str, str], int] = {}  # by rule and advice
 
     def text(self, alert: Alert, who: str = "") -> str | None:
-        """What is to be printed of an alert; None: nothing, as it is folded into a later one.
+        """The text to print of an alert; None where it is folded into a later one.
 
         Args:
             who: the ranks that have it.

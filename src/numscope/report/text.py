@@ -189,7 +189,7 @@ def _long(text: Text) -> Text:
 
 
 class Wide:
-    """What only the terminal wraps, as ``_long``: names stay whole."""
+    """Text that the terminal alone wraps, as ``_long``: names stay whole."""
 
     def __init__(self, inner: RenderableType) -> None:
         self._inner = inner

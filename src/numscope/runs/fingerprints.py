@@ -62,7 +62,7 @@ class TensorPair:
 
 @dataclass(frozen=True, slots=True)
 class FingerprintComparison:
-    """What came of comparing two fingerprints; true where nothing differs and nothing is missing.
+    """The outcome of comparing two fingerprints; true where nothing differs and nothing is missing.
 
     Of outputs, those that one model has alone are no difference: an adapter's modules, an attention's weights that another kernel never
     makes. It is true where both models have some in common, and all of these agree.

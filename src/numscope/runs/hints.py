@@ -29,7 +29,7 @@ def hints(run: Run, sql: str, result: QueryResult) -> list[str]:
 
 
 def _of_names(connection: DuckDBPyConnection, sql: str) -> Iterator[str]:
-    """What the texts in a query are in this run, one by one."""
+    """Hints on each text in a query: which names of this run it resembles."""
     found = connection.execute(f"SELECT DISTINCT layer, cls, tensor, dtype FROM {VIEW}").fetchall()
     layers, classes, tensors, dtypes = ([*dict.fromkeys(sorted(names))] for names in zip(*found, strict=True)) if found else ([],) * 4
     texts = [text.replace("''", "'") for text in re.findall(r"'((?:[^']|'')*)'", sql)]

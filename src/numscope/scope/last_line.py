@@ -27,7 +27,7 @@ def last_line(own: Watched, children: Sequence[Watched], why_nothing: str) -> st
 
 
 def next_step(log_dir: str | None, processes: Sequence[Watched]) -> str:
-    """What to type next, where there is something to look at: in the run's folder, each command a line; or in the next one's.
+    """The next commands to type, where there is something to look at: in the run's folder, each command a line; or in the next one's.
 
     The page of a run with findings is made as its process ends, which prints a line of its own.
     """

@@ -1,4 +1,4 @@
-"""What a run's numbers depend on besides its code: versions, devices, threads, flags; for its folder, and to compare two runs.
+"""The environment on which a run's numbers depend: versions, devices, threads, flags; for its folder, and to compare two runs.
 
 Nothing secret: of environment variables only known ones are told.
 """

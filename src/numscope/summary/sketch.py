@@ -87,7 +87,7 @@ class Piece:
 
 
 def part_of(tensor: Tensor) -> Piece:
-    """What this rank has of a tensor: of a distributed one its shard, of DeepSpeed's ZeRO 3 its stretch, else all of it.
+    """The part of a tensor that this rank has: of a distributed one its shard, of DeepSpeed's ZeRO 3 its stretch, else all of it.
 
     Raises: Unsummarizable: it can't be read, or its elements are summands of those of the whole (``Partial``).
     """

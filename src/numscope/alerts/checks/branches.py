@@ -76,7 +76,7 @@ def _is_sum(node: Any) -> bool:
 
 
 def _squared(terms: Sequence[Any]) -> Iterator[Any]:
-    """What the loss has squares and magnitudes of."""
+    """The terms of which the loss has squares or magnitudes."""
     for node in terms:
         sides = sides_of(node)
         if kind_of(node) in ("Pow", "Abs") or (kind_of(node) == "Mul" and sides[0] is sides[-1]):

@@ -1,4 +1,4 @@
-"""What a loss is made of, as the graph of its backward shows it."""
+"""Reads from the graph of a loss's backward how the loss is made."""
 
 from __future__ import annotations
 
@@ -179,7 +179,7 @@ def _held(thing: Any) -> Iterator[Tensor]:
 
 
 def _number(node: Any) -> tuple[int, str]:
-    """What tells a node from all others."""
+    """A key that identifies a node."""
     return node._sequence_nr(), node.name()
 
 

@@ -1,4 +1,4 @@
-"""What activation checkpointing computes once more in backward is what the forward gave."""
+"""Compares what activation checkpointing computes again in backward with the forward's results."""
 
 from __future__ import annotations
 

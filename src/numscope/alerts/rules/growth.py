@@ -93,7 +93,7 @@ def _learns(board: Board) -> bool:
 
 
 def _beside(board: Board, steps: int) -> tuple[str, str, dict[str, Any]]:
-    """What else was measured in these steps: a sentence, the advice that follows from it, and evidence."""
+    """Measurements beside the growth in these steps: a sentence, the advice that follows from it, and evidence."""
     before, after = (board.rates[at] if len(board.rates) >= -at else np.nan for at in (-1 - steps // TICK, -1))
     rate = {"learning_rate": [float(before), float(after)]} if after == after and before == before else {}
     inputs = board.of(SiteKind.DATA)

@@ -51,7 +51,7 @@ def explain_watchdog(messages: Messages, members: set[int]) -> list[DoctorFindin
 
 
 def _differing(messages: Messages) -> list[DoctorFinding]:
-    """What the checks of collectives found to differ. Each message repeats the calls; the first is that of the rank that raises it."""
+    """Findings of collectives whose arguments differ. Each message repeats the calls; the first is that of the rank that raises it."""
     calls: dict[int, CollectiveCall] = {}
     for seen in messages.of("fingerprint"):
         site = seen.site

@@ -22,7 +22,7 @@ _function_mode_on = torch._C._is_torch_function_mode_enabled
 
 
 def cast_matrix(x: Tensor, call: CastCall) -> tuple[Tensor | None, Tensor | None, Tensor] | None:
-    """What ``reference_cast.cast_matrix`` does; None if the kernel does not have this cast.
+    """``reference_cast.cast_matrix`` by the kernel; None if the kernel does not have this cast.
 
     The code of a NaN in formats with several may differ from the reference, and the last bits of the square error, whose sum has another
     order.
