@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import re
+import sys
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
@@ -249,7 +250,9 @@ def _in_bfloat16(names: Mapping[nn.Module, str], call: Call) -> Iterator[_Remedy
 
 def _out_of_fp8(names: Mapping[nn.Module, str], call: Call, tried: Callable[[_Remedy], Outcome]) -> Iterator[_Remedy]:
     """As few converted layers in high precision as halving finds, of one GEMM before all three."""
-    from numscope.precision.gemm.layer_state import state_of  # which few runs need
+    if "numscope.precision.gemm.layer_state" not in sys.modules:  # so there is none; to import it takes longer than all trials
+        return
+    from numscope.precision.gemm.layer_state import state_of
     from numscope.precision.gemm.raising import raised
 
     part = [(attribute(name), state) for module, name in names.items() if (state := state_of(module)) is not None]

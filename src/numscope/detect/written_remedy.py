@@ -22,9 +22,11 @@ def in_own_words(text: str, op: str, file: str, line: int) -> str:
     Args:
         op: its plain name, as ``rsqrt``.
     """
+    if not re.search(rf"\b{op}\(x\b|\bx / |\*\* p\b", text):  # nor does the file have to be read
+        return text
     whole = _tree("".join(linecache.getlines(file)))
     alone = whole or _tree(linecache.getline(file, line).strip())
-    found = list(_places(alone, line if whole else 1, op)) if alone else []
+    found = _found(alone, line if whole else 1, op) if alone else []
     if len(found) != 1 or max(map(len, found[0])) > MOST_LETTERS:
         return text
     first, second = found[0]
@@ -44,6 +46,11 @@ def _tree(source: str) -> ast.Module | None:
         return ast.parse(source)
     except ours(SyntaxError, ValueError, RecursionError, MemoryError):  # none of Python's, or a part of a statement
         return None
+
+
+@lru_cache(maxsize=4)
+def _found(tree: ast.Module, line: int, op: str) -> list[tuple[str, str]]:
+    return list(_places(tree, line, op))
 
 
 def _places(tree: ast.Module, line: int, op: str) -> Iterator[tuple[str, str]]:

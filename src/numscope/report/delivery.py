@@ -123,7 +123,7 @@ class Delivery:
     """Reports findings as they come and writes the files at the end.
 
     Attributes:
-        outlet: takes each finding that this rank reports for all ranks, with its report.
+        outlet: takes each finding that this rank reports for all ranks.
 
     Args:
         json: file for all findings; on ranks other than 0 the rank is inserted before its suffix.
@@ -162,7 +162,7 @@ class Delivery:
         self._files = (self._json, self._sarif, log_dir, os.getpid())
         self._share = _Share() if json is None and sarif is None and log_dir is None else _shares.setdefault(self._files, _Share())
         self._share.open += 1
-        self.outlet: Callable[[Finding, str], None] | None = None
+        self.outlet: Callable[[Finding], None] | None = None
         if detecting:
             self._take_attempt()
 
@@ -197,7 +197,7 @@ class Delivery:
             share.told.append(finding)
         self._write_early()
         if speaks and self.outlet is not None:
-            self.outlet(finding, plain_report(finding))
+            self.outlet(finding)
         if share.attempt is None or self._log_dir is None or self._shown_as is None:
             return
         if self._shown_as == self._log_dir:

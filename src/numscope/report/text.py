@@ -13,7 +13,6 @@ from typing import TextIO
 from rich.console import Console, ConsoleOptions, Group, RenderableType
 from rich.rule import Rule
 from rich.style import Style
-from rich.table import Table
 from rich.text import Text
 
 from numscope.records.finding import Culprit, Finding, Kind, Numbers, Operand, magnitudes
@@ -136,16 +135,15 @@ def _operands(culprit: Culprit) -> list[RenderableType]:
     shown = [one for one in made if one in [*bad, *made][:_MOST_OUTPUTS]]
     if not (given or shown):
         return []
-    table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False, header_style="bold")
-    for name in ("operand", "dtype", "shape"):
-        table.add_column(name, no_wrap=True)
-    for name in ("min |x|", "max |x|", "nan", "inf"):
-        table.add_column(name, justify="right", no_wrap=True)
-    for operand in given:
-        table.add_row(*_operand_cells(operand, "", "input"))
-    for operand in shown:
-        table.add_row(*_operand_cells(operand, "-> ", "output"))
-    return [Wide(table)]
+    heads = [Text(name, style="bold") for name in ("operand", "dtype", "shape", "min |x|", "max |x|", "nan", "inf")]
+    rows = [heads, *(_operand_cells(one, "", "input") for one in given), *(_operand_cells(one, "-> ", "output") for one in shown)]
+    widths = [max(cell.cell_len for cell in column) for column in zip(*rows, strict=True)]
+    lines: list[RenderableType] = []
+    for row in rows:  # rich's own table takes as long as all the rest
+        for number, (cell, width) in enumerate(zip(row, widths, strict=True)):
+            (cell.pad_left if number > 2 else cell.pad_right)(width - cell.cell_len)
+        lines.append(_long(Text("  ").join(row)))
+    return lines
 
 
 def _operand_cells(operand: Operand, mark: str, default: str) -> list[Text]:

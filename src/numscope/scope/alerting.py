@@ -15,7 +15,7 @@ from numscope.distributed import agree
 from numscope.records.alert import Alert
 from numscope.records.finding import Finding
 from numscope.records.words import count, ranks_of
-from numscope.report.delivery import Delivery
+from numscope.report.delivery import Delivery, plain_report
 from numscope.report.stderr import say
 from numscope.sinks.opening import SharedSinks, Sinks
 
@@ -117,8 +117,9 @@ class Alerting:
     def overflow(self, most: int) -> None:
         say(f"numscope: {count(most, 'alert')}: further ones are counted, and neither told nor kept")
 
-    def _found(self, finding: Finding, report: str) -> None:
-        self._sinks.finding(finding, report)
+    def _found(self, finding: Finding) -> None:
+        if self._sinks.listens():
+            self._sinks.finding(finding, plain_report(finding))
         if self._ends_run:
             self._sinks.settle()
 

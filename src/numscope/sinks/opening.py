@@ -108,6 +108,10 @@ class Sinks:
         """Pass an alert that this rank reports for all ranks to sinks that stand by."""
         self._each("told", alert)
 
+    def listens(self) -> bool:
+        """Whether a sink is there besides the script's own runs, or such a run."""
+        return len(self._guarded) > 1 or any(scripts_run(kind) is not None for kind in ("wandb", "mlflow"))
+
     def finding(self, finding: Finding, report: str) -> None:
         self._each("finding", finding, report)
 
