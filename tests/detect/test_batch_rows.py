@@ -16,6 +16,8 @@ import numscope
 from numscope.detect.batch_rows import MOST_REPLAYS, bad_rows
 from tests.faults.planting import quiet
 
+pytestmark = pytest.mark.tried
+
 
 @given(st.data(), st.integers(2, 200))
 def test_rows_that_each_fail_alone_are_found_all_of_them_and_no_other(data: st.DataObject, total: int) -> None:

@@ -16,7 +16,6 @@ from torch import Tensor, nn
 
 import numscope
 from numscope.config.check_plan import CheckPlan
-from numscope.detect import diagnosis
 from numscope.records.finding import Finding
 from numscope.replay.operation import keepers
 from tests.faults import in_loss
@@ -26,9 +25,7 @@ from tests.faults.test_faults import IN_MODEL
 
 @pytest.fixture(autouse=True)
 def _here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What would cure a step is tried in test_cures.py."""
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(diagnosis, "with_trials", lambda finding, *_: finding)
 
 
 def capsule_of(finding: Finding) -> Path:

@@ -22,6 +22,8 @@ from numscope.records.finding import Culprit, Finding, Reason, Trial
 from numscope.replay import fork
 from tests.faults.planting import quiet
 
+pytestmark = pytest.mark.tried
+
 SCRIPT = """
 import math
 import torch

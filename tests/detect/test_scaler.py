@@ -9,15 +9,8 @@ import torch
 from torch import Tensor, nn
 
 import numscope
-from numscope.detect import diagnosis
 
 HERE = __file__
-
-
-@pytest.fixture(autouse=True)
-def _untried(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What would cure a step is tried in tests/detect/test_cures.py: here it counts when there is a finding."""
-    monkeypatch.setattr(diagnosis, "with_trials", lambda finding, *_: finding)
 
 
 def line_of(mark: str) -> int:

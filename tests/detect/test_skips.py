@@ -16,17 +16,10 @@ from torch.optim import SGD, Adam, AdamW, Optimizer
 
 import numscope
 from numscope.config.rule_table import RULES
-from numscope.detect import diagnosis
 
 ROOT = Path(__file__).parents[2]
 OF_SEARCH = 17  # skips that lead from torch's first scale, 2^16, below 1
 NUM = OF_SEARCH + RULES["scale falls"].settings["finding"]
-
-
-@pytest.fixture(autouse=True)
-def _untried(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What would cure a step is tried in tests/detect/test_cures.py: here it counts when there is a finding."""
-    monkeypatch.setattr(diagnosis, "with_trials", lambda finding, *_: finding)
 
 
 class Net(nn.Module):

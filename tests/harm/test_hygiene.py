@@ -25,6 +25,8 @@ from numscope.records.errors import NonFiniteError, UsageError
 from numscope.scope import open_scopes
 from tests.harm.training import assert_no_hooks, assert_nothing_left
 
+pytestmark = pytest.mark.tried
+
 
 @pytest.fixture(autouse=True)
 def _clean() -> Any:

@@ -17,6 +17,8 @@ from torch import nn
 import numscope
 from numscope.replay.capture import RandomState
 
+pytestmark = pytest.mark.tried
+
 SCRIPT = """
 import collections, contextlib, itertools, random, sys, threading, time
 import numpy, torch

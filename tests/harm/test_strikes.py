@@ -27,6 +27,8 @@ from numscope.sinks.loggers import BaseLogger
 from tests.effort import examples
 from tests.harm.training import Notes, Watch, assert_nothing_left, bare, seed
 
+pytestmark = pytest.mark.tried
+
 NUM_STEPS = 4
 STRUCK, BAD = 1, 3  # steps
 
