@@ -123,7 +123,7 @@ def test_healthy_run_is_silent() -> None:
     model = mlp(14, nn.GELU)
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
     with numscope.watch(model) as scope:
-        for _ in trained(model, optimizer, 400):
+        for _ in trained(model, optimizer, 250):
             pass
     assert scope.alerts == []
 

@@ -88,15 +88,14 @@ def own(scope: Any) -> list[Any]:
     return [alert for alert in scope.alerts if alert.rule in OURS]
 
 
-@pytest.mark.parametrize("in_place", [False, True], ids=["forked", "in place"])
 @pytest.mark.parametrize(
-    ("op", "bit", "module", "phase"),
+    ("op", "bit", "module", "phase", "in_place"),
     [
-        ("addmm", 0, "first", "forward"),
-        ("addmm", 22, "first", "forward"),
-        ("relu", 9, "last", "forward"),
-        ("threshold_backward", 3, "first", "backward"),
-        ("sum", 5, "last", "backward"),
+        ("addmm", 0, "first", "forward", False),
+        ("addmm", 22, "first", "forward", True),
+        ("relu", 9, "last", "forward", False),
+        ("threshold_backward", 3, "first", "backward", True),
+        ("sum", 5, "last", "backward", False),
     ],
 )
 def test_a_flipped_bit_is_suspected_hardware(
@@ -114,7 +113,7 @@ def test_a_flipped_bit_is_suspected_hardware(
     assert "rank 0; 2 steps after it were checked too: all the same." in alert.text and f" again: bit {bit})" in alert.text
 
 
-@pytest.mark.parametrize("bit", range(0, 16, 3))
+@pytest.mark.parametrize("bit", (0, 6, 9, 15))
 def test_each_bit_of_bfloat16_is_seen(bit: int) -> None:
     torch.manual_seed(0)
     [alert] = own(train(Net(kept).bfloat16(), "again:every=2", flipped=Flip("addmm", bit), on_nonfinite="warn"))
@@ -420,7 +419,7 @@ def ranked(rank: int, passes: int, watched: str) -> Any:
     return [(a.rule, a.layer, a.tensor, a.step, a.evidence["op"]) for a in own(scope)], [p._backward_hooks for p in model.parameters()]
 
 
-@pytest.mark.parametrize(("passes", "watched"), [(1, "ddp"), (2, "ddp"), (1, "inner"), (1, "compiled")])
+@pytest.mark.parametrize(("passes", "watched"), [(2, "ddp"), (1, "inner"), (1, "compiled")])
 def test_a_gradient_that_ranks_average_is_compared_as_it_was_before(passes: int, watched: str, ranks: RankPool) -> None:
     """What one rank's flipped bit makes of the average is the same on all ranks. No mode sees into compiled code: nothing flips there."""
     one, other = (told.value for told in ranks.run(ranked, passes, watched))

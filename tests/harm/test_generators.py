@@ -32,7 +32,7 @@ def stop(*_):
 numscope_modules = [m.name for m in pkgutil.walk_packages(numscope.__path__, "numscope.", onerror=stop)]
 imported = set()
 own = ("numscope.cli", "numscope.doctor", "numscope.__main__", "numscope.runs.diff_text")  # processes of their own, which print with rich
-own += ("numscope.integrations.lightning", "numscope.integrations.ray")  # the frameworks themselves move generators, and load rich
+own += ("numscope.integrations.lightning", "numscope.integrations.ray")  # whose own tests look: the frameworks load rich
 for name in numscope_modules:
     if not name.startswith(own) and name != "numscope.report.text" and ".features." not in name:
         try:
@@ -43,10 +43,6 @@ for name in numscope_modules:
         same(name)
 assert len(numscope_modules) > 200 and "rich" not in sys.modules
 assert imported >= {"integrations.transformers", "compat.debug_tool", "compat.underflow_overflow"}
-import lightning.pytorch, ray.train.torch
-before = state()
-import numscope.integrations.lightning, numscope.integrations.ray
-same("integrations")
 """
 
 WATCH = """

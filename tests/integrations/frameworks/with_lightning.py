@@ -23,6 +23,7 @@ import numscope
 from numscope.alerts.checks import resuming
 from numscope.integrations.lightning import NumscopeCallback
 from numscope.records.errors import NonFiniteError, UsageError
+from tests.integrations.generators import moves_none
 from tests.integrations.page import lines_of, run_lines
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # Lightning's, of loaders without workers and of torch's new names
@@ -309,3 +310,7 @@ def test_ddp_stops_both_ranks_with_one_finding(tmp_path):
     found = [json.loads(path.read_text())["findings"] for path in sorted(tmp_path.glob("found*.json"))]
     assert len(found) == 2 and found[0] == found[1], done.stderr[-3000:]
     assert (found[0][0]["step"], found[0][0]["culprit"]["line"], done.returncode) == (1, line_of("# HERE"), 1)
+
+
+def test_to_import_it_moves_no_generator() -> None:
+    assert moves_none("numscope.integrations.lightning")

@@ -25,6 +25,7 @@ from ray.train.torch import TorchTrainer, prepare_model  # noqa: E402
 from numscope.integrations.ray import WatchedLoop, watched  # noqa: E402
 from numscope.records.alert import Alert  # noqa: E402
 from numscope.records.errors import NonFiniteError, UsageError  # noqa: E402
+from tests.integrations.generators import moves_none  # noqa: E402
 from tests.integrations.page import run_lines  # noqa: E402
 from tests.warm import COLD  # noqa: E402
 
@@ -109,6 +110,10 @@ def test_driver_knows_what_a_killed_worker_had_found(cluster):
     with pytest.raises(ray.exceptions.WorkerCrashedError):
         ray.get(ray.remote(max_retries=0)(lambda: loop()).remote())
     assert [(finding.step, finding.phase.value) for finding in loop.findings] == [(0, "forward")]
+
+
+def test_to_import_it_moves_no_generator():
+    assert moves_none("numscope.integrations.ray")
 
 
 def test_process_of_the_board_loads_no_torch():
