@@ -106,7 +106,8 @@ int64_t count_at(PyObject* object, PyObject* name) {
 int64_t version_of(PyObject* tensor) { return count_at(tensor, names.version); }
 
 bool is_traced() {
-    const Ref state(PyObject_CallNoArgs(torch.tracing_state));
+    const Ref state(PyObject_CallNoArgs(torch.tracing_state)), num(PyObject_CallNoArgs(torch.num_dispatch_modes));
+    if (state.get() == Py_None && num && PyLong_AsLong(num.get()) == 0) return false;  // most calls
     const Ref proxy(state.get() == Py_None ? PyObject_CallFunctionObjArgs(torch.dispatch_mode, torch.proxy, nullptr) : nullptr);
     const Ref fake(proxy.get() == Py_None ? PyObject_CallFunctionObjArgs(torch.dispatch_mode, torch.fake, nullptr) : nullptr);
     forget();

@@ -47,7 +47,7 @@ struct Torch {
     PyObject *tensor, *parameter;                                                                     // classes
     PyObject *is_neg, *is_contiguous, *numel, *detach, *is_floating_point, *untyped_storage;  // methods of tensors
     PyObject *is_view;
-    PyObject *function_mode_on, *sequence_nr, *tracing_state, *dispatch_mode, *proxy, *fake, *task, *is_grad_enabled;  // of torch._C
+    PyObject *function_mode_on, *sequence_nr, *tracing_state, *num_dispatch_modes, *dispatch_mode, *proxy, *fake, *task, *is_grad_enabled;  // of torch._C
     PyObject* dtypes[NUM_DTYPES];                                                                     // by code
 };
 extern Torch torch;

@@ -89,6 +89,7 @@ class Board:
         self.level = np.zeros(0)  # of the last step, log2 of the largest finite magnitude
         self._index: dict[tuple[str, str], int] = {}
         self._of: dict[tuple[SiteKind, ...], npt.NDArray[np.int64]] = {}
+        self._is_weight = np.zeros(0, bool)
         self._born = np.zeros(0, np.int64)
         self._last_move = np.zeros(0, np.int64)
         self._recent = np.zeros((RECENT, 0))
@@ -116,6 +117,7 @@ class Board:
         if count:
             self._of.clear()
             self.kinds = np.array([place.kind for place in self.places], np.int8)
+            self._is_weight = np.isin(self.kinds, WEIGHTS)
             self.limits = np.array([1024.0 if p.dtype == "float64" else math.log2(format_of(p.dtype).max) for p in self.places])
             self._usual = np.array([place.usual for place in self.places])
             self.from_zero = np.concatenate([self.from_zero, np.zeros(count, bool)])
@@ -141,14 +143,16 @@ class Board:
             self._first_losses.append(abs(loss))
             self.first_loss = float(median(np.array(self._first_losses))) if len(self._first_losses) == RECENT else math.nan
         seen = amax > 0
-        self.from_zero[at[(amax == 0) & np.isnan(self.level[at])]] = True
-        self._set(at[seen], np.log2(amax[seen]))
+        if not seen.all():
+            self.from_zero[at[(amax == 0) & np.isnan(self.level[at])]] = True
+            at, amax = at[seen], amax[seen]
+        are_some_first = self._set(at, np.log2(amax))
         if self.num_steps == 0:
             self._recent[:] = self.level
         self._recent[self.num_steps % RECENT] = self.level
         self.num_steps += 1
-        fresh = np.isnan(self._recent).any(0)
-        if fresh.any():
+        if are_some_first:
+            fresh = np.isnan(self._recent).any(0)
             self._recent[:, fresh] = self.level[fresh]
         if self.ticks:
             here, before = self._num_ticks % PAST, (self._num_ticks - 1) % PAST
@@ -156,14 +160,18 @@ class Board:
             self._peaks[here] = np.fmax(self._peaks[before], self._past[here])
             self._num_ticks += 1
 
-    def _set(self, at: npt.NDArray[np.int64], levels: Floats) -> None:
+    def _set(self, at: npt.NDArray[np.int64], levels: Floats) -> bool:
+        """Returns: whether some sites had no level before."""
         before = self.level[at]
         self.level[at] = levels
-        is_first, has_changed = np.isnan(before), levels != before
-        began = is_first | (has_changed & (self.num_steps - self._last_move[at] > REST) & np.isin(self.kinds[at], WEIGHTS))
-        self._born[at[began]] = self.num_steps
-        self._last_move[at[has_changed]] = self.num_steps
-        self.moved[at[has_changed & ~is_first]] = True
+        is_first, changed = np.isnan(before), levels != before
+        are_some_first, moved = bool(is_first.any()), at if changed.all() else at[changed]
+        if are_some_first or (self._last_move[moved] < self.num_steps - REST).any():
+            rested = self.num_steps - self._last_move[at] > REST
+            self._born[at[is_first | (changed & rested & self._is_weight[at])]] = self.num_steps
+        self._last_move[moved] = self.num_steps
+        self.moved[at[changed & ~is_first] if are_some_first else moved] = True
+        return are_some_first
 
     @property
     def ticks(self) -> bool:

@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
+from torch import Tensor
 
 from numscope.alerts.board import Board, Floats, SiteKind, SitePlace
 from numscope.alerts.rules.gradients import UNDERFLOW, VANISH, gradients_through_depth, gradients_underflow
@@ -63,8 +64,15 @@ class _Source(NamedTuple):
     """Rows of one block: where they are in it, and whose they are."""
 
     block: Block
+    host: Tensor  # the block's memory, which moves as it grows
+    amax: Floats  # of all rows
     rows: npt.NDArray[np.int64]
     sites: npt.NDArray[np.int64]  # positions in ``StepRows._at``
+
+    @classmethod
+    def of(cls, block: Block, rows: list[int], sites: list[int]) -> _Source:
+        table = np.frombuffer((ctypes.c_double * (block.capacity * ROW_WIDTH)).from_address(block.host.data_ptr()))
+        return cls(block, block.host, table[_MAX::ROW_WIDTH], np.array(rows, np.int64), np.array(sites, np.int64))
 
 
 class StepRows:
@@ -78,43 +86,46 @@ class StepRows:
         self._look: Look | None = None  # of the step that the places are of
         self._at = np.zeros(0, np.int64)
         self._sources: list[_Source] = []
+        self._are_single = True  # no site has several rows
         self._loss: tuple[Block, int] | None = None
 
     def add(self, step: int, journal: Journal) -> None:
         """A step whose rows have been read."""
-        if self._look is None or not journal.looks_like(self._look):
+        have_moved = any(source.host is not source.block.host for source in self._sources)
+        if self._look is None or have_moved or not journal.looks_like(self._look):
             self._look = journal.look()
             self._find(journal.copied())
         amax = np.full(len(self._at), np.nan)
         for source in self._sources:
-            np.fmax.at(amax, source.sites, _table(source.block)[source.rows, _MAX])
+            found = source.amax[source.rows]
+            if self._are_single:
+                amax[source.sites] = found
+            else:
+                np.fmax.at(amax, source.sites, found)
         self._board.add(step, self._at, amax, self._loss_now())
 
     def _find(self, events: list[tuple[Any, ...]]) -> None:
-        found: dict[SitePlace, int] = {}
+        known: dict[SitePlace, int] = {}
         sources: dict[Block, tuple[list[int], list[int]]] = {}
         for place, block, row in _places(events):
             rows, sites = sources.setdefault(block, ([], []))
-            if len(found) < MOST_SITES or place in found:
+            if len(known) < MOST_SITES or place in known:
                 rows.append(row)
-                sites.append(found.setdefault(place, len(found)))
+                sites.append(known.setdefault(place, len(known)))
         losses = [event.items[0] for event in map(Event._make, events) if event.phase is Phase.LOSS]
         _, ledger, handle = losses[0] if losses else ("", None, UNOBSERVED)
         self._loss = None if ledger is None or handle == UNOBSERVED else ledger.place(int(handle))[:2]
-        self._at = self._board.indexes([*found])
-        self._sources = [_Source(block, np.array(rows, np.int64), np.array(sites, np.int64)) for block, (rows, sites) in sources.items()]
+        self._at = self._board.indexes([*known])
+        self._sources = [_Source.of(block, *found) for block, found in sources.items()]
+        self._are_single = sum(len(source.rows) for source in self._sources) == len(self._at)
 
     def _loss_now(self) -> float:
         if self._loss is None:
             return math.nan
         block, at = self._loss
-        row = _table(block)[at]
-        scale = optimizer_probe.scale() or 1.0
-        return float(row[_MIN]) / scale if row[_NUMEL] == 1 and math.isfinite(row[_MIN]) else math.nan
-
-
-def _table(block: Block) -> Floats:
-    return np.frombuffer(block.view()).reshape(-1, ROW_WIDTH)
+        view, at = block.view(), at * ROW_WIDTH
+        loss = view[at + _MIN]
+        return loss / (optimizer_probe.scale() or 1.0) if view[at + _NUMEL] == 1 and math.isfinite(loss) else math.nan
 
 
 def _places(events: list[tuple[Any, ...]]) -> Iterator[tuple[SitePlace, Block, int]]:

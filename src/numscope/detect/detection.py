@@ -310,7 +310,7 @@ class Detection(StepReader):
             slots = [f"loss[{i}]" if len(roots) > 1 else "loss" for i in range(len(roots))]
             ledger, tape = self.evidence.journal.ledger, self.evidence.outside
             handles = [ledger.observe(root) for root in roots]
-            is_bad = ledger.on_host and not set(handles).isdisjoint(ledger.bad())
+            is_bad = any(handle != UNOBSERVED and ledger.is_bad(handle) for handle in handles)
             is_finite = tape.is_behind and ledger.on_host and not is_bad and UNOBSERVED not in handles
             self._loss = [*zip(slots, handles, strict=True)], [] if is_finite else tape.states(roots), optimizer_probe.accumulates()
             self.evidence.journal.before_gradient = self._own_loss
@@ -412,7 +412,8 @@ class Detection(StepReader):
     def end(self, closing: bool) -> None:
         """The step is over: judge it unless an optimizer's step already did."""
         self.evidence.outside.pause()
-        trained, was_first = self._steps.had_backward, self.evidence.journal.on_host and self.evidence.journal.any_bad()
+        trained = self._steps.had_backward
+        was_first = not self._judged and self.evidence.journal.on_host and self.evidence.journal.any_bad()
         try:
             if not was_first:
                 self.judge.between_steps()

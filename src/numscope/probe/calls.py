@@ -18,7 +18,7 @@ from numscope.summary import native
 
 _task = torch._C._current_graph_task_id
 _jit_tracing = torch._C._get_tracing_state
-_dispatch_mode = torch._C._get_dispatch_mode
+_num_dispatch_modes, _dispatch_mode = torch._C._len_torch_dispatch_stack, torch._C._get_dispatch_mode
 _PROXY, _FAKE = torch._C._TorchDispatchModeKey.PROXY, torch._C._TorchDispatchModeKey.FAKE
 _CALL = nn.Module._call_impl.__code__
 _cuda = torch.cuda
@@ -117,7 +117,7 @@ def in_backward() -> bool:
 
 def is_traced() -> bool:
     """Whether torch.jit.trace, make_fx or a CUDA graph would take what we do into the script's graph, or tensors have no numbers."""
-    return _jit_tracing() is not None or _dispatch_mode(_PROXY) is not None or is_faked() or is_captured()
+    return _jit_tracing() is not None or (_num_dispatch_modes() > 0 and _dispatch_mode(_PROXY) is not None) or is_faked() or is_captured()
 
 
 def is_captured() -> bool:
@@ -127,7 +127,7 @@ def is_captured() -> bool:
 
 def is_faked() -> bool:
     """Whether a FakeTensorMode is at work: what runs has shapes and no numbers."""
-    return _dispatch_mode(_FAKE) is not None
+    return _num_dispatch_modes() > 0 and _dispatch_mode(_FAKE) is not None
 
 
 def say_unread(what: str, why: str = "there are no numbers to read") -> None:

@@ -48,8 +48,10 @@ def in_compiled() -> bool:
 
     Those functions of dynamo's leave torch's state of dispatch as it was when they began. *Cost:* a look at each frame of the stack.
     """
-    wraps, converts = (getattr(sys.modules.get(f"torch._dynamo.{name}"), "__dict__", None) for name in ("eval_frame", "convert_frame"))
-    frame: FrameType | None = sys._getframe(1) if wraps is not None else None
+    if (wrapper := sys.modules.get("torch._dynamo.eval_frame")) is None:
+        return False
+    wraps, converts = vars(wrapper), getattr(sys.modules.get("torch._dynamo.convert_frame"), "__dict__", None)
+    frame: FrameType | None = sys._getframe(1)
     while frame is not None:
         known = frame.f_globals
         if known is converts or (known is wraps and frame.f_code.co_name == "compile_wrapper"):

@@ -309,14 +309,13 @@ class ModuleProbe:
         self._num_calls += 1
         if self._num_calls == MOST_HOOKED:
             self.is_crowded = self.was_crowded = True
+        heard, shown = entry if leaves else None, None if self.is_crowded else shown
+        if (heard is not None or shown is not None) and not is_captured():
+            left = self._ears.witness.saw(heard, shown, not self.is_crowded, args, kwargs, output)
+            leaves, sites = bool(left & LEAVES), sites if shown is None or left & SITES else None
         calls = self._calls
-        if calls is None or calls.module is not module:
-            heard, shown = entry if leaves else None, None if self.is_crowded else shown
-            if (heard is not None or shown is not None) and not is_captured():
-                left = self._ears.witness.saw(heard, shown, not self.is_crowded, args, kwargs, output)
-                leaves, sites = bool(left & LEAVES), sites if shown is None or left & SITES else None
-            if not leaves and sites is None:
-                return
+        if not leaves and sites is None and (calls is None or calls.module is not module):
+            return
         if optimizer.is_unheard() or is_traced():
             return
         failed = output is None and sys.exc_info()[0] is not None

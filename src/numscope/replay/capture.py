@@ -267,9 +267,9 @@ class RandomState:
     def capture(cls, exact: bool = True) -> RandomState:
         """The state now; without ``exact`` one that a replay may begin from, at less cost."""
         devices: dict[int, Tensor] = {}
-        if torch.cuda.is_initialized() and not torch.cuda.is_current_stream_capturing():  # type: ignore[no-untyped-call]
+        if torch.cuda._initialized and torch.cuda.is_initialized() and not torch.cuda.is_current_stream_capturing():  # type: ignore[no-untyped-call]
             devices[torch.cuda.current_device()] = torch.cuda.get_rng_state()
-        return cls(torch.get_rng_state(), _python_state(exact), _numpy_state(exact), devices)
+        return cls(torch.default_generator.get_state(), _python_state(exact), _numpy_state(exact), devices)
 
     def restore(self) -> None:
         torch.set_rng_state(self.torch_cpu)
@@ -355,7 +355,7 @@ class Call:
         modules = [*buffers.names]
         replaced = {m: None for m in modules for p in m._parameters.values() if type(p) is Tensor}
         weights = {m: dict(m._parameters) for m in replaced}
-        given = [*walk.tensors(args, "input"), *walk.tensors(dict(kwargs), "input")]
+        given = [*walk.tensors(args, "input"), *(walk.tensors(dict(kwargs), "input") if kwargs else ())]
         given += [
             (f"{buffers.names[m]}.{name}".lstrip("."), t)
             for m, own in weights.items()

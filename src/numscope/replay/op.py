@@ -124,7 +124,7 @@ class OpProbe(TorchDispatchMode):  # type: ignore[no-untyped-call]
         stop: tuple[int, Stop] | None = None,
         keeps_frames: bool = False,
     ) -> None:
-        super().__init__()  # type: ignore[no-untyped-call]
+        # torch's part of a mode is made as it is entered by ``with``, which those that come by the hundred are not.
         self.tape, self.rows, self.phase = tape, rows, phase
         self.module_name, self.boundary, self.lone = module_name, boundary, lone
         self.names = {} if names is None else names

@@ -18,7 +18,7 @@ import torch
 from torch import Tensor
 from torch.overrides import TorchFunctionMode
 from torch.overrides import _push_mode as push_function_mode
-from torch.utils._python_dispatch import TorchDispatchMode, _get_current_dispatch_mode_stack, _push_mode
+from torch.utils._python_dispatch import TorchDispatchMode, _push_mode
 
 from numscope.probe import optimizer as optimizer_probe
 from numscope.probe.calls import in_backward
@@ -159,7 +159,8 @@ class Outside:
         begins = user in self._done or user not in self._users
         ended = bool(self._done) and self._done.issuperset(self._users)
         overlap = begins and self._has_served and self._passed.issuperset(self._users)  # evaluation; models whose steps overlap for ever
-        self._users[user] = weakref.WeakMethod(failed)
+        if user not in self._users:
+            self._users[user] = weakref.WeakMethod(failed)
         self._has_served = True
         self.pause()
         if user not in self._users:  # an error of the tool has ended its watch
@@ -207,7 +208,7 @@ class Outside:
         elif (
             self._mode is None
             and not self._inside
-            and not (optimizer_probe.is_paused() or in_compiled() or _get_current_dispatch_mode_stack())
+            and not (torch._C._len_torch_dispatch_stack() or optimizer_probe.is_paused() or in_compiled())
         ):
             if len(self._ledger) + self._log.num_rows > _MAX_ROWS:
                 self.reset()

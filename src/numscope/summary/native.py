@@ -58,7 +58,8 @@ if module is not None:
         *(_base, torch.nn.Parameter),
         *(_base.is_neg, _base.is_contiguous, _base.numel, _base.detach, _base.is_floating_point, _base.untyped_storage),
         _base._is_view,
-        *(_C._is_torch_function_mode_enabled, _C._autograd._get_sequence_nr, _C._get_tracing_state, _C._get_dispatch_mode),
+        *(_C._is_torch_function_mode_enabled, _C._autograd._get_sequence_nr, _C._get_tracing_state),
+        *(_C._len_torch_dispatch_stack, _C._get_dispatch_mode),
         *(_C._TorchDispatchModeKey.PROXY, _C._TorchDispatchModeKey.FAKE, _C._current_graph_task_id, torch.is_grad_enabled),
         *CODES,
     )

@@ -44,7 +44,7 @@ class Thorough(Check):
 
 class Cheap(Thorough):
     name = "cheap"
-    cheap = True
+    cheap = check.OCCASIONS
 
 
 class Rhythmic(Thorough):
@@ -54,7 +54,7 @@ class Rhythmic(Thorough):
 
 class Failing(Check):
     name = "failing"
-    cheap = True
+    cheap = check.OCCASIONS
 
     def before_step(self, optimizer: Optimizer) -> None:
         raise ValueError("my own fault")

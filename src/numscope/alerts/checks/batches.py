@@ -8,7 +8,7 @@ from typing import Any
 from torch import nn
 from torch.utils import data
 
-from numscope.alerts.checks.check import Check, Subject
+from numscope.alerts.checks.check import OCCASIONS, Check, Subject
 from numscope.probe.inputs import KEPT, Batch
 from numscope.probe.loop_calls import LoopCall
 from numscope.records.heap import instances_of
@@ -31,7 +31,7 @@ class Batches(Check):
 
     name = "same batch again"
     also = ("epochs in the same order", NEVER_DRAWN)
-    cheap = True
+    cheap = OCCASIONS
 
     def __init__(self, subject: Subject, steps: int = SAME_STEPS) -> None:
         super().__init__(subject)

@@ -34,7 +34,7 @@ class BetweenSteps(Check):
     """
 
     name = "weight changes between steps"
-    cheap = True
+    cheap = "enter", "before_step"
 
     def __init__(self, subject: Subject) -> None:
         super().__init__(subject)
@@ -46,7 +46,7 @@ class BetweenSteps(Check):
     def after_step(self, optimizer: Optimizer) -> None:
         parameters = self.subject.parameters()
         # On a device the first steps have enough copies on their way to the host.
-        looks = self.subject.thorough and (self.subject.num >= FIRST or all(p.is_cpu for p in parameters.values()))
+        looks = self.subject.num >= FIRST or all(p.is_cpu for p in parameters.values())
         self._after = _Weights(parameters) if looks else None
 
     def enter(self, module: nn.Module, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
@@ -55,7 +55,7 @@ class BetweenSteps(Check):
             self._line = current_line().at(" before the call at ")
 
     def before_step(self, optimizer: Optimizer) -> None:  # where detection has waited for what lies on a device
-        pair, self._pair = self._pair, None
+        pair, self._pair, self._after = self._pair, None, None
         if pair is None:
             return
         before, after = (each.sums.read() for each in pair)

@@ -26,6 +26,7 @@ from numscope.replay.stack import capture
 FIRST = 4  # steps of a watch that are looked at thoroughly
 EVERY = 100  # afterwards one of so many is
 STRETCH = 16  # steps in a row, the first of each EVERY, in which rhythms are followed
+OCCASIONS = ("enter", "leave", "before_backward", "after_backward", "before_step", "after_step", "skipped_step", "called", "end", "last")
 MOST_NAMED = 64  # parameters in an alert's evidence
 
 
@@ -127,14 +128,15 @@ class Subject:
 class Check(StepReader):
     """One thing that can go wrong in silence. It overrides the occasions that it needs; on each it may ``say`` alerts.
 
-    It is asked at thorough steps only (the first ``FIRST``, then one of ``EVERY``), unless it is ``cheap`` or follows a ``rhythm``, and no
-    more once all its rules have spoken. It must not sync with a device between a step's begin and its end, write to anything of the run's,
-    or keep tensors of a step alive beyond it. An error that it raises switches it off.
+    It is asked at thorough steps only (the first ``FIRST``, then one of ``EVERY``), unless it follows a ``rhythm`` or an occasion is one of
+    its ``cheap`` ones, and no more once all its rules have spoken. It must not sync with a device between a step's begin and its end, write
+    to anything of the run's, or keep tensors of a step alive beyond it. An error that it raises switches it off.
 
     Attributes:
         name: of its rule, as configurations know it.
         also: further rules that it speaks of; it is made unless all of them are off.
-        cheap: it is asked at each step; then it may take some microseconds, and walks over parameters only if ``subject.thorough``.
+        cheap: occasions on which it is asked at each step: it may take some microseconds, and walks over parameters only if
+            ``subject.thorough``.
         rhythm: it is asked at the first ``STRETCH`` of each ``EVERY`` steps, which follow each other; it may take 50 µs.
         fused: it is also asked of optimizers that step within backward, mostly a parameter at a time.
         spoken: the rules that need speak no more.
@@ -143,7 +145,7 @@ class Check(StepReader):
 
     name: ClassVar[str]
     also: ClassVar[tuple[str, ...]] = ()
-    cheap: ClassVar[bool] = False
+    cheap: ClassVar[tuple[str, ...]] = ()
     rhythm: ClassVar[bool] = False
     fused: ClassVar[bool] = False
 

@@ -6,7 +6,6 @@ import logging
 import threading
 import traceback
 from collections.abc import Callable, Iterable, Mapping, Sequence, Set
-from functools import partial
 from typing import Any
 
 from torch import Tensor, nn
@@ -15,7 +14,7 @@ from torch.optim import Optimizer
 from numscope.alerts.checks.batches import Batches
 from numscope.alerts.checks.between_steps import BetweenSteps
 from numscope.alerts.checks.branches import Branches
-from numscope.alerts.checks.check import EVERY, FIRST, STRETCH, Check, Subject
+from numscope.alerts.checks.check import EVERY, FIRST, OCCASIONS, STRETCH, Check, Subject
 from numscope.alerts.checks.clearing import Clearing, Reaching
 from numscope.alerts.checks.dead_units import DeadUnits
 from numscope.alerts.checks.followers import Followers
@@ -36,11 +35,11 @@ from numscope.alerts.checks.tied import PiledHooks, Repeated, Tied
 from numscope.alerts.checks.training_modes import Autocast, BatchNorms, DropoutInEvaluation, EvalMode
 from numscope.alerts.checks.unread import Unread
 from numscope.alerts.checks.weight_updates import WeightUpdates
-from numscope.probe.calls import guard, in_backward
+from numscope.probe.calls import in_backward, unheard
 from numscope.probe.loop_calls import LoopCall
 from numscope.probe.step import StepReader
 from numscope.records.alert import Alert
-from numscope.records.faults import ours
+from numscope.records.faults import had_no_room, ours
 
 # Those that a watch makes unless they are switched off. A check that stands behind another one is asked after it.
 CHECKS: tuple[type[Check], ...] = (
@@ -76,8 +75,6 @@ CHECKS: tuple[type[Check], ...] = (
     DeadUnits,
 )
 
-OCCASIONS = ("enter", "leave", "before_backward", "after_backward", "before_step", "after_step", "skipped_step", "called", "end", "last")
-
 MOST_SKIPS = 20  # of GradScaler's first ones; those that it leaves out show nothing, and are not counted
 
 log = logging.getLogger("numscope")
@@ -107,7 +104,7 @@ class Checker(StepReader):
         given = settings or {}
         off = {rule for rule, setting in given.items() if setting is False}
         self._checks: list[Check] = []
-        self._asked: dict[str, list[Check]] = {}
+        self._asked: dict[str, list[tuple[Check, Callable[..., None]]]] = {}  # by occasion: the check and its method
         self._is_stretch = True
         self._skips = 0  # steps in a row
         for kind in checks:
@@ -122,7 +119,8 @@ class Checker(StepReader):
         """The watch is about to end, as planned."""
         self._subject.thorough = self._subject.is_over = True
         self._sort()
-        self._ask("last")
+        with unheard():
+            self._ask("last")
 
     def detach(self) -> None:
         """Ask nothing more. Safe to call twice."""
@@ -187,17 +185,27 @@ class Checker(StepReader):
         """Which checks have something to do on an occasion of this step."""
         subject = self._subject
         self._is_stretch = subject.num % EVERY < STRETCH
-        asked = [c for c in self._checks if not c.is_done and (c.cheap or subject.thorough or (c.rhythm and self._is_stretch))]
+        asked = [c for c in self._checks if not c.is_done]
+        always = [c for c in asked if subject.thorough or (c.rhythm and self._is_stretch)]
         self._asked = {
-            occasion: [check for check in asked if getattr(type(check), occasion) is not getattr(Check, occasion)] for occasion in OCCASIONS
+            occasion: [
+                (check, getattr(check, occasion))
+                for check in asked
+                if (check in always or occasion in check.cheap) and getattr(type(check), occasion) is not getattr(Check, occasion)
+            ]
+            for occasion in OCCASIONS
         }
 
     def _ask(self, occasion: str, *args: Any, fused: bool = False) -> None:
-        for check in self._asked[occasion]:
+        for check, ask in self._asked[occasion]:
             if fused and not check.fused:
                 continue
             with self._lock:
-                guard(partial(self._fail, check), (), getattr(check, occasion), *args)
+                try:
+                    ask(*args)
+                except ours() as error:
+                    if not had_no_room(error):
+                        self._fail(check, error)
                 found, check.found = check.found, []
             if found:
                 if check.is_done:

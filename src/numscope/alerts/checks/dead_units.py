@@ -54,7 +54,7 @@ class DeadUnits(Check):
 
     name = "dead units"
     also = (EQUAL,)
-    cheap = True
+    cheap = ("end",)
     fused = True
 
     def __init__(self, subject: Subject, share: float = SHARE, steps: int = STEPS) -> None:
@@ -66,8 +66,6 @@ class DeadUnits(Check):
         self._told: set[str] = set()
 
     def before_step(self, optimizer: Optimizer) -> None:
-        if not self.subject.thorough:
-            return
         mine = ids_of(optimizer)
         for module, layer in self.subject.probe.names.items():
             dim = _unit_dim(module)

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 from torch import Tensor, nn
 
-from numscope.alerts.checks.check import Check, ScriptLine, Subject, current_line
+from numscope.alerts.checks.check import OCCASIONS, Check, ScriptLine, Subject, current_line
 from numscope.probe import optimizer as optimizer_probe
 from numscope.probe.loop_calls import LoopCall
 
@@ -107,7 +107,7 @@ class Loading(Check):
 
     name = "nothing is loaded"
     also = (OWN,)
-    cheap = True
+    cheap = OCCASIONS
 
     def __init__(self, subject: Subject) -> None:
         super().__init__(subject)

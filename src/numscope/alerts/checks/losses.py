@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from torch import Tensor
 from torch.optim import Optimizer
 
-from numscope.alerts.checks.check import UNKNOWN, Check, ScriptLine, Subject, current_line
+from numscope.alerts.checks.check import OCCASIONS, UNKNOWN, Check, ScriptLine, Subject, current_line
 from numscope.summary.ledger import UNOBSERVED
 
 LEAST_LOOKS = 5  # in a row with the same losses, to the last bit
@@ -22,7 +22,7 @@ class ConstantLoss(Check):
     """
 
     name = "constant loss"
-    cheap = True
+    cheap = OCCASIONS
 
     def __init__(self, subject: Subject) -> None:
         super().__init__(subject)

@@ -73,7 +73,7 @@ class UpdatesLost(Check):
     """
 
     name = "updates lost"
-    cheap = True
+    cheap = ("end",)
     fused = True
 
     def __init__(self, subject: Subject, share: float = SHARE, steps: int = STEPS) -> None:
@@ -87,8 +87,6 @@ class UpdatesLost(Check):
 
     def before_step(self, optimizer: Optimizer) -> None:
         self._taken = []
-        if not self.subject.thorough:
-            return
         chosen = {
             id(p): (group.get("lr"), peak_rate(group))
             for group in optimizer.param_groups
@@ -146,6 +144,7 @@ class UpdatesLost(Check):
             self._taken = []
 
     def end(self, closing: bool) -> None:
+        self._taken = []
         while self._looks and self._looks[0].counts.is_here:
             self._count(self._looks.pop(0))
         self._tell(SPAN)

@@ -31,7 +31,7 @@ class SameDataOnRanks(Check):
     """
 
     name = "same data on ranks"
-    cheap = True
+    cheap = ("end",)
 
     def __init__(self, subject: Subject) -> None:
         super().__init__(subject)
@@ -41,7 +41,7 @@ class SameDataOnRanks(Check):
         self._streaks: dict[tuple[int, ...], list[int]] = {}  # steps at which these ranks had the same data
 
     def enter(self, module: nn.Module, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
-        if self.subject.thorough and spread():
+        if spread():
             self.subject.inputs.see(self.subject.num, self.subject.step, args, kwargs)
 
     def end(self, closing: bool) -> None:

@@ -16,7 +16,7 @@ from torch import Tensor
 from torch.nn import Parameter
 from torch.optim import Optimizer
 
-from numscope.alerts.checks.check import EVERY, STRETCH, Check, Subject
+from numscope.alerts.checks.check import EVERY, OCCASIONS, STRETCH, Check, Subject
 from numscope.alerts.checks.model_copies import CopiesOf, Shared
 from numscope.distributed.agree import spread, watch_name
 from numscope.distributed.bulletin import Bulletin
@@ -72,7 +72,7 @@ class ReplicasDiffer(Check):
     """
 
     name = "replicas differ"
-    cheap = True
+    cheap = OCCASIONS
     fused = True
 
     def __init__(self, subject: Subject) -> None:

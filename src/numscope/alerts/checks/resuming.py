@@ -17,7 +17,7 @@ from torch.optim import Optimizer
 from torch.optim.lr_scheduler import LRScheduler
 
 from numscope.alerts.checks import loading
-from numscope.alerts.checks.check import Check, ScriptLine, Subject
+from numscope.alerts.checks.check import OCCASIONS, Check, ScriptLine, Subject
 from numscope.distributed.agree import num_ranks, spread
 from numscope.parity.resumed import find_origin, losses
 from numscope.parity.snapshot import LoopObjects, one_checksum, random_states, states_and_counts, weights_of
@@ -54,7 +54,7 @@ class Resuming(Check):
     """
 
     name = "state not loaded"
-    cheap = True
+    cheap = OCCASIONS
 
     def __init__(self, subject: Subject, run: str = "") -> None:
         super().__init__(subject)

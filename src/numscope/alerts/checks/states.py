@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from torch import Tensor
 from torch.optim import Optimizer
 
-from numscope.alerts.checks.check import UNKNOWN, Check, ScriptLine, Subject, current_line, names_of
+from numscope.alerts.checks.check import OCCASIONS, UNKNOWN, Check, ScriptLine, Subject, current_line, names_of
 from numscope.probe.optimizers import ids_held, ids_known, ids_of
 
 EMPTY = "group without parameters"
@@ -21,7 +21,7 @@ class LostState(Check):
     """
 
     name = "optimizer state lost"
-    cheap = True
+    cheap = OCCASIONS
 
     def __init__(self, subject: Subject) -> None:
         super().__init__(subject)

@@ -14,7 +14,7 @@ from torch.nn.modules.batchnorm import _BatchNorm
 from torch.nn.modules.dropout import _DropoutNd
 from torch.optim import Optimizer
 
-from numscope.alerts.checks.check import UNKNOWN, Check, ScriptLine, Subject, current_line, names_of
+from numscope.alerts.checks.check import OCCASIONS, UNKNOWN, Check, ScriptLine, Subject, current_line, names_of
 from numscope.alerts.checks.weight_updates import Sums
 from numscope.records.faults import ours
 from numscope.records.words import count
@@ -41,7 +41,7 @@ class EvalMode(Check):
 
     name = "eval mode"
     also = (TRAIN_MODE,)
-    cheap = True
+    cheap = OCCASIONS
 
     def __init__(self, subject: Subject) -> None:
         super().__init__(subject)
@@ -121,7 +121,7 @@ class DropoutInEvaluation(Check):
     """
 
     name = "dropout in evaluation"
-    cheap = True
+    cheap = OCCASIONS
 
     def __init__(self, subject: Subject) -> None:
         super().__init__(subject)

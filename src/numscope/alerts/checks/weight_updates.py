@@ -92,7 +92,7 @@ class WeightUpdates(Check):
     """
 
     name = "weight does not move"
-    cheap = True
+    cheap = "before_step", "end"
     also = (WITHOUT_OPTIMIZER, WITHOUT_GRADIENT, ZERO_RATE, FROZEN_MOVES, FROZEN_ALL, FROZEN_ADAPTERS, EQUAL, NOTHING)
 
     def __init__(self, subject: Subject) -> None:
