@@ -71,8 +71,8 @@ class _Source(NamedTuple):
 
     @classmethod
     def of(cls, block: Block, rows: list[int], sites: list[int]) -> _Source:
-        table = np.frombuffer((ctypes.c_double * (block.capacity * ROW_WIDTH)).from_address(block.host.data_ptr()))
-        return cls(block, block.host, table[_MAX::ROW_WIDTH], np.array(rows, np.int64), np.array(sites, np.int64))
+        memory: Any = (ctypes.c_double * (block.capacity * ROW_WIDTH)).from_address(block.host.data_ptr())
+        return cls(block, block.host, np.frombuffer(memory)[_MAX::ROW_WIDTH], np.array(rows, np.int64), np.array(sites, np.int64))
 
 
 class StepRows:

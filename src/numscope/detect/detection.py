@@ -283,8 +283,7 @@ class Detection(StepReader):
         if self._called and self.evidence.outside is outside.current():
             self.evidence.outside.begin_between()
         elif not self._called:
-            key = id(self.evidence)
-            self.evidence.outside = outside.current()
+            self.evidence.outside, key = outside.current(), id(self.evidence)
             self.evidence.outside.call_begins(key, self.failed, is_step=True)
             self.evidence.outside.call_ends(key, (), watch=True)
 
@@ -412,8 +411,8 @@ class Detection(StepReader):
     def end(self, closing: bool) -> None:
         """The step is over: judge it unless an optimizer's step already did."""
         self.evidence.outside.pause()
-        trained = self._steps.had_backward
-        was_first = not self._judged and self.evidence.journal.on_host and self.evidence.journal.any_bad()
+        journal, trained = self.evidence.journal, self._steps.had_backward
+        was_first = not self._judged and journal.on_host and journal.any_bad()
         try:
             if not was_first:
                 self.judge.between_steps()

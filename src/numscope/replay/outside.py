@@ -205,10 +205,8 @@ class Outside:
         self._pop_leftover()
         if self._backward:  # hooks watch that, and custom functions have a probe of their own
             self._resumes_after = True
-        elif (
-            self._mode is None
-            and not self._inside
-            and not (torch._C._len_torch_dispatch_stack() or optimizer_probe.is_paused() or in_compiled())
+        elif self._mode is None and not (
+            self._inside or torch._C._len_torch_dispatch_stack() or optimizer_probe.is_paused() or in_compiled()
         ):
             if len(self._ledger) + self._log.num_rows > _MAX_ROWS:
                 self.reset()
