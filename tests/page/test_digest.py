@@ -100,8 +100,8 @@ def test_the_first_bad_number_stands_alone_for_programs(tmp_path: Path) -> None:
     (tmp_path / "run.json").write_text(json.dumps({"format": 2, "attempts": [{"attempt": 1, "environment": environment}]}))
     found = {
         "op": "aten.log", "module": "head", "file": "train.py", "line": 7, "code": "torch.log(x)",
-        "reason": "argument outside the function's domain", "detail": "log(0) = -inf", "advice": "log(x.clamp_min(1e-6))", "advice_tried": True,
-        "tried": [{"remedy": "log(x.clamp_min(1e-6))", "worked": True, "outcome": "finite"}],
+        "reason": "argument outside the function's domain", "detail": "log(0) = -inf", "advice": "log(x.clamp_min(1e-6))",
+        "advice_tried": True, "tried": [{"remedy": "log(x.clamp_min(1e-6))", "worked": True, "outcome": "finite"}],
     }  # fmt: skip
     culprit = {**found, "phase": "loss", "inputs": [], "outputs": [], "stack": []}
     (tmp_path / "findings-rank0.json").write_text(document({**FINDING, "culprit": culprit}, {**FINDING, "step": 0, "contained": True}))
