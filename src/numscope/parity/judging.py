@@ -274,18 +274,19 @@ class _Judge:
             times = "twice" if whole == 2 else f"{whole} times"
             return "counted twice", f"is counted {times}{equal}, as in {len(shared)} of {len(judged)} parameters", evidence
         where = "" if len(shared) == len(judged) else f", as in {len(shared)} of {len(judged)} parameters"
-        told = f"is {factor:.4g} times that of the first run{equal}{where}{self._origin(step, one, shared)}"
+        told = f"is {factor:.4g} times that of the first run{equal}{where}{self._origin(step, one, shared, len(shared) < len(judged))}"
         return "factor", told, evidence
 
-    def _origin(self, step: int, one: _Differing, shared: Sequence[_Differing]) -> str:
-        """Whether a factor comes from the reduction over ranks, by the weight that each rank's own gradient has in the sum."""
+    def _origin(self, step: int, one: _Differing, shared: Sequence[_Differing], is_rare: bool) -> str:
+        """Whether a factor comes from the reduction over ranks, by the weight that each rank's own gradient has in the sum; ``is_rare``:
+        other parameters do not have it."""
         size = self._b.facts.get("data-parallel size", self._b.facts.get("world size", 1))
         ranks = [rank for rank, recorded in self._b.steps(step) if any(one.name in given.tensors for given in recorded.own)]
         solved = self._solve(step, one, shared)
         if min(size, len(ranks)) < 2 or solved is None or solved[4] > max(_ALMOST, one.tolerance):
             return ""
         if all(abs(weight * size - 1) <= 0.01 for weight in solved[2]):
-            return "; ranks average their gradients as they should, so it is in the loss"
+            return "; ranks average " + ("it" if is_rare else "their gradients as they should, so it is in the loss")
         if all(abs(weight / solved[2][0] - 1) <= 0.01 for weight in solved[2]):
             return f"; each rank's own gradient counts {solved[2][0]:.4g} times, where an average is 1/{size}"
         return ""

@@ -87,9 +87,16 @@ def write_one(model: nn.Module, step: int) -> None:
         model.last.bias.data.mul_(0.5)
 
 
-@pytest.mark.parametrize("write", [clamp, swap, write_one, lambda model, step: None])
-def test_what_scripts_do_between_steps_is_left_alone(write: Write) -> None:
+def put_another(model: nn.Module, step: int) -> None:
+    """As FSDP2 does, whose weights are others within a call: both live."""
+    model.kept = [*getattr(model, "kept", []), [model.first.weight]]
+    model.first.weight = nn.Parameter(model.first.weight.detach() * 0.5)
+
+
+@pytest.mark.parametrize("write", [clamp, swap, write_one, put_another, lambda model, step: None])
+def test_what_scripts_do_between_steps_is_left_alone(write: Write, caplog: pytest.LogCaptureFixture) -> None:
     assert [alert.rule for alert in trained(write) if alert.rule == RULE] == []
+    assert "error of its own" not in caplog.text
 
 
 def test_two_optimizers_of_one_model_are_left_alone() -> None:
