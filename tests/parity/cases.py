@@ -20,6 +20,7 @@ from tests.parity.layouts import (
     BATCH,
     Case,
     Net,
+    Placed,
     Tied,
     a_third,
     autocast,
@@ -58,6 +59,7 @@ from tests.parity.layouts import (
     twice_used,
     two_axes,
     undivided,
+    with_places,
     zeroed,
 )
 
@@ -99,6 +101,8 @@ HEALTHY: dict[str, Case] = {
     "samples in turn": Case(2, make=ddp, share=in_turn),
     "summed, of divided losses": Case(2, reduce=functools.partial(average, divide=1.0), scale=lambda r, i, n: 0.5),
     "sequences over ranks": Case(2, reduce=average, share=of_sequence),
+    "with places": Case(net=Placed, make=with_places),
+    "sequences and places over ranks": Case(2, net=Placed, make=with_places, reduce=average, share=of_sequence, reference="with places"),
     "unequal labels": Case(masked=True, loss=of_all_labels),
     "unequal labels, four micro-batches": Case(
         num=4, masked=True, loss=of_all_labels, scale=lambda r, i, n: 1.0, reference="unequal labels"

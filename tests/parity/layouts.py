@@ -51,6 +51,18 @@ class Net(nn.Module):
         return made
 
 
+class Placed(Net):
+    """It is given the places of words too, as models are that add position embeddings."""
+
+    def forward(self, words: Tensor, places: Tensor | None = None) -> Tensor:
+        return super().forward(words)
+
+
+def with_places(net: nn.Module) -> Callable[[Tensor], Tensor]:
+    rank, world = (dist.get_rank(), dist.get_world_size()) if dist.is_initialized() else (0, 1)
+    return lambda words: net(words, torch.arange(LENGTH).chunk(world)[rank])
+
+
 def batch(step: int, seed: int = 7, masked: bool = False) -> tuple[Tensor, Tensor]:
     drawn = torch.randint(0, WORDS, (2, BATCH, LENGTH), generator=torch.Generator().manual_seed(seed + step))
     if masked:

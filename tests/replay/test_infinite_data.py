@@ -389,6 +389,7 @@ LOOP
 """
 
 
+@pytest.mark.tried
 def test_infinities_that_a_model_returns_are_its_operations(tmp_path: Path) -> None:
     culprit = culprit_of(tmp_path, RETURNED.format("self.head(torch.log(self.proj(x) * 0))  # FAULT", ""))
     assert culprit.reason == Reason.DOMAIN and culprit.op == "aten.log"

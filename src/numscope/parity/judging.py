@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any, Literal
@@ -145,9 +146,13 @@ class _Judge:
         shapes = [{(name, shape) for name, shape, _ in rows} for rows in (a, b)]
         if not a or not b:
             return None
-        if {name for name, _ in shapes[0]} != {name for name, _ in shapes[1]} or not shapes[0] & shapes[1]:
+        names, alike = [{name for name, _ in each} for each in shapes], {name for name, _ in shapes[0] & shapes[1]}
+        if names[0] != names[1] or not alike:
             self._notes.append("the batches are not compared: models get other arguments, or parts of samples")
             return None
+        if in_parts := names[0] - alike:  # of a sequence, for one
+            self._notes.append(f"samples of argument {few(sorted(in_parts), 2)} are not compared: the runs have other parts of them")
+        a, b = (Counter({row: num for row, num in rows.items() if row[0] in alike}) for rows in (a, b))
         strange, lost = b.keys() - a.keys(), a.keys() - b.keys()
         if strange or lost:
             name = next(iter(strange or lost))[0] or "the input"
