@@ -13,7 +13,8 @@ from tests.distributed.ranks import RankPool
 from tests.parity.cases import CASES, DISTURBED, HEALTHY, MUTATIONS, REFERENCES, is_right, judged, play, train
 
 OF_TWO = (
-    *("DDP, four micro-batches", "FSDP2, clipped", "tensor parallel", "tensor parallel by hand", "DDP in bfloat16", "sequences over ranks"),
+    *("DDP, four micro-batches", "FSDP2, clipped", "tensor parallel", "tensor parallel by hand", "DDP in bfloat16"),
+    "sequences and places over ranks",
     *(
         "FSDP2 does not divide",
         "one parameter is not reduced",
