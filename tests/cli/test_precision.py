@@ -6,7 +6,10 @@ import json
 import math
 import os
 import re
+import signal
+import subprocess
 import sys
+import time
 from pathlib import Path
 
 import click
@@ -399,3 +402,21 @@ def test_verdict_as_json_has_no_number_that_json_lacks() -> None:
     told = json.loads(json.dumps(verdict.document(), allow_nan=False))
     assert told["drift"] == "inf" and told["drift_with_high_precision"] is None
     assert told["high_precision"] == [{"layer": "a", "gemm": "fprop"}, {"layer": "b", "gemm": None}]
+
+
+def test_a_search_that_is_terminated_leaves_no_process(tmp_path: Path) -> None:
+    """A launcher's ranks are in a session of their own, which no signal to us reaches."""
+    inner = f"import os, time; open({str(tmp_path / 'pid')!r}, 'w').write(str(os.getpid())); time.sleep(300)"
+    outer = (
+        "import sys; from pathlib import Path; from numscope.precision.search.trials import run_to_end;"
+        f"run_to_end([sys.executable, '-c', {inner!r}], Path({str(tmp_path / 'log')!r}), 0)"
+    )
+    process = subprocess.Popen([sys.executable, "-c", outer])
+    told = tmp_path / "pid"
+    while not told.exists() or not told.read_text():
+        assert process.poll() is None
+        time.sleep(0.05)
+    process.terminate()
+    assert process.wait(60) == 128 + signal.SIGTERM
+    with pytest.raises(ProcessLookupError):
+        os.kill(int(told.read_text()), 0)

@@ -157,6 +157,34 @@ class ByAddress(torch.autograd.Function):
         return given
 
 
+class Normed(nn.Module):
+    """A norm in float32 of what comes in bfloat16."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.norm = nn.Linear(8, 8).bfloat16(), nn.LayerNorm(8)
+
+    def forward(self, x: Tensor) -> Tensor:
+        out: Tensor = self.norm(self.first(x))
+        return out
+
+
+def test_torchs_own_kernel_that_adds_up_in_bfloat16_is_named() -> None:
+    torch.manual_seed(0)
+    model, x, g = Normed(), torch.randn(4096, 8).bfloat16(), torch.rand(4096, 8).bfloat16()
+    with numscope.watch(model, check="float64:every=1", on_nonfinite="warn") as scope:
+        for _ in range(2):  # the first is not checked
+            model.zero_grad()
+            (model(x) * g).sum().backward()
+            torch.optim.SGD(model.parameters(), lr=0.0).step()
+    assert model.norm.bias.grad is not None
+    exact = g.double().sum(0)
+    is_off = float((model.norm.bias.grad - exact).abs().max() / exact.abs().max()) > 0.5  # no longer, should torch mend it
+    said = [alert.text for alert in scope.alerts if alert.rule == WRONG_RESULT]
+    assert len(said) == is_off and all("aten.native_layer_norm_backward (backward)" in text for text in said)
+    assert all("rounding (bfloat16) explains" in text for text in said)
+
+
 def test_what_a_kernel_writes_by_its_address_is_taken_as_it_is() -> None:
     assert train(Net(lambda a, b: ByAddress.apply(a) + a @ b)) == []
 

@@ -129,16 +129,18 @@ MUTATIONS: dict[str, Case] = {
     "loss is divided by ranks, and DDP averages": Case(4, "factor", LAST, "1 / the world size", make=ddp, scale=lambda r, i, n: 0.25),
     "sum over the batch": Case(kind="factor", first=LAST, says="the number of samples", scale=lambda r, i, n: float(BATCH)),
     # reductions
-    "nobody reduces": Case(2, "missing reduction", LAST, "the gradient of their own data"),
+    "nobody reduces": Case(2, "missing reduction", LAST, "what their own backward gave"),
     "one parameter is not reduced": Case(
-        2, "missing reduction", ("blocks.1.up.weight",), "own data", reduce=half(average, but="blocks.1.up.weight")
+        2, "missing reduction", ("blocks.1.up.weight",), "own backward gave", reduce=half(average, but="blocks.1.up.weight")
     ),
-    "the embedding is not reduced": Case(4, "missing reduction", ("embed.weight",), "own data", reduce=half(average, but="embed.weight")),
+    "the embedding is not reduced": Case(
+        4, "missing reduction", ("embed.weight",), "own backward gave", reduce=half(average, but="embed.weight")
+    ),
     "a norm is not reduced": Case(
-        2, "missing reduction", ("blocks.0.norm.bias",), "own data", reduce=half(average, but="blocks.0.norm.bias")
+        2, "missing reduction", ("blocks.0.norm.bias",), "own backward gave", reduce=half(average, but="blocks.0.norm.bias")
     ),
-    "DDP's module is called": Case(2, "missing reduction", LAST, "own data", make=lambda net: ddp(net).module),
-    "DDP never synchronizes": Case(2, "missing reduction", LAST, "own data", make=ddp, sync=lambda i, n: False),
+    "DDP's module is called": Case(2, "missing reduction", LAST, "own backward gave", make=lambda net: ddp(net).module),
+    "DDP never synchronizes": Case(2, "missing reduction", LAST, "own backward gave", make=ddp, sync=lambda i, n: False),
     "DDP synchronizes the first micro-batch alone": Case(
         2, "missing reduction", LAST, "have other gradients", make=ddp, num=2, sync=lambda i, n: i == 0
     ),
@@ -150,7 +152,7 @@ MUTATIONS: dict[str, Case] = {
         2, "factor", ("blocks.0.up.weight", "blocks.0.up.bias"), "0.3333 times", make=ddp, reduce=a_third
     ),
     "DDP ignores a parameter": Case(
-        2, "missing reduction", ("blocks.0.down.weight",), "own data", make=lambda net: ignoring(net, "blocks.0.down.weight")
+        2, "missing reduction", ("blocks.0.down.weight",), "own backward gave", make=lambda net: ignoring(net, "blocks.0.down.weight")
     ),
     "tensor parallel without its backward's reduction": Case(
         2, "missing reduction", ("blocks.1.norm.weight", "blocks.1.norm.bias"), make=half(by_hand, reduces=False), share=everyone
@@ -230,7 +232,7 @@ MUTATIONS: dict[str, Case] = {
     "a gradient is zeroed": Case(2, "no gradient", ("blocks.0.norm.weight",), "is 0 in the second run", make=ddp, reduce=zeroed),
     # another loss, another update
     "computed under autocast": Case(kind="low precision", first=LAST, says="computed or reduced", make=autocast),
-    "labels are smoothed": Case(kind="other", first=LAST, says="differs by", loss=functools.partial(cross_of, label_smoothing=0.1)),
+    "labels are smoothed": Case(kind="other", first=LAST, says="; it is the first", loss=functools.partial(cross_of, label_smoothing=0.1)),
     "twice the rate": Case(kind="update", first=LAST, says="gradients agree", optimizer=functools.partial(torch.optim.SGD, lr=0.2)),
     "weight decay": Case(
         2, "update", LAST, "gradients agree", make=ddp, optimizer=functools.partial(torch.optim.SGD, lr=0.1, weight_decay=0.5)

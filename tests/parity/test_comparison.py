@@ -202,6 +202,16 @@ def test_what_is_known_comes_first_and_rounding_last() -> None:
     assert ends["low"].endswith("equal once rounded to bfloat16") and "factor 1.01 ±" in ends["small"]
 
 
+@pytest.mark.parametrize(
+    ("shape", "told"), [((8, 97), "[8, 97]: transposed?"), ((128, 8), "[128, 8]: padded with zeros?"), ((776,), "[776]: reshaped?")]
+)
+def test_other_shapes_with_the_same_numbers_are_asked_about(shape: tuple[int, ...], told: str) -> None:
+    own = torch.randn(97, 8, generator=torch.Generator().manual_seed(0))
+    other = torch.cat((own.flatten(), torch.zeros(torch.Size(shape).numel() - own.numel()))).reshape(shape)
+    found = numscope.compare(numscope.fingerprint({"embed": own}), numscope.fingerprint({"embed": other}))
+    assert text(found)[1] == f"  embed: shapes [97, 8] and {told}"
+
+
 def test_files_of_several_ranks_are_one_fingerprint(tmp_path: Path) -> None:
     whole = torch.arange(12.0).view(4, 3)
     for rank in range(2):

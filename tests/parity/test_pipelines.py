@@ -23,7 +23,7 @@ def test_healthy_pipelines_agree_and_faults_are_named(ranks: RankPool, tmp_path:
     assert not {name: found for name, found in verdicts.items() if not is_right(name, found)}
     assert {found.num_compared for found in verdicts.values()} == {len([*Net().parameters()])}
     assert all(
-        note.startswith("6 parameters are recognized by their weights, under other names: the first is blocks.0.up.weight of rank")
+        note.startswith("6 parameters recognized by weights, under another name: blocks.0.up.weight of rank")
         for found in verdicts.values()
         for note in found.notes
     )

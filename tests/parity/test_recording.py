@@ -150,3 +150,84 @@ def test_a_recording_is_json_without_code(tmp_path: Path) -> None:
     list(steps(2, StepRecorder(str(tmp_path))))
     told = json.loads((tmp_path / "rank00000.json").read_text())
     assert told["parity"] == 1 and len(told["steps"]) == 2
+
+
+@pytest.mark.parametrize("first", ["torch", "titan", "hand"])
+@pytest.mark.parametrize("second", ["torch", "titan", "hand"])
+def test_clipping_by_whatever_means_is_the_same(tmp_path: Path, first: str, second: str) -> None:
+    found = judge(*(clipped_by(tmp_path / str(i), way, 0.1) for i, way in enumerate((first, second))))
+    assert found.kind is None and "4 gradients over 2 steps" in found.text
+    by_itself = {"hand"} & {first, second} and first != second
+    run = "first" if first == "hand" else "second"
+    assert found.notes == ((f"the {run} run clips gradients by itself, so they are compared as they were clipped",) if by_itself else ())
+
+
+@pytest.mark.parametrize("second", ["titan", "hand"])
+def test_clipping_by_another_norm_is_named(tmp_path: Path, second: str) -> None:
+    found = judge(clipped_by(tmp_path / "0", "torch", 0.1), clipped_by(tmp_path / "1", second, 0.05))
+    assert found.kind == ("clip norm" if second == "titan" else "factor"), found
+
+
+def clipped_by(folder: Path, way: str, most: float) -> RecordedLayout:
+    """Two steps of a model, clipped by torch's function, by its two halves, or by arithmetic."""
+    torch.manual_seed(0)
+    net = nn.Sequential(nn.Linear(8, 16), nn.Tanh(), nn.Linear(16, 4))
+    optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+    recorder = StepRecorder(str(folder))
+    recorder.open()
+    recorder.add(net)
+    for step in range(2):
+        optimizer.zero_grad()
+        (net(torch.randn(16, 8, generator=torch.Generator().manual_seed(step))) - 3).square().mean().backward()
+        gradients = [p.grad for p in net.parameters() if p.grad is not None]
+        if way == "torch":
+            nn.utils.clip_grad_norm_(net.parameters(), most)
+        elif way == "titan":
+            nn.utils.clip_grads_with_norm_(net.parameters(), most, nn.utils.get_total_norm(gradients))
+        else:
+            norm = torch.stack([g.norm() for g in gradients]).norm()
+            for g in gradients:
+                g.mul_(torch.clamp(most / (norm + 1e-6), max=1.0))
+        optimizer.step()
+    recorder.close()
+    return RecordedLayout.read(folder)
+
+
+class Part(nn.Module):
+    """Some layers of a model, under the names that they have in the whole."""
+
+    def __init__(self, layers: dict[str, nn.Module]) -> None:
+        super().__init__()
+        self.layers = nn.ModuleDict(layers)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        for layer in self.layers.values():
+            x = torch.tanh(layer(x))
+        return x
+
+
+@pytest.mark.parametrize("micro_batches", [1, 2])
+def test_parts_that_are_called_in_turn_are_compared_with_the_whole(tmp_path: Path, micro_batches: int) -> None:
+    """As the stages of a pipeline that a script drives by itself. A part is known from its first call on."""
+
+    def run(folder: Path, cuts: list[str], num: int) -> RecordedLayout:
+        torch.manual_seed(0)
+        layers: dict[str, nn.Module] = {str(i): nn.Linear(4, 4) for i in range(4)}
+        parts = [Part({name: layers[name] for name in cut}) for cut in cuts]
+        optimizer = torch.optim.SGD([p for part in parts for p in part.parameters()], lr=0.1)
+        recorder = StepRecorder(str(folder))
+        recorder.open()
+        for step in range(2):
+            optimizer.zero_grad()
+            made = [*torch.randn(16, 4, generator=torch.Generator().manual_seed(step)).chunk(num)]
+            for part in parts:
+                if step == 0:
+                    recorder.add(part)
+                made = [part(one) for one in made]
+            sum(((one - 1).square().mean() / num for one in made), torch.zeros(())).backward()
+            optimizer.step()
+        recorder.close()
+        return RecordedLayout.read(folder)
+
+    found = judge(run(tmp_path / "0", ["0123"], 1), run(tmp_path / "1", ["01", "23"], micro_batches))
+    assert found.kind is None and "8 gradients over 2 steps" in found.text, found

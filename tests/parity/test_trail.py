@@ -179,3 +179,39 @@ def test_weights_in_another_order_are_the_same_ones() -> None:
     with torch.no_grad():
         weights[0][0, 0] += 1
     assert Trail._weights(first) == Trail._weights(second) != before
+
+
+def test_weights_that_move_and_come_back_up_to_rounding_are_those_of_the_save(tmp_path: Path) -> None:
+    """Sharpness-aware steps: what an optimizer gets as it steps are weights of no step."""
+
+    def run(folder: Path, saved: dict[str, Any] | None, num: int) -> tuple[RankTrail, dict[str, Any]]:
+        folder.mkdir()
+        torch.manual_seed(0)
+        net = nn.Sequential(nn.Linear(8, 16), nn.Tanh(), nn.Linear(16, 4))
+        optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+        net.load_state_dict(saved or net.state_dict())
+        trail = Trail(str(folder), 9, lambda: None, saves=False)
+        trail.add(net)
+        optimizer_probe.listen(trail)
+        for step in range(3 if saved else 0, num):
+            x = torch.randn(16, 8, generator=torch.Generator().manual_seed(step))
+            (net(x) - 1).square().mean().backward()
+            with torch.no_grad():
+                moves = [0.05 * p.grad / p.grad.norm() for p in net.parameters() if p.grad is not None]
+                for p, move in zip(net.parameters(), moves, strict=True):
+                    p.add_(move)
+            optimizer.zero_grad()
+            (net(x) - 1).square().mean().backward()
+            with torch.no_grad():
+                for p, move in zip(net.parameters(), moves, strict=True):
+                    p.sub_(move)
+            optimizer.step()
+            optimizer.zero_grad()
+        trail.close()
+        return trail.found, {name: one.clone() for name, one in net.state_dict().items()}
+
+    _, saved = run(tmp_path / "saved", None, 3)
+    first, _ = run(tmp_path / "first", None, 6)
+    second, _ = run(tmp_path / "second", saved, 6)
+    found = judge_resume([replace(first, saves=[3])], [second])
+    assert found.kind is None and "after step 3 goes on as the other one, bit by bit, over 3 steps" in found.text

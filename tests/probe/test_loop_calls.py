@@ -114,3 +114,15 @@ def test_clipping_is_known_of(listener: Listener, monkeypatch: pytest.MonkeyPatc
     assert not loop_calls.clips()
     torch.nn.utils.clip_grad_norm_([nn.Parameter(torch.ones(1))], 1.0)
     assert loop_calls.clips()
+
+
+def test_clipping_by_a_norm_that_is_known_is_one_call(listener: Listener) -> None:
+    weight = nn.Parameter(torch.ones(4))
+    for by_halves in (False, True):
+        weight.grad = torch.ones(4)
+        if by_halves:
+            torch.nn.utils.clip_grads_with_norm_(iter([weight]), 1.0, torch.nn.utils.get_total_norm([weight.grad]))
+        else:
+            torch.nn.utils.clip_grad_norm_([weight], 1.0)
+        assert torch.equal(weight.grad, torch.full((4,), 0.5) / (1 + 5e-7))
+    assert [(call.kind, call.given(1, "max_norm")) for call in listener.calls] == [("clip", 1.0)] * 2

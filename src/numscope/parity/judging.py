@@ -6,6 +6,7 @@ import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
+from itertools import takewhile
 from typing import Any, Literal
 
 import torch
@@ -87,6 +88,7 @@ class _Judge:
         self._b, told = as_in_whole(b, a)
         self._a, self._noise = a, noise
         self._notes = [told] if told else []
+        self._by_hand = set[int]()  # steps at which one of the runs clips by itself
 
     def verdict(self) -> ParityVerdict:
         found = self._incomparable()
@@ -179,10 +181,10 @@ class _Judge:
         least = max(_LEAST, MARGIN * self._a.rounding / 4)  # a result is off by a quarter of its unit, on average
         return max(least, MARGIN * away, small / a.norm) if a.norm else math.inf if b.norm <= small else 0.0
 
-    def _pairs(self, step: int, which: Which) -> list[_Differing]:
+    def _pairs(self, step: int, which: Which, of_b: Which | None = None) -> list[_Differing]:
         found = []
         for name in self._a.order:
-            left, right = self._a.whole(step, which, name), self._b.whole(step, which, name)
+            left, right = self._a.whole(step, which, name), self._b.whole(step, of_b or which, name)
             if left is not None and right is not None and left.numel == right.numel:
                 tolerance = self._tolerance(step, name, which, left, right)
                 found.append(_Differing(name, left, right, likeness(left, right, False), tolerance))
@@ -205,7 +207,7 @@ class _Judge:
         lost -= unread
         order = dict.fromkeys((*self._a.order, *self._b.order))
         wrong = [name for name in order if name in {one.name for one in (*differing, *split)} | lost]
-        if not wrong:
+        if not wrong or (not lost and self._agree_as_clipped(step)):
             return None
         first = wrong[0]
         kind: Kind = "no gradient"
@@ -215,9 +217,30 @@ class _Judge:
             kind, text, evidence = self._kind(step, one, differing, split, pairs)
         if kind in ("other", "low precision") and (drops := self._drops()):
             kind, text = "not comparable", f"differs; {drops}"
+        if kind == "other":
+            known = {one.name for one in pairs}
+            before = [name for name in takewhile(lambda name: name != first, order) if name in known]
+            text += f"; that of {before[-1]}, before it in backward, agrees" if before else "; it is the first in backward"
         others = f" {len(wrong) - 1} of the other {len(pairs) + len(lost) - 1} differ too." if len(wrong) > 1 else ""
         told = f"step {step + 1}: the gradient of {first} {text}.{others}"
         return ParityVerdict(kind, told, first, step, len(wrong), len(pairs) + len(lost), evidence)
+
+    def _clips_alone(self, step: int) -> tuple[Which, Which] | None:
+        """What optimizers got of both runs, where one of them alone clips by a function that is known."""
+        clip = [bool(run.merged(step, "clipped")) for run in (self._a, self._b)]
+        return None if clip[0] == clip[1] else ("clipped" if clip[0] else "gradients", "clipped" if clip[1] else "gradients")
+
+    def _agree_as_clipped(self, step: int) -> bool:
+        """Whether one run clips by a function that is known, the other by arithmetic of its own, and their optimizers get the same."""
+        which = self._clips_alone(step)
+        pairs = self._pairs(step, *which) if which is not None else []
+        if which is None or any(one.likeness.difference > one.tolerance or self._split(step, which[1], one) for one in pairs):
+            return False
+        run = "first" if which[0] == "gradients" else "second"
+        told = f"the {run} run clips gradients by itself, so they are compared as they were clipped"
+        self._notes += [told] if told not in self._notes else []
+        self._by_hand.add(step)
+        return bool(pairs)
 
     def _split(self, step: int, which: Which, one: _Differing) -> bool:
         """Whether ranks that should have the same gradient have others."""
@@ -254,7 +277,7 @@ class _Judge:
         if self._b.copies(step, "clipped", one.name) and not self._split(step, "clipped", one):
             return "clip norm", f"is clipped on {ranks} before they reduce it, each by the norm of its own", {"ranks": list(copies)}
         if alone or not own:
-            return "missing reduction", f"is not reduced: {ranks} have each the gradient of their own data", {"ranks": list(copies)}
+            return "missing reduction", f"is not reduced: {ranks} have each what their own backward gave", {"ranks": list(copies)}
         return "missing reduction", f"is reduced over some of {ranks} alone: they hold the same parameter and have other gradients", {}
 
     def _scaled(self, step: int, one: _Differing, pairs: Sequence[_Differing]) -> tuple[Kind, str, dict[str, Any]]:
@@ -351,7 +374,7 @@ class _Judge:
     # ---- clipping, and the update
 
     def _of_clipping(self, step: int) -> ParityVerdict | None:
-        for rank, recorded in self._b.steps(step):
+        for rank, recorded in () if step in self._by_hand else self._b.steps(step):
             for name, tensor in recorded.gradients.tensors.items():
                 right = _clipped(self._a.whole(step, "gradients", name), self._a.whole(step, "clipped", name))
                 clipped = recorded.clipped.tensors.get(name)

@@ -213,14 +213,14 @@ class StepRecorder(optimizer_probe.StepListener):
         if given:
             self._found.rounding = max(self._found.rounding, _rounding_of_autocast(module))
             self._end_step()
-            if not self._step.weights.tensors:
+            if new := [(name, one) for name, one in self._parameters() if name not in self._step.weights.tensors]:
                 if not self._found.steps and self._reference is not None and self._reference.steps:
                     self._places.find(self._parameters(), self._reference.steps[0].weights.tensors, self._reference.shares)
-                self._step.weights = self._prints(self._parameters())
+                self._step.weights = self._step.weights.merge(self._prints(new))
                 if not self._found.steps:
-                    self._found.shares = dict(shares(self._parameters()))
+                    self._found.shares |= shares(new)
             with unseen():
-                if is_later_stage():  # gets what the one before made
+                if is_later_stage() or any(tensor.grad_fn is not None for _, tensor in _leaves(given)):  # gets what another one made
                     return
                 self._step.batch.append({name: rows for name, tensor in _leaves(given) if (rows := _rows(tensor)) is not None})
 
@@ -252,7 +252,8 @@ class StepRecorder(optimizer_probe.StepListener):
         if call.kind == "clip" and not self._step.gradients.tensors:
             self._step.gradients = self._gradients()
             limit, kind = call.given(1, "max_norm"), call.given(2, "norm_type")
-            self._step.max_norm = float(limit) if limit is not None and float(2.0 if kind is None else kind) == 2.0 else None
+            is_euclidean = kind is None or isinstance(kind, Tensor) or float(kind) == 2.0  # the third may be the norm itself
+            self._step.max_norm = float(limit) if limit is not None and is_euclidean else None
 
     @guarded()
     def before_step(self, optimizer: Optimizer) -> None:

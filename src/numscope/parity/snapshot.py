@@ -153,8 +153,21 @@ class LoopObjects:
 def one_checksum(tensors: Iterable[Tensor], *, ordered: bool = True) -> str:
     """One checksum of all tensors, as text; "" where one can't be read. ``ordered``: their order counts."""
     with suppress(Unsummarizable):
-        return f"{merged([(i if ordered else 1) * value for i, value in enumerate(Checksums(list(tensors)).read(), 1)]):x}"
+        return one_of(Checksums(list(tensors)).read(), ordered=ordered)
     return ""
+
+
+def one_of(values: Iterable[int], *, ordered: bool = True) -> str:
+    """One checksum of tensors' checksums. ``ordered``: their order counts."""
+    return f"{merged([(i if ordered else 1) * value for i, value in enumerate(values, 1)]):x}"
+
+
+def checksums_by_id(tensors: Iterable[Tensor]) -> dict[int, int]:
+    """A checksum of each tensor, by its id; of none where one can't be read. *Cost:* a pass over each; a sync on a device."""
+    found = list(tensors)
+    with suppress(Unsummarizable):
+        return dict(zip(map(id, found), Checksums(found).read(), strict=True))
+    return {}
 
 
 def _is_alike(one: nn.Module, model: nn.Module) -> bool:

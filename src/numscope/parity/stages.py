@@ -9,6 +9,7 @@ from itertools import pairwise
 from numscope.parity.layout import RecordedLayout
 from numscope.parity.recording import RecordedRank, RecordedStep
 from numscope.records.fingerprint import Fingerprint, TensorPrint
+from numscope.records.words import count
 
 
 def as_in_whole(layout: RecordedLayout, whole: RecordedLayout) -> tuple[RecordedLayout, str]:
@@ -20,7 +21,8 @@ def as_in_whole(layout: RecordedLayout, whole: RecordedLayout) -> tuple[Recorded
     if not any(names):
         return layout, ""
     rank, old, new = next((one.rank, old, new) for one, known in zip(layout.ranks, names, strict=True) for old, new in known.items())
-    told = f"{sum(map(len, names))} parameters are recognized by their weights, under other names: the first is {old} of rank {rank}, {new}"
+    num = count(sum(map(len, names)), "parameter")
+    told = f"{num} recognized by weights, under another name: {old} of rank {rank} is {new}"
     return RecordedLayout([_renamed(one, known) for one, known in zip(layout.ranks, names, strict=True)]), told
 
 

@@ -18,10 +18,11 @@ from torch.optim import Optimizer
 from numscope.distributed.agree import rank
 from numscope.parity.judging import ParityVerdict
 from numscope.parity.recording import call_at_work
-from numscope.parity.snapshot import one_checksum, random_states
+from numscope.parity.snapshot import checksums_by_id, one_checksum, one_of, random_states
 from numscope.probe import optimizer as optimizer_probe
 from numscope.probe.hook import Hook, hook_calls, new_id, unhook_calls
 from numscope.probe.inputs import Inputs
+from numscope.probe.living import Living
 from numscope.probe.loop_calls import LoopCall
 from numscope.probe.optimizer import guarded
 from numscope.records.alert import Alert
@@ -104,6 +105,8 @@ class Trail(optimizer_probe.StepListener):
         self._inputs = Inputs()
         self._undo: Callable[[], None] | None = None
         self._random = ""
+        self._models: Living[nn.Module] = Living()
+        self._before = dict[int, int]()  # checksums of the weights before the first backward
         self._loss: float | None = None
         self._turn = self._turn_of_loss = 0  # steps of all optimizers
 
@@ -128,6 +131,7 @@ class Trail(optimizer_probe.StepListener):
     @guarded()
     def add(self, model: nn.Module) -> None:
         """Record the batches of a model, from the call that is at work on."""
+        self._models.add(model)
         if self._undo is None:
             key = new_id()
             hook_calls(model, key, Hook(self._called), Hook(_nothing), always=False, first=False)
@@ -146,6 +150,8 @@ class Trail(optimizer_probe.StepListener):
 
     @guarded()
     def before_backward(self, roots: Sequence[Tensor]) -> None:
+        if not self.found.begin and not self._before:  # SAM moves them between its backwards, and back up to rounding
+            self._before = checksums_by_id(p for model in self._models for p in model.parameters())
         is_first = self._loss is None or self._turn_of_loss != self._turn
         if is_first and optimizer_probe.accumulates() and len(roots) == 1 and roots[0].numel() == 1:
             with unseen():
@@ -158,7 +164,7 @@ class Trail(optimizer_probe.StepListener):
             self._optimizer = lambda: optimizer
         if self._optimizer() is optimizer:
             self._random = repr(sorted(random_states().items()))
-            self.found.begin = self.found.begin or self._weights(optimizer)
+            self.found.begin = self.found.begin or self._weights_before(optimizer)
 
     @guarded()
     def after_step(self, optimizer: Optimizer) -> None:
@@ -195,6 +201,13 @@ class Trail(optimizer_probe.StepListener):
                 return len(self.found.steps) >= sum(map(int, file.read().split()))
         except FileNotFoundError:
             return False
+
+    def _weights_before(self, optimizer: Optimizer) -> str:
+        """The weights before the first step, as they were before its first backward where that is known."""
+        ids = [id(p) for group in optimizer.param_groups for p in group["params"]]
+        if not all(one in self._before for one in ids):
+            return self._weights(optimizer)
+        return one_of([self._before[one] for one in ids], ordered=False)
 
     @staticmethod
     def _weights(optimizer: Optimizer) -> str:

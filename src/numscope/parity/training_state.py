@@ -119,6 +119,7 @@ class TrainingState:
         averages: class and checksum of each averaged copy of the model.
         batches: step and checksum of the last ones; one of each step.
         next_batches: of those that came next.
+        is_late: another thread has saved it, so that it may be of a step before; its random numbers are not compared.
         places: for each loader that is at work, how many batches of how many it has given; for each that shuffles, its length twice.
     """
 
@@ -140,6 +141,7 @@ class TrainingState:
     batches: list[tuple[int, str]] = field(default_factory=list)
     next_batches: list[str] = field(default_factory=list)
     places: list[tuple[int, int]] = field(default_factory=list)
+    is_late: bool = False
 
     def write(self, folder: str, name: str) -> None:
         """Write it into a run's folder. Raises: OSError."""

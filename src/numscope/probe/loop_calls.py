@@ -14,7 +14,7 @@ from typing import Any, Literal, Protocol, cast
 
 import torch
 from torch import nn
-from torch.nn.utils import clip_grad_norm_, clip_grad_value_
+from torch.nn.utils import clip_grad_norm_, clip_grad_value_, clip_grads_with_norm_
 from torch.optim.lr_scheduler import LRScheduler
 from torch.utils.data import WeightedRandomSampler
 
@@ -35,6 +35,7 @@ def clips() -> bool:
     return _clips
 
 
+CLIPPING = (clip_grad_norm_, clip_grads_with_norm_, clip_grad_value_)
 Kind = Literal["clip", "scheduler", "scale", "unscale", "load", "sample", "save"]
 
 
@@ -63,7 +64,7 @@ class LoopCall:
 
 
 class _LoopThread(threading.local):
-    in_scheduler = False
+    in_scheduler = in_clip = False
 
 
 _thread = _LoopThread()
@@ -90,7 +91,13 @@ def hear_loop(tell: Tell, step: Callable[..., Any], update: Callable[..., Any]) 
         _clips = True
         if args and isinstance(args[0], Iterator):  # model.parameters(), which a listener would use up; torch warns of an empty one
             args = (list(args[0]) or args[0], *args[1:])
-        return run("clip", original, None, args, kwargs)
+        if _thread.in_clip:  # torch's own, by a norm that it has computed
+            return original(*args, **kwargs)
+        _thread.in_clip = True
+        try:
+            return run("clip", original, None, args, kwargs)
+        finally:
+            _thread.in_clip = False
 
     def step_scheduler(original: Callable[..., Any], scheduler: Any, *args: Any, **kwargs: Any) -> Any:
         if _thread.in_scheduler or getattr(scheduler, "_is_initial", False):  # one that is made of others, or that is being made
@@ -128,7 +135,7 @@ def hear_loop(tell: Tell, step: Callable[..., Any], update: Callable[..., Any]) 
         kinds += [child for child in children if child not in kinds]
     schedulers = [kind for kind in kinds if isinstance(kind.__dict__.get("step"), FunctionType)]  # another descriptor can't be called
     return [
-        *(patch_inside(cast(FunctionType, function), clip) for function in (clip_grad_norm_, clip_grad_value_)),
+        *(patch_inside(cast(FunctionType, function), clip) for function in CLIPPING),
         *(patch(kind, "step", step_scheduler) for kind in schedulers),
         patch(nn.Module, "load_state_dict", load),
         patch(WeightedRandomSampler, "__iter__", sample),

@@ -44,6 +44,7 @@ class Off:
         index: of its record on the tape.
         error: the largest of an element, of the largest magnitude of the result.
         rounding: the same, as far as rounding explains it.
+        dtype: in which it rounds, the coarsest of its results'.
     """
 
     index: int
@@ -202,7 +203,8 @@ class Shadows(TorchDispatchMode):  # type: ignore[no-untyped-call]
                 moved = [_floats(again(draw))[number] for draw in range(2 * _DRAWS)]
                 rounding = max(rounding, *(float((widened(one) - widened(tensor)).abs().max()) for one in moved))
             if math.isfinite(error) and error > _ROUNDED * rounding:
-                self.off.append(Off(index, error / size if size else math.inf, rounding / size if size else 0.0, tensor.dtype))
+                coarsest = max((t.dtype for t in results), key=lambda dtype: torch.finfo(dtype).eps)
+                self.off.append(Off(index, error / size if size else math.inf, rounding / size if size else 0.0, coarsest))
                 return
 
 

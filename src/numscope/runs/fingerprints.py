@@ -233,7 +233,9 @@ def _cause(pair: TensorPair, a: TensorPrint, b: TensorPrint, label: int | str | 
         return "elsewhere", f"b has a's {place} there"
     if pair.likeness is None or pair.likeness.difference > _REORDERED:
         if left.norm and max(abs(left.sum - right.sum), abs(left.norm - right.norm)) <= _SAME_MOMENTS * left.norm:
-            return "order", f"{pair.why}: transposed?" if pair.why else "b has a's numbers in another order, by their sum and norm?"
+            is_turned, is_larger = sorted(a.shape) == sorted(b.shape), left.numel != right.numel
+            word = "transposed?" if is_turned else "padded with zeros?" if is_larger else "reshaped?"
+            return "order", f"{pair.why}: {word}" if pair.why else "b has a's numbers in another order, by their sum and norm?"
     return "", ""
 
 

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import copy
 import gc
 import itertools
 import os
 import random
+import threading
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -355,6 +357,57 @@ def test_small_saves_keep_no_state_and_few_files_stay(tmp_path: Path) -> None:
     states = read_states(str(tmp_path))
     assert [state.step for state in states] == [*range(4, KEPT + 4)]
     assert all(len(state.batches) == state.step and state.weights for state in states)
+
+
+@pytest.mark.parametrize("forgets", [False, True])
+def test_what_another_thread_saves_is_a_state_to_go_on_from(tmp_path: Path, forgets: bool, new_process: Callable[[], None]) -> None:
+    class Saving(Training):
+        def save(self, path: Path) -> None:
+            held = copy.deepcopy({name: part.state_dict() for name, part in self.parts().items()})
+            thread = threading.Thread(target=torch.save, args=({**held, "done": self.done}, path))
+            thread.start()
+            thread.join()
+
+    training = Saving()
+    with numscope.watch(training.model, log_dir=tmp_path / "run"):
+        training.run(9, {6: tmp_path / "checkpoint"})
+    new_process()
+    training = Saving(seed=1)
+    with numscope.watch(training.model, log_dir=tmp_path / "run") as scope:
+        training.load(tmp_path / "checkpoint", state_of_optimizer("exp_avg", 0.0) if forgets else lambda checkpoint: None)
+        training.run(8)
+    found = [alert.text for alert in scope.alerts]
+    assert found == (["Resumed at step 6: AdamW's exp_avg is zero in 6 parameters."] if forgets else [])
+
+
+@pytest.mark.parametrize("forgets", [False, True])
+def test_a_second_model_that_is_not_loaded_is_asked_about(tmp_path: Path, forgets: bool, new_process: Callable[[], None]) -> None:
+    def run(begin: int, steps: int) -> list[Alert]:
+        torch.manual_seed(begin)
+        net, centers = nn.Linear(8, 16), nn.Sequential(nn.Linear(16, 4))
+        optimizer = torch.optim.Adam([*net.parameters(), *centers.parameters()], lr=0.02)
+        parts = {"net": net, "optimizer": optimizer, **({} if forgets and begin else {"centers": centers})}
+        how: Any = {"log_dir": tmp_path / "run", "alerts": {"state not loaded": True}}
+        with numscope.watch(net, **how) as first, numscope.watch(centers, **how) as second:
+            if begin:
+                checkpoint = torch.load(tmp_path / "checkpoint")
+                for name, part in parts.items():
+                    part.load_state_dict(checkpoint[name])
+            for step in range(begin, begin + steps):
+                draw = torch.Generator().manual_seed(step)
+                y = torch.randint(0, 4, (16,), generator=draw)
+                F.cross_entropy(centers(net(torch.randn(16, 8, generator=draw))), y).backward()
+                optimizer.step()
+                optimizer.zero_grad()
+                if step == 4:
+                    torch.save({name: part.state_dict() for name, part in parts.items()}, tmp_path / "checkpoint")
+        return [*first.alerts, *second.alerts]
+
+    assert run(0, 7) == []
+    new_process()
+    found = [(alert.text, alert.asks) for alert in run(5, 3)]
+    told = "Linear goes on from step 5, and no weight of Sequential (0.weight, 0.bias) is what was saved then."
+    assert found == ([(told, True)] if forgets else [])
 
 
 @pytest.mark.parametrize("forgets", [False, True])

@@ -23,18 +23,21 @@ from numscope.parity.resumed import find_origin, losses
 from numscope.parity.snapshot import LoopObjects, one_checksum, random_states, states_and_counts, weights_of
 from numscope.parity.training_state import FOLDER, KEPT, Moment, TrainingState, name_of, read_states
 from numscope.probe.inputs import Inputs
+from numscope.probe.living import Living
 from numscope.probe.loop_calls import LoopCall
 from numscope.probe.naming import class_name
 from numscope.probe.optimizers import ids_of
 from numscope.probe.zero import is_spread, num_here, optimizers_of
 from numscope.records.faults import suppress
 from numscope.records.heap import instances_of
+from numscope.records.words import few
 
 BATCHES_BEFORE, BATCHES_AFTER = 64, 8  # a save, whose checksums are kept
 _OUTSIDE = frozenset({"python", "numpy"})  # generators from which nothing but the script draws, in steps and between them
 WALKS, WALK_EVERY = 4, 16  # saves at which the loop's objects are looked for: the first ones, then one of so many
 PATIENCE = 8  # steps for the first batch's checksum to come from a device
 
+_checks: Living[Resuming] = Living()  # of all models
 _processes: dict[int, str] = {}  # by id; of those that this one was forked from too
 
 
@@ -70,11 +73,15 @@ class Resuming(Check):
         self._num_kept = 0
         self._open: tuple[TrainingState, str, LoopObjects] | None = None  # the last one kept, which batches are still to follow
         self._key: tuple[Any, ...] = ()  # of the tensors that it is of
+        self._is_saved_elsewhere = False  # by another thread, since the last call
         self._files: deque[str] = deque()
         self._batches: deque[tuple[int, str]] = deque(maxlen=BATCHES_BEFORE)
         self._num_seen = 0
         self._next = Inputs()  # since the last state was kept, which may have been in the middle of a step
         self._own = ""  # checksum of the weights at the first call
+        self._origin: TrainingState | None = None  # that this run goes on from
+        self._not_found: TrainingState | None = None  # as this run begins, where it goes on from no state
+        _checks.add(self)
         self._is_loaded = False  # from a checkpoint that has an optimizer's or a scheduler's state too
         self._unloaded: dict[str, tuple[str, str, ScriptLine]] = {}
 
@@ -91,6 +98,9 @@ class Resuming(Check):
         if self._first is None:
             self._first = Moment(random_states())
             self._begin()
+        if self._is_saved_elsewhere:
+            self._is_saved_elsewhere = False
+            self._keep(is_late=True)
         if self._open is not None:
             self._open[0].following = self._open[0].following or self._open[2].moment(with_scale=False)
             self._next.see(self.subject.num, self.subject.step, args, kwargs)
@@ -104,11 +114,14 @@ class Resuming(Check):
             self._find_unloaded(optimizer)
 
     def called(self, call: LoopCall) -> None:
-        if call.kind != "save" or self._folder is None or self.subject.steps.thread not in (None, threading.get_ident()):
+        if call.kind != "save" or self._folder is None:
             return
         trained = [p for p in self.subject.parameters().values() if p.requires_grad]
         if 2 * call.args[0] >= sum(num_here(p) for p in trained) > 0:
-            self._keep()
+            if self.subject.steps.thread in (None, threading.get_ident()):
+                self._keep()
+            else:
+                self._is_saved_elsewhere = True  # the training goes on meanwhile
 
     def end(self, closing: bool) -> None:
         self._take_batches()
@@ -116,7 +129,10 @@ class Resuming(Check):
             self._drawn = [name for name in _drawn(self._first, random_states()) if name not in _OUTSIDE]
         if self._now is not None and (self._now.batches or self.subject.num >= PATIENCE or closing):
             self._compare(self._now)
-            self._now, self._states = None, []
+            self._now = None
+            self._states = [] if self._not_found is None else self._states
+        if self._not_found is not None:
+            self._look_beside(self._not_found)
         if self._now is None:
             for text, advice, line in self._unloaded.values():
                 self.say(text, advice, line=line, again=True, asks=True)
@@ -159,8 +175,9 @@ class Resuming(Check):
             self._states = read_states(self._from)  # weights may have been spread over other ranks
             origin = find_origin(now, self._states) or origin
         if origin is None:
+            self._not_found = now if now.trained else None
             known = [one for one in self._states if one.model == now.model and one.weights]
-            if self._must or (self._is_loaded and known):
+            if self._must or (self._is_loaded and known and not any(one.is_late for one in known)):
                 text = f"None of the {len(self._states)} states of {self._from} has the weights that this run begins with."
                 of_copy = [one.step for one in known if now.trained and self._own in {value for _, value in one.averages}]
                 if of_copy:
@@ -168,7 +185,7 @@ class Resuming(Check):
                 loaded = "The weights that were loaded are not those that were trained: look for a copy's, or a cast at the save."
                 self.say(text, loaded if self._is_loaded else "Load the checkpoint before the first step.", asks=not self._must)
             return
-        self._offset = origin.state.step - now.step
+        self._origin, self._offset = origin.state, origin.state.step - now.step
         self._batches = deque([(step + self._offset, value) for step, value in self._batches], BATCHES_BEFORE)
         self._unloaded = {}
         found = losses(origin, now)
@@ -179,6 +196,20 @@ class Resuming(Check):
             about = {"resumed at": origin.state.step, "lost": [one.text for one in found]}
             asks = all(one.asks for one in found)
             self.say(text, advice, parameters=list(dict.fromkeys(names)), evidence=about, asks=asks)
+
+    def _look_beside(self, now: TrainingState) -> None:
+        """Another model of this process goes on from a state that has this one's weights too."""
+        sizes = {name: one.numel for name, one in now.weights.items()}
+        for origin in [one._origin for one in _checks if one._origin is not None and one._from == self._from]:
+            at = [one for one in self._states if (one.process, one.step, one.model) == (origin.process, origin.step, now.model)]
+            if any({name: bits.numel for name, bits in one.weights.items()} == sizes for one in at):
+                own = f"{now.model} ({few(now.trained, 3)})"
+                text = f"{origin.model} goes on from step {origin.step}, and no weight of {own} is what was saved then."
+                self.say(text, "Save and load the state_dict of each model that is trained.", asks=True)
+                self._not_found = None
+        if self._not_found is not None and self.subject.num >= PATIENCE:
+            self._not_found = None
+        self._states = [] if self._not_found is None else self._states
 
     def _find_unloaded(self, optimizer: Optimizer) -> None:
         for (kind, loaded), (key, scale, line) in list(loading.saved.items()):
@@ -202,8 +233,8 @@ class Resuming(Check):
 
     # ---- what is kept
 
-    def _keep(self) -> None:
-        """The state as it is now."""
+    def _keep(self, is_late: bool = False) -> None:
+        """The state as it is now. ``is_late``: another thread has saved it before."""
         optimizers = self._optimizers()
         states = [t for o in optimizers for kept in o.state.values() if isinstance(kept, dict) for t in kept.values()]
         tensors = [t for t in (*self.subject.parameters().values(), *states) if isinstance(t, Tensor) and not t.is_inference()]
@@ -216,6 +247,7 @@ class Resuming(Check):
         self.close()
         self._key = key
         state = self._state()
+        state.is_late = is_late
         if self._loop is None or self._num_kept < WALKS or self._num_kept % WALK_EVERY == 0:
             self._loop = LoopObjects(self.subject.model, optimizers)
         loop, self._num_kept = self._loop, self._num_kept + 1
@@ -223,7 +255,7 @@ class Resuming(Check):
         self._add_weights(state)
         self._add_optimizers(state)
         state.moment, state.averages, state.places = loop.moment(), loop.averages(), loop.places()
-        state.draws = [*(self._drawn or ()), *_OUTSIDE.intersection(_drawn(state.first, state.moment.random))]
+        state.draws = [] if is_late else [*(self._drawn or ()), *_OUTSIDE.intersection(_drawn(state.first, state.moment.random))]
         state.batches = list(self._batches)
         self._open, self._next = (state, self._write(state), loop), Inputs()
 

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import math
 import os
 import signal
 import subprocess
 import sys
+import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -116,10 +118,11 @@ def run_to_end(words: Sequence[str], log: Path, seed: int) -> int:
 
     Raises:
         OSError: there is no such command.
-        KeyboardInterrupt: the user interrupted it; its processes have been killed.
+        KeyboardInterrupt: the user interrupted it; its processes have been killed. SIGTERM ends this process with its usual status, by
+            SystemExit, once they are.
     """
     env = {"PYTHONHASHSEED": str(seed), "CUBLAS_WORKSPACE_CONFIG": ":4096:8", **os.environ}
-    with log.open("wb") as out:
+    with log.open("wb") as out, _as_interrupt(signal.SIGTERM):
         process = subprocess.Popen(words, stdout=out, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL, env=env, start_new_session=True)
         try:
             return process.wait()
@@ -130,6 +133,19 @@ def run_to_end(words: Sequence[str], log: Path, seed: int) -> int:
 def tail_of(log: Path) -> list[str]:
     """The last lines of such a file."""
     return log.read_text(encoding="utf-8", errors="replace").splitlines()[-_TAIL:]
+
+
+@contextlib.contextmanager
+def _as_interrupt(number: int) -> Iterator[None]:
+    """A signal that would end this process ends it by SystemExit meanwhile."""
+    takes = threading.current_thread() is threading.main_thread() and signal.getsignal(number) is signal.SIG_DFL
+    if takes:
+        signal.signal(number, lambda *_: sys.exit(128 + number))
+    try:
+        yield
+    finally:
+        if takes:
+            signal.signal(number, signal.SIG_DFL)
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:
