@@ -209,6 +209,15 @@ MUTATIONS: dict[str, Case] = {
         num=4,
         scale=lambda r, i, n: 0.25 * (1 + (i == 2)),
     ),
+    "means of unequal micro-batches are added up": Case(
+        kind="micro-batches weighted",
+        first=LAST,
+        says="all together 4 times (the number of micro-batches of a rank",
+        num=4,
+        masked=True,
+        scale=lambda r, i, n: 1.0,
+        reference="unequal labels",
+    ),
     "a rank counts half": Case(2, "micro-batches weighted", LAST, "rank 1 0.5 times", make=ddp, scale=lambda r, i, n: 0.5 if r else 1.0),
     "ranks are weighted by something": Case(
         4, "micro-batches weighted", LAST, "rank 3 counts 1.6 times", make=ddp, scale=lambda r, i, n: 0.4 * (r + 1)

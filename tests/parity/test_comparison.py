@@ -123,6 +123,23 @@ def test_adapters_are_merged_where_the_other_side_has_none() -> None:
     ]
 
 
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+@pytest.mark.parametrize("times", [2.0, 0.5, -1.0, 1.4142])
+def test_an_adapter_that_counts_otherwise_is_told_with_its_factor(times: float, dtype: torch.dtype) -> None:
+    """Merged twice, subtracted, or scaled by another rule."""
+    peft = pytest.importorskip("peft")
+    base = model()
+    adapted = peft.get_peft_model(copy.deepcopy(base), peft.LoraConfig(target_modules=["0"], r=2, init_lora_weights=False))
+    own = copy.deepcopy(adapted).merge_and_unload()[0].weight - base[0].weight
+    with torch.no_grad():
+        base[0].weight += times * own
+    both = numscope.fingerprint(adapted), numscope.fingerprint(base.to(dtype))
+    for a, b, sides in ((*both, "ba"), (*both[::-1], "ab")):
+        [pair] = [pair for pair in numscope.compare(a, b).differing if pair.cause == "adapter"]
+        told, found = pair.why.partition(", ")[0].rsplit(" ", 2)[0], float(pair.why.partition(" times")[0].rsplit(" ", 1)[1])
+        assert told == f"{sides[0]} has the adapter of {sides[1]}" and found == pytest.approx(times, rel=0.02)
+
+
 def test_an_adapter_is_where_its_tensors_are() -> None:
     peft = pytest.importorskip("peft")
     base = model()
@@ -210,6 +227,18 @@ def test_other_shapes_with_the_same_numbers_are_asked_about(shape: tuple[int, ..
     other = torch.cat((own.flatten(), torch.zeros(torch.Size(shape).numel() - own.numel()))).reshape(shape)
     found = numscope.compare(numscope.fingerprint({"embed": own}), numscope.fingerprint({"embed": other}))
     assert text(found)[1] == f"  embed: shapes [97, 8] and {told}"
+
+
+def test_norms_that_are_stored_without_their_one_are_asked_about() -> None:
+    draw = torch.Generator().manual_seed(0)
+    own = {f"norm{i}": 1 + 0.1 * torch.randn(48, generator=draw) for i in range(3)}
+    stored = numscope.fingerprint({name: one - 1 for name, one in own.items()})
+    for a, b, sign in ((numscope.fingerprint(own), stored, "-"), (stored, numscope.fingerprint(own), "+")):
+        found = numscope.compare(a, b)
+        assert {pair.cause for pair in found.pairs} == {"shifted"}
+        assert text(found)[1] == f"  3 tensors: b is a {sign} 1, by their sum and norm?: norm0, norm1, norm2"
+    other = numscope.compare(numscope.fingerprint(own), numscope.fingerprint({name: one + 0.9 for name, one in own.items()}))
+    assert {pair.cause for pair in other.pairs} == {""}
 
 
 def test_files_of_several_ranks_are_one_fingerprint(tmp_path: Path) -> None:

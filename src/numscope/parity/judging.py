@@ -289,12 +289,7 @@ class _Judge:
 
         judged = [other for other in pairs if other.a.norm and other.tolerance < 0.1]
         shared = [other for other in judged if alike(other)]
-        a, b = self._a.facts, self._b.facts
-        sizes = {f"the {name}": float(size) for name, size in b.items()}
-        sizes |= {f"the {name} of the first run": float(size) for name, size in a.items() if b.get(name) != size}
-        sizes |= {f"the {name} over that of the first run": b[name] / a[name] for name in a.keys() & b.keys() if a[name] != b[name]}
-        known = [(value, words) for words, size in sizes.items() for value, words in ((size, words), (1 / size, f"1 / {words}"))]
-        reasons = [words for value, words in known if abs(factor / value - 1) <= error]
+        reasons = self._equals(factor, error)
         evidence = {"factor": factor, "equals": reasons, "parameters": len(shared)}
         whole = round(factor)
         equal = f" ({factor:.4g} is {few(reasons, 3)})" if reasons else ""
@@ -304,6 +299,15 @@ class _Judge:
         where = "" if len(shared) == len(judged) else f", as in {len(shared)} of {len(judged)} parameters"
         told = f"is {factor:.4g} times that of the first run{equal}{where}{self._origin(step, one, shared, len(shared) < len(judged))}"
         return "factor", told, evidence
+
+    def _equals(self, factor: float, error: float) -> list[str]:
+        """The sizes that a factor may be."""
+        a, b = self._a.facts, self._b.facts
+        sizes = {f"the {name}": float(size) for name, size in b.items()}
+        sizes |= {f"the {name} of the first run": float(size) for name, size in a.items() if b.get(name) != size}
+        sizes |= {f"the {name} over that of the first run": b[name] / a[name] for name in a.keys() & b.keys() if a[name] != b[name]}
+        known = [(value, words) for words, size in sizes.items() for value, words in ((size, words), (1 / size, f"1 / {words}"))]
+        return [words for value, words in known if abs(factor / value - 1) <= error]
 
     def _origin(self, step: int, one: _Differing, shared: Sequence[_Differing], is_rare: bool) -> str:
         """Whether a factor comes from the reduction over ranks, by the weight that each rank's own gradient has in the sum; ``is_rare``:
@@ -337,6 +341,9 @@ class _Judge:
                 if max(ratios.values()) - min(ratios.values()) > 10 * one.tolerance:
                     least, most = (pick(ratios, key=lambda name: ratios[name]) for pick in (min, max))
                     weights = f"{most} counts {ratios[most]:.4g} times as much as in the first run, {least} {ratios[least]:.4g} times"
+                    together = math.fsum(right) / math.fsum(left) if math.fsum(left) else 1.0
+                    if abs(together - 1) > _ALMOST and (reasons := self._equals(together, _ALMOST)):
+                        weights += f", all together {together:.4g} times ({few(reasons, 3)})"
                     return "micro-batches weighted", f"weighs its parts otherwise: {weights}", {"weights": ratios}
         within = abs(found.factor - 1) <= max(_ALMOST, 2 * found.factor_error)
         errors = [(other.likeness.difference * other.a.norm, other.a.norm) for other in (one, *differing)]

@@ -16,10 +16,11 @@ from numscope.records.words import count, escape, few
 from numscope.runs.align import ObservedLayer, align
 
 Given = Fingerprint | str | os.PathLike[str] | Sequence[str | os.PathLike[str]]
-Cause = Literal["", "earlier", "adapter", "elsewhere", "order", "rounded"]
+Cause = Literal["", "earlier", "adapter", "elsewhere", "order", "shifted", "rounded"]
 _MOST, _FEW = 20, 4  # tensors that the text lists; of one cause
 _REORDERED = 0.1  # of the norm, a difference beside which sum and norm are not equal by chance
 _SAME_MOMENTS = 1e-5  # of the norm
+_ALONG = 0.1  # of a difference, what is left where it is a multiple of another one
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +32,8 @@ class TensorPair:
         likeness: how b differs from a; None where parts of one are missing or the shapes differ, as ``why`` says.
         adapter: of which side the adapter was merged into the weight, since the other side has none; ``a`` or ``b``.
         cause: why they differ, if known. ``earlier``: b has a tensor of the history. ``adapter``: the adapter of one side is not in the
-            other. ``elsewhere``: b has another tensor of a. ``order``: b has a's numbers in another order, by their sum and norm.
+            other, or a multiple of it. ``elsewhere``: b has another tensor of a. ``order``: b has a's numbers in another order, by their sum and norm.
+            ``shifted``: b is a + 1 or a - 1, by their sum and norm, as a norm's weight is stored by some libraries.
             ``rounded``: they are equal once rounded to 16 bits.
         why: the cause, or what kept them from being compared, in words.
         tolerance: of the difference, in units of a's norm.
@@ -229,6 +231,8 @@ def _cause(pair: TensorPair, a: TensorPrint, b: TensorPrint, label: int | str | 
         return "rounded", f"equal once rounded to {low}"
     if pair.adapter and _is_as(replace(a, merged=None), replace(b, merged=None)):
         return "adapter", f"the adapter of {pair.adapter} is not in {'b' if pair.adapter == 'a' else 'a'}"
+    if pair.adapter and (times := _times(a, b) if pair.adapter == "a" else _times(b, a)) is not None:
+        return "adapter", f"{'b' if pair.adapter == 'a' else 'a'} has the adapter of {pair.adapter} {times:.4g} times"
     if place != pair.a:
         return "elsewhere", f"b has a's {place} there"
     if pair.likeness is None or pair.likeness.difference > _REORDERED:
@@ -236,7 +240,24 @@ def _cause(pair: TensorPair, a: TensorPrint, b: TensorPrint, label: int | str | 
             is_turned, is_larger = sorted(a.shape) == sorted(b.shape), left.numel != right.numel
             word = "transposed?" if is_turned else "padded with zeros?" if is_larger else "reshaped?"
             return "order", f"{pair.why}: {word}" if pair.why else "b has a's numbers in another order, by their sum and norm?"
+        for shift in (1, -1) if pair.likeness is not None else ():
+            norm = math.sqrt(max(0.0, left.square_sum + shift * (2 * left.sum + shift * left.numel)))
+            if max(abs(left.sum + shift * left.numel - right.sum), abs(norm - right.norm)) <= _SAME_MOMENTS * norm:
+                return "shifted", f"b is a {'+' if shift > 0 else '-'} 1, by their sum and norm?"
     return "", ""
+
+
+def _times(adapted: TensorPrint, other: TensorPrint) -> float | None:
+    """How often a weight has the adapter of another one in it; None where it is no multiple of that."""
+    base, merged, held = adapted.whole, adapted.merged, other.whole
+    if base is None or merged is None or held is None:
+        return None
+    own = [x - y for x, y in zip(merged.sums, base.sums, strict=True)]
+    theirs = [x - y for x, y in zip(held.sums, base.sums, strict=True)]
+    size = math.fsum(x * x for x in own)
+    times = math.fsum(x * y for x, y in zip(own, theirs, strict=True)) / size if size else 0.0
+    rest = math.sqrt(math.fsum((y - times * x) ** 2 for x, y in zip(own, theirs, strict=True)))
+    return times if times and rest <= _ALONG * abs(times) * math.sqrt(size) else None
 
 
 def _low(a: Sketch, b: Sketch, *dtypes: str) -> str:
