@@ -32,8 +32,8 @@ class TensorPair:
         likeness: how b differs from a; None where parts of one are missing or the shapes differ, as ``why`` says.
         adapter: of which side the adapter was merged into the weight, since the other side has none; ``a`` or ``b``.
         cause: why they differ, if known. ``earlier``: b has a tensor of the history. ``adapter``: the adapter of one side is not in the
-            other, or a multiple of it. ``elsewhere``: b has another tensor of a. ``order``: b has a's numbers in another order, by their sum and norm.
-            ``shifted``: b is a + 1 or a - 1, by their sum and norm, as a norm's weight is stored by some libraries.
+            other, or a multiple of it. ``elsewhere``: b has another tensor of a. ``order``: b has a's numbers in another order, by their
+            sum and norm. ``shifted``: b is a + 1 or a - 1, by their sum and norm, as a norm's weight is stored by some libraries.
             ``rounded``: they are equal once rounded to 16 bits.
         why: the cause, or what kept them from being compared, in words.
         tolerance: of the difference, in units of a's norm.
