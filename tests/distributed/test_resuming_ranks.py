@@ -52,6 +52,10 @@ def play(rank: int, folder: Path, process: str, loads: str = "", spread: bool = 
         if loads and spread:
             weights, states = get_state_dict(model, optimizer)
             dcp.load(told := {"model": weights, "optimizer": states}, checkpoint_id=str(checkpoint))
+            for state in told["optimizer"]["state"].values():
+                state["exp_avg_sq"].mul_(loads != "no moments")
+                state["step"].mul_(loads != "no counts")
+            told["model"]["2.weight"].add_(loads == "other weights")
             set_state_dict(model, optimizer, model_state_dict=told["model"], optim_state_dict=told["optimizer"])
             if loads == "no optimizer":
                 optimizer.state.clear()
@@ -83,7 +87,7 @@ def test_generators_of_ranks_under_ddp(ranks: RankPool, tmp_path: Path) -> None:
 def test_fsdp2_goes_on_in_the_same_and_in_another_layout(ranks: RankPool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert [told.value for told in ranks.run(play, tmp_path, "first", "", True)] == [[], []]
     found: dict[str, Any] = {}
-    for loads in ("all", "no generators", "no optimizer"):
+    for loads in ("all", "no generators", "no optimizer", "no moments", "no counts", "other weights"):
         found[loads] = [told.value for told in ranks.run(play, tmp_path, loads, loads, True, 5, False)]
     monkeypatch.setitem(resuming._processes, os.getpid(), "")
     found["on one rank"] = [play(0, tmp_path, "alone", loads, True, 5, False) for loads in ("all", "no optimizer")]
@@ -92,5 +96,8 @@ def test_fsdp2_goes_on_in_the_same_and_in_another_layout(ranks: RankPool, tmp_pa
         "all": [[], []],
         "no generators": [["Resumed at step 3: the random state of torch is not what was saved."]] * 2,
         "no optimizer": [[lost], [lost]],
+        "no moments": [["Resumed at step 3: AdamW's exp_avg_sq is zero in 4 parameters."]] * 2,
+        "no counts": [["Resumed at step 3: AdamW's step is 0 in 4 parameters, and was 3."]] * 2,
+        "other weights": [["Resumed at step 3: 1 weight of 4 is not what was saved, the first is 2.weight."]] * 2,
         "on one rank": [[], [lost]],
     }

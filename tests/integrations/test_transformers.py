@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import json
 import os
 import subprocess
@@ -192,6 +193,18 @@ def test_trainer_that_goes_on_from_a_checkpoint_says_what_it_has_lost(tmp_path, 
     checkpoint = tmp_path / "out" / "checkpoint-3"
     assert run("first") == []
     assert run("exact", checkpoint) == []
+    state = torch.load(checkpoint / "optimizer.pt")
+    for damaged, text in (("exp_avg", "exp_avg is zero in 21 parameters"), ("step", "step is 0 in 21 parameters, and was 3")):
+        changed = copy.deepcopy(state)
+        for one in changed["state"].values():
+            one[damaged].zero_()
+        torch.save(changed, checkpoint / "optimizer.pt")
+        assert run(f"no {damaged}", checkpoint) == [f"Resumed at step 3: AdamW's {text}."]
+    torch.save(state, checkpoint / "optimizer.pt")
+    place = torch.load(checkpoint / "scheduler.pt")
+    torch.save({**place, "last_epoch": 0}, checkpoint / "scheduler.pt")
+    assert run("schedule again", checkpoint) == ["Resumed at step 3: LambdaLR is at 0, and was at 3."]
+    torch.save(place, checkpoint / "scheduler.pt")
     (checkpoint / "rng_state.pth").unlink()
     assert run("other batches", checkpoint, ignore_data_skip=True) == [
         "Resumed at step 3: the random state of torch is not what was saved; the batch of step 0 comes again."

@@ -116,9 +116,14 @@ def test_accelerates_state_that_is_not_loaded_is_named(tmp_path, monkeypatch):
             if name != "first":
                 accelerator.load_state(str(tmp_path / "saved"))
                 loader, done = accelerator.skip_first_batches(loader, skipped), 3
-                if damaged == "optimizer":
-                    for state in optimizer.state.values():
-                        state["exp_avg"].zero_()
+                for state in optimizer.state.values() if damaged in ("exp_avg", "step") else ():
+                    state[damaged].zero_()
+                if damaged == "weights":
+                    model[2].bias.data.add_(1)
+                if damaged == "schedule":
+                    schedule.scheduler.last_epoch = 0
+                if damaged == "rate":
+                    optimizer.param_groups[0]["lr"] = 0.3
             for batch, target in loader:
                 accelerator.backward(((prepared(batch) - target) ** 2).mean())
                 optimizer.step()
@@ -133,7 +138,11 @@ def test_accelerates_state_that_is_not_loaded_is_named(tmp_path, monkeypatch):
         return [alert.text for alert in scope.alerts if alert.rule == "state not loaded"]
 
     assert run("first") == [] == run("exact")
-    assert run("damaged", "optimizer") == ["Resumed at step 3: AdamW's exp_avg is zero in 4 parameters."]
+    assert run("damaged", "exp_avg") == ["Resumed at step 3: AdamW's exp_avg is zero in 4 parameters."]
+    assert run("no counts", "step") == ["Resumed at step 3: AdamW's step is 0 in 4 parameters, and was 3."]
+    assert run("other weights", "weights") == ["Resumed at step 3: 1 weight of 4 is not what was saved, the first is 2.bias."]
+    assert run("schedule again", "schedule") == ["Resumed at step 3: StepLR is at 0, and was at 3."]
+    assert run("another rate", "rate") == ["Resumed at step 3: lr is 0.3, and was 0.001."]
     assert run("batches again", skipped=1) == ["Resumed at step 3: the batch of step 1 comes again."]
     next((tmp_path / "saved").glob("random_states*")).unlink()
     assert run("other random numbers") == ["Resumed at step 3: the random state of torch is not what was saved."]

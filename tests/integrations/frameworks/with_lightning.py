@@ -207,6 +207,12 @@ def test_what_a_run_has_lost_that_goes_on_from_a_checkpoint(tmp_path, monkeypatc
     assert run("first") == run("exact") == []
     moments = lambda saved: [state["exp_avg"].zero_() for state in saved["optimizer_states"][0]["state"].values()]  # noqa: E731
     assert run("moments", change=moments) == ["Resumed at step 8: AdamW's exp_avg is zero in 4 parameters."]
+    counts = lambda saved: [state["step"].zero_() for state in saved["optimizer_states"][0]["state"].values()]  # noqa: E731
+    assert run("counts", change=counts) == ["Resumed at step 8: AdamW's step is 0 in 4 parameters, and was 8."]
+    weights = lambda saved: saved["state_dict"]["body.0.weight"].add_(1)  # noqa: E731
+    assert run("weights", change=weights) == ["Resumed at step 8: 1 weight of 4 is not what was saved, the first is body.0.weight."]
+    rate = lambda saved: saved["optimizer_states"][0]["param_groups"][0].update(lr=0.3)  # noqa: E731
+    assert run("rate", change=rate) == ["Resumed at step 8: lr is 0.3, and was 0.01."]
     assert run("first of a kind", 0.1) == []
     assert run("within an epoch", 0.1) == [  # Lightning keeps neither of these
         "Resumed at step 6: the random state of torch is not what was saved; the batch of step 4 comes again."
