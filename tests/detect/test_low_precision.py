@@ -201,7 +201,7 @@ def test_training_is_bitwise_what_it_is_without(how: str, in_place: bool, monkey
     assert_equal(
         noted(run, lambda model: numscope.watch(model, check="precision:every=1")), noted(run, lambda model: contextlib.nullcontext())
     )
-    assert "numscope" not in torch.autocast.__enter__.__code__.co_filename
+    assert Path(torch.autocast.__enter__.__code__.co_filename).name == "autocast_mode.py"  # torch's own
 
 
 @pytest.mark.parametrize("training", ["t5, autocast", "t5, checkpoint"])
