@@ -163,7 +163,9 @@ def test_script_that_kills_itself_right_after_leaves_the_finding(folder: Path, f
 
 def test_script_that_is_terminated_leaves_the_finding_in_a_run_that_is_ended(folder: Path) -> None:
     waits = "__import__('time').sleep(1)"  # wandb hands on what it was given in a thread, and has no call that waits for it
-    text = TRAIN.replace("for step in range(6):", f"for step in range(6):\n    step == 5 and ({waits}, os.kill(os.getpid(), signal.SIGTERM))")
+    text = TRAIN.replace(
+        "for step in range(6):", f"for step in range(6):\n    step == 5 and ({waits}, os.kill(os.getpid(), signal.SIGTERM))"
+    )
     (folder / "train.py").write_text(text, encoding="utf-8")
     run(folder, "--on-nonfinite", "warn", "--to", "wandb", status=-15)
     assert [alert.title for alert in wandb_alerts(folder)] == [TITLE]
