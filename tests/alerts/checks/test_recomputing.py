@@ -62,6 +62,36 @@ def test_same_numbers_are_left_alone(reentrant: bool) -> None:
     assert found(Checkpointed(use_reentrant=reentrant)) == []
 
 
+@pytest.mark.parametrize("preserved", [True, False])
+def test_micro_batches_are_each_held_against_their_own_forward(preserved: bool) -> None:
+    """The first one makes fewer tensors than the second: a recurrent layer has no state yet."""
+
+    class Recurrent(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.rnn, self.block, self.last = nn.LSTM(4, 8), Block(), nn.Linear(8, 2)
+
+        def forward(self, x: Tensor, state: Any) -> Any:
+            h, state = self.rnn(x, state)
+            return self.last(checkpoint(self.block, h, use_reentrant=False, preserve_rng_state=preserved)), state
+
+    torch.manual_seed(0)
+    model = Recurrent()
+    optimizer = SGD(model.parameters(), lr=0.01)
+
+    def training() -> None:
+        state = None
+        for _ in range(3):
+            optimizer.zero_grad()
+            for _ in range(2):
+                y, state = model(torch.randn(5, 3, 4), state)
+                state = tuple(one.detach() for one in state)
+                y.square().mean().backward()
+            optimizer.step()
+
+    assert [alert.rule for alert in alerts_of(model, training)] == ([] if preserved else ["recomputation differs"])
+
+
 def test_layer_that_runs_on_other_inputs_in_a_backward_of_its_own_is_left_alone() -> None:
     layer = nn.Linear(4, 4)
 

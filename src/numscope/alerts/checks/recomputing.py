@@ -36,6 +36,8 @@ class Recomputation(Check):
 
     def after_backward(self) -> None:
         self.subject.probe.again = None
+        if self.subject.journal.ledger.on_host:  # its rows are forgotten as the next micro-batch begins
+            self._compare()
 
     def _see(self, entry: Entry, leaves: Leaves) -> None:
         frame = sys._getframe(1)
@@ -49,6 +51,9 @@ class Recomputation(Check):
                 self._again += [] if handle == UNOBSERVED else [(entry, slot, handle, leaf.is_cpu)]
 
     def after_step(self, optimizer: Optimizer) -> None:
+        self._compare()
+
+    def _compare(self) -> None:
         (again, self._again), ledger = (self._again, []), self.subject.journal.ledger
         if not again or max(handle for _, _, handle, _ in again) >= len(ledger):
             return
@@ -73,7 +78,7 @@ class Recomputation(Check):
         self.close()
 
     def close(self) -> None:
-        self.after_backward()
+        self.subject.probe.again = None
 
 
 def _rounds_to(one: Numbers, other: Numbers) -> bool:
