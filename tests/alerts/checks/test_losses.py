@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 import torch
 from torch import nn
 from torch.nn import functional as F
@@ -37,6 +38,23 @@ def test_saturated_loss_is_named() -> None:
             optimizer.step()
 
     assert ("constant loss", 50.0, True) in [(a.rule, a.value, a.asks) for a in alerts_of(model, clamp)]
+
+
+@pytest.mark.parametrize("constant", ["first", "both"])
+def test_losses_of_all_micro_batches_count(constant: str) -> None:
+    """They run through other parts, so that the rows of the first one are another's in the second."""
+    model = nn.Sequential(nn.Linear(4, 4), nn.Tanh(), nn.Linear(4, 1))
+    optimizer = SGD(model.parameters(), lr=0.1)
+
+    def in_two() -> None:
+        for x, y in batches(30):
+            optimizer.zero_grad()
+            F.cross_entropy(model[2](x), 0 * y).backward()
+            z = model(x)
+            (F.cross_entropy(z, 0 * y) if constant == "both" else z.square().mean()).backward()
+            optimizer.step()
+
+    assert ("constant loss" in [a.rule for a in alerts_of(model, in_two)]) == (constant == "both")
 
 
 def test_loss_that_moves_is_left_alone() -> None:

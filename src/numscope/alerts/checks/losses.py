@@ -27,6 +27,7 @@ class ConstantLoss(Check):
     def __init__(self, subject: Subject) -> None:
         super().__init__(subject)
         self._handles: list[int] = []
+        self._losses: list[float] = []  # of the step at work
         self._last: list[float] = []
         self._same = 0
         self._line: ScriptLine = UNKNOWN
@@ -35,14 +36,16 @@ class ConstantLoss(Check):
         if self.subject.num % STRIDE == 0:
             ledger = self.subject.journal.ledger
             self._handles += [handle for root in roots if root.numel() == 1 and (handle := ledger.observe(root)) != UNOBSERVED]
+            if ledger.on_host:  # its rows are forgotten as the next micro-batch begins
+                self._read()
             if self._same == LEAST_LOOKS - 1:
                 self._line = current_line()
 
     def after_step(self, optimizer: Optimizer) -> None:
-        handles, self._handles = self._handles, []
-        if not handles or not self.subject.steps.had_backward or max(handles) >= len(self.subject.journal.ledger):
+        self._read()
+        losses, self._losses = self._losses, []
+        if not losses or not self.subject.steps.had_backward:
             return
-        losses = self.subject.journal.ledger.amax(handles)
         self._same = self._same + 1 if losses == self._last else 0
         self._last = losses
         if self._same >= LEAST_LOOKS:
@@ -52,5 +55,11 @@ class ConstantLoss(Check):
                 advice = "It is ln 2, the loss of two equal logits: look whether the reference model is the policy itself."
             self.say(text, advice, line=self._line, value=losses[-1], asks=True)
 
+    def _read(self) -> None:
+        handles, self._handles = self._handles, []
+        if handles and max(handles) < len(self.subject.journal.ledger):
+            self._losses += self.subject.journal.ledger.amax(handles)
+
     def end(self, closing: bool) -> None:
         self._handles.clear()
+        self._losses.clear()
