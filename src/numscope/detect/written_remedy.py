@@ -13,6 +13,7 @@ from numscope.records.faults import ours
 MOST_LETTERS = 60  # of an expression
 _PACKAGES = frozenset({"torch", "F", "functional", "special", "nn.functional", "torch.special", "torch.nn.functional"})
 _SIGNS: dict[str, type[ast.operator]] = {"div": ast.Div, "reciprocal": ast.Div, "pow": ast.Pow}
+_FIRST, _SECOND = "\0", "\1"  # stand for what may itself have an x or a y in it
 _TWICE = re.compile(r"\bx / torch\.where\(y\.abs\(\) < ([^,]+), \1, y\)")
 
 
@@ -35,9 +36,10 @@ def in_own_words(text: str, op: str, file: str, line: int) -> str:
     if op == "pow":
         return re.sub(r"\bx\.clamp_min\(([^)]+)\) \*\* p\b", lambda m: f"{first}.clamp_min({m[1]}) ** {second}", text)
     if not second.isidentifier():
-        text = _TWICE.sub(lambda m: f"d = {second}; {first} / torch.where(d.abs() < {m[1]}, {m[1]}, d)", text)
-    divided = re.sub(r"\bx / (?=\S*\by\b)", lambda _: f"{first} / ", text)
-    return text if divided == text else re.sub(r"\by\b", lambda _: second, divided)
+        text = _TWICE.sub(lambda m: f"d = {_SECOND}; {_FIRST} / torch.where(d.abs() < {m[1]}, {m[1]}, d)", text)
+    divided = re.sub(r"\bx / (?=\S*\by\b)", f"{_FIRST} / ", text)
+    text = text if divided == text else re.sub(r"\by\b", _SECOND, divided)
+    return text.replace(_FIRST, first).replace(_SECOND, second)
 
 
 @lru_cache(maxsize=4)
