@@ -13,6 +13,9 @@ import numscope
 from numscope.records.finding import Finding, Reason
 from tests.faults.planting import Training, found, quiet, train
 
+SCRIPT_WRITES = (
+    "Look for what writes it, before the call or within it: an initialization from data, a clamp, an average, a loaded checkpoint."
+)
 NEVER_WRITTEN = (
     "It was so when it was first seen: check the checkpoint that was loaded, and whether it was ever initialized "
     "(to_empty() and torch.empty leave memory uninitialized)."
@@ -152,10 +155,34 @@ def test_weight_that_the_script_made_bad_since_is_not_said_to_be_uninitialized(s
         return train(model, loss_of)
 
     culprit = found(plant).culprit
-    assert culprit is not None and culprit.detail == "0.bias held 1 inf of 16 elements before this step."
-    assert culprit.advice == (
-        "Check what wrote it last: an earlier update (its gradients and learning rate), a loaded checkpoint, or the script itself."
-    )
+    assert culprit is not None and culprit.detail == "0.bias holds 1 inf of 16 elements, which no update has written."
+    assert culprit.advice == SCRIPT_WRITES
+
+
+@pytest.mark.tried
+def test_weight_that_its_own_call_writes_is_not_said_to_have_been_so_before() -> None:
+    """An initialization from data, which a flag guards: the call that is done again does not do it, so no remedy can be tried on it."""
+
+    class FromData(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.scale, self.is_done = nn.Parameter(torch.ones(4)), False
+
+        def forward(self, x: Tensor) -> Tensor:
+            if not self.is_done:
+                self.is_done = True
+                with torch.no_grad():
+                    self.scale.copy_(1 / x.std(0))
+            return x * self.scale
+
+    def plant() -> Training:
+        model, x = nn.Sequential(FromData(), nn.Linear(4, 1)), torch.randn(8, 4)
+        x[:, 1] = 0.5
+        return train(model, lambda i: model(x).square().mean())
+
+    culprit = found(plant).culprit
+    assert culprit is not None and culprit.detail == "0.scale holds 1 inf of 4 elements, which no update has written."
+    assert (culprit.advice, culprit.tried) == (SCRIPT_WRITES, ())
 
 
 def test_buffer_whose_name_begins_like_an_input_is_not_the_batch_s_fault() -> None:

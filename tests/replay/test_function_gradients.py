@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 import torch
 from torch import Tensor, nn
+from torch.nn import functional as F
 from torch.autograd import Function
 
 import numscope
@@ -85,6 +86,27 @@ def test_a_wrong_backward_is_named_with_operand_and_kind(case: str) -> None:
     assert len(found) == 1 and f"Wrong's backward ({__file__}:" in found[0].text
     assert f"gives {operand} a gradient that is {kind}" in found[0].text
     assert found[0].asks and found[0].evidence["line"].startswith(f"{__file__}:") and "float64" in found[0].text
+
+
+@pytest.mark.parametrize(
+    ("wrong", "kind"),
+    [
+        (lambda true, missing: true - missing, "another one (slopes"),
+        (lambda true, missing: 2 * true, "2 times too large"),
+        (lambda true, missing: true / 3, "0.3333 times what it should be"),
+        (lambda true, missing: -true, "of the opposite sign"),
+    ],
+)
+def test_of_a_single_number_only_a_whole_factor_is_told_as_one(wrong: Any, kind: str) -> None:
+    """Any two numbers are a multiple of each other."""
+
+    def backward(g: Tensor, x: Tensor, w: Tensor) -> tuple[Tensor, Tensor]:
+        slope, missing = x * (x * w).sigmoid() / w, -F.softplus(x * w) / w**2
+        return g * (x * w).sigmoid(), wrong((g * (slope + missing)).sum(), (g * missing).sum())
+
+    made = function("Soft", lambda x, w: F.softplus(x * w) / w, backward)
+    (alert,) = alerts(made.apply, torch.tensor(1.5))
+    assert f"gives w a gradient that is {kind}" in alert.text
 
 
 @pytest.mark.parametrize("in_float32", [False, True])

@@ -36,6 +36,7 @@ from numscope.replay.call import do_again
 from numscope.replay.capture import FORWARD, Call, put_back
 from numscope.replay.fork import in_child
 from numscope.replay.reasons.case import attribute, largest
+from numscope.replay.reasons.explain import SCRIPT_WRITES
 from numscope.replay.stages import FINITE, FORWARD_FINITE, Replay, Stages, heads, nonfinite
 from numscope.replay.tape import plain_name
 
@@ -307,6 +308,8 @@ def _without_rows_of_weights(
         for slot, weight in module._parameters.items():
             if weight is None or weight in found:
                 continue
+            if culprit.advice == SCRIPT_WRITES and _writes(module, slot):  # perhaps once, and not in a call that is done again
+                return
             rows = _outliers(weight, is_given) if is_given or name == culprit.module else []
             at = attribute(f"{name}.{slot}".lstrip("."))
             if rows:
@@ -320,6 +323,16 @@ def _without_rows_of_weights(
     if found and len(text) <= _MOST_WEIGHTS:
         made = {id(weight): weight.detach().index_fill(0, torch.tensor(rows, device=weight.device), 0) for weight, rows in found.items()}
         yield _Remedy(", ".join(text), partial(_stood_in, names, lambda weight: made.get(id(weight))), call)
+
+
+def _writes(module: nn.Module, slot: str) -> bool:
+    """Whether a method of a script's module names a parameter and something that writes in place."""
+    for kind in type(module).__mro__:
+        for name, method in vars(kind).items() if not kind.__module__.startswith("torch.") else ():
+            names = getattr(getattr(method, "__code__", None), "co_names", ())
+            if name != "__init__" and slot in names and any(n == "data" or (n.endswith("_") and n[0] != "_") for n in names):
+                return True
+    return False
 
 
 def _outliers(weight: Tensor, is_bad: bool) -> list[int]:

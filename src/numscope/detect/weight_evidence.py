@@ -8,8 +8,9 @@ from numscope.detect.evidence import Evidence
 from numscope.detect.parameters import parameters_of
 from numscope.records.finding import Finding, Reason
 from numscope.replay.reasons.case import number
-from numscope.replay.reasons.explain import NEVER_WRITTEN
+from numscope.replay.reasons.explain import NEVER_WRITTEN, SCRIPT_WRITES
 from numscope.replay.stages import CHANGED
+from numscope.summary.parameter_rows import NO_UPDATE
 
 _FACTOR = 100  # by which no sound update multiplies a weight's largest magnitude
 _AT_LEAST = 10  # where it ends above this; biases may start from next to nothing
@@ -31,10 +32,13 @@ def with_weights(finding: Finding, evidence: Evidence) -> Finding:
         if culprit is not None and culprit.reason == Reason.BAD_PARAMETER and culprit.detail.startswith(f"{name} held "):
             if row.num_nonfinite and before is None:
                 finding = replace(finding, culprit=replace(culprit, advice=NEVER_WRITTEN))
+            elif row.num_nonfinite and before == NO_UPDATE:
+                detail = culprit.detail.replace(" held ", " holds ").replace(" before this step.", ", which no update has written.")
+                finding = replace(finding, culprit=replace(culprit, detail=detail, advice=SCRIPT_WRITES))
             elif not row.num_nonfinite and handle in in_forward:
                 finding = replace(finding, culprit=None, replay=CHANGED)
         now = row.abs_max or 0.0
-        if before and now >= max(_AT_LEAST, _FACTOR * before) and now / before > most:
+        if before and before > 0 and now >= max(_AT_LEAST, _FACTOR * before) and now / before > most:
             most = now / before
             known = evidence.rate(parameter)
             rate = "" if known is None else f" ({number(known)})"

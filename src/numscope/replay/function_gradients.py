@@ -308,7 +308,7 @@ class _Run:
             return ""  # not settled, or no slope
         if math.dist(told, far) < _FAR * math.dist(told, true):
             return ""  # rounding with a scale of its own: the slope is that of the scale
-        return self._kind(told, true)
+        return self._kind(told, true, is_number=x.numel() == 1)
 
     def unlike(self) -> dict[int, str]:
         """Errors of operands' gradients for a grad_output with other strides, or in the dtype of the run alone."""
@@ -336,7 +336,9 @@ class _Run:
             if gradient is not None and own is not None and own.numel():
                 yield at, _distance(gradient, own)
 
-    def _kind(self, told: Sequence[float], true: Sequence[float]) -> str:
+    def _kind(self, told: Sequence[float], true: Sequence[float], *, is_number: bool) -> str:
+        """The kind of error. Of a single number any two gradients are a multiple of each other: only a whole factor, or its inverse, is
+        told as one."""
         size = math.hypot(*told), math.hypot(*true)
         if math.dist(told, true) <= TOLERANCE * max(size) or max(size) == 0:
             return ""
@@ -347,7 +349,9 @@ class _Run:
         if all(torch.equal(g, other) for g, other in both if g is not None and other is not None):
             return "not multiplied by the gradient of the result (grad_output)"
         factor = sum(a * b for a, b in zip(told, true, strict=True)) / size[1] ** 2
-        if math.dist(told, [factor * b for b in true]) <= TOLERANCE * size[0]:
+        times = max(abs(factor), 1 / abs(factor)) if factor else 0.0
+        is_factor = not is_number or abs(times - round(times)) <= TOLERANCE * times
+        if is_factor and math.dist(told, [factor * b for b in true]) <= TOLERANCE * size[0]:
             if abs(factor + 1) <= TOLERANCE:
                 return "of the opposite sign"
             return f"{factor:.4g} times {'too large' if factor > 1 else 'what it should be'}"

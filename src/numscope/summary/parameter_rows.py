@@ -16,6 +16,9 @@ from numscope.summary.state import Groups
 from numscope.summary.unwrap import is_fake
 
 
+NO_UPDATE = -1.0  # in place of a largest magnitude: the parameter was written, but not by an optimizer
+
+
 class _ParameterRow:
     """A parameter's row, and the parameter's state when it was read."""
 
@@ -54,7 +57,9 @@ class Weights:
 
     def __init__(self) -> None:
         self.ledger = Ledger(capacity=256)
-        self.amax_before: dict[int, float] = {}  # by handle, once rewritten: the largest magnitude before the optimizer's last step
+        self.amax_before: dict[
+            int, float
+        ] = {}  # by handle, once rewritten: the largest magnitude before the optimizer's last step, or NO_UPDATE
         self.rows: dict[int, _ParameterRow] = {}  # by id(parameter)
         self._gone: list[weakref.ref[Tensor]] = []  # deleted parameters, such as functional_call's replacements
         self._free: list[int] = []  # their rows
@@ -72,7 +77,7 @@ class Weights:
         if known is not None and known.is_as(parameter):
             return known.handle
         if known is not None and known.is_of(parameter):
-            self.amax_before[known.handle] = 0.0  # it was written, but not by an optimizer
+            self.amax_before[known.handle] = NO_UPDATE
         self._read([parameter])
         return self.rows[id(parameter)].handle
 

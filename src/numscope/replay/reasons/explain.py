@@ -95,6 +95,9 @@ def _rounded(small: Rounded, verdict: Verdict) -> Verdict:
 
 _LOADED = "Check the batch: how it was loaded, normalized and augmented, or what computed it before the model was called."
 _WRITTEN = "Check what wrote it last: an earlier update (its gradients and learning rate), a loaded checkpoint, or the script itself."
+SCRIPT_WRITES = (
+    "Look for what writes it, before the call or within it: an initialization from data, a clamp, an average, a loaded checkpoint."
+)
 NEVER_WRITTEN = (
     "It was so when it was first seen: check the checkpoint that was loaded, and whether it was ever initialized "
     "(to_empty() and torch.empty leave memory uninitialized)."
