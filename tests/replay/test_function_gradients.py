@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 import torch
 from torch import Tensor, nn
-from torch.nn import functional as F
 from torch.autograd import Function
+from torch.nn import functional as F
 
 import numscope
 from numscope.detect import experiments

@@ -15,7 +15,6 @@ from numscope.summary.ledger import UNOBSERVED, Ledger
 from numscope.summary.state import Groups
 from numscope.summary.unwrap import is_fake
 
-
 NO_UPDATE = -1.0  # in place of a largest magnitude: the parameter was written, but not by an optimizer
 
 
