@@ -206,3 +206,42 @@ def test_ranks_that_average_leave_out_the_same_steps(ranks: RankPool) -> None:
     (one, *told), (other, *theirs) = (answer.value for answer in ranks.run(averaged))
     assert torch.equal(one, other) and one.isfinite().all()
     assert told == theirs == [[2], 0]
+
+
+class Labelled(nn.Module):
+    """Its loss is 0/0 where no label counts; gradients are 0 then."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer = nn.Linear(4, 3)
+
+    def forward(self, x: Tensor, y: Tensor) -> Tensor:
+        return nn.functional.cross_entropy(self.layer(x), y)
+
+
+def labelled(rank: int, bad_rank: int, watched: str = "skip", num_micro: int = 2) -> Any:
+    torch.manual_seed(7)
+    net = Labelled()
+    model = nn.parallel.DistributedDataParallel(net) if torch.distributed.is_initialized() else net
+    optimizer = torch.optim.AdamW(model.parameters(), lr=0.01)
+    with numscope.watch(model, on_nonfinite=watched or None, alerts="off" if not watched else None) as scope:
+        for step in range(4):
+            for part in range(num_micro):
+                y = torch.full((8,), -100) if (step, part, rank) == (2, 0, bad_rank) else torch.arange(8) % 3
+                model(batch(10 * step + part + 100 * rank), y).backward()
+            optimizer.step()
+            optimizer.zero_grad()
+    return net.layer.weight.detach().clone(), list(scope.events), [len(scope.findings), len({one.step for one in scope.contained})]
+
+
+@pytest.mark.parametrize("how", ["skip", "heal"])
+@pytest.mark.parametrize("num_micro", [1, 2])
+def test_a_loss_that_is_not_finite_does_not_stop_a_run_whose_gradients_are(num_micro: int, how: str) -> None:
+    bare, (weight, events, told) = labelled(0, 0, "", num_micro)[0], labelled(0, 0, how, num_micro)
+    assert torch.equal(weight, bare) and weight.isfinite().all() and (events, told) == ([], [0, 1])
+
+
+def test_on_one_of_several_ranks_neither(ranks: RankPool) -> None:
+    (one, *told), (other, *theirs) = (answer.value for answer in ranks.run(labelled, 1))
+    assert torch.equal(one, other) and one.isfinite().all()
+    assert (told, theirs) == ([[], [0, 0]], [[], [0, 1]])

@@ -17,6 +17,7 @@ from numscope.records.site import Phase
 from numscope.replay.tape import UNOBSERVED
 
 NOT_USED = "the script used no bad gradient"
+GOES_ON = "all gradients are finite, so the step was made"
 LEFT_TO_OPTIMIZER = "the optimizer looks for bad gradients itself: whether it uses them is seen after its step"
 _LOOKS = re.compile(r"isfinite|isnan|isinf|nan_to_num|found_inf|class \w*Skip")
 
@@ -37,14 +38,27 @@ def beyond_scale(journal: Journal, reached: Sequence[BadLeaf], own: set[int], ot
     return kept
 
 
-def why_no_alarm(evidence: Evidence, reached: Sequence[BadLeaf], gradients: Sequence[int], optimizer: Optimizer) -> str:
-    """Why what is bad is no alarm though an optimizer steps, for a note; "" if it is one."""
+def why_no_alarm(evidence: Evidence, reached: Sequence[BadLeaf], gradients: Sequence[int], optimizer: Optimizer, leaves_out: bool) -> str:
+    """Why what is bad is no alarm though an optimizer steps, for a note; "" if it is one.
+
+    Args:
+        leaves_out: steps with bad gradients are left out, so what no gradient is bad of is no reason to stop.
+    """
     if not reached:
         return ""
+    if leaves_out and gradients and _are_finite(evidence.journal, gradients) and _is_of_calls(evidence, reached):
+        return GOES_ON
     if _is_discarded(evidence, reached, gradients):
         return NOT_USED
     in_backward = all(evidence.journal.event(index).phase in (Phase.LOSS, Phase.BACKWARD) for index, _ in reached)
     return LEFT_TO_OPTIMIZER if in_backward and _looks_itself(optimizer) else ""
+
+
+def _is_of_calls(evidence: Evidence, reached: Sequence[BadLeaf]) -> bool:
+    """Whether all of it is what calls and losses have made: no weight, no buffer, no gradient."""
+    events = [(evidence.journal.event(index), slot) for index, slot in reached]
+    is_made = all(event.phase in (Phase.FORWARD, Phase.LOSS) and slot.startswith(("output", "input", "loss")) for event, slot in events)
+    return is_made and not evidence.saved.bad
 
 
 def _are_finite(journal: Journal, gradients: Sequence[int]) -> bool:

@@ -111,7 +111,9 @@ class Judge:
         (bad, reached), self.unused, self.leaves_out = self._read(), None, False
         if scaled is not None:
             reached = beyond_scale(self._evidence.journal, reached, set(gradients), set(scaled))
-        no_alarm = OURS if left_out else why_no_alarm(self._evidence, reached, gradients, optimizer) if scaled is None else ""
+        no_alarm = OURS if left_out else ""
+        if not left_out and scaled is None:
+            no_alarm = why_no_alarm(self._evidence, reached, gradients, optimizer, self._options.leaves_out)
         self._show(reached)
         self._decide(bad, reached, "an optimizer's step", no_alarm)
         self._look_for_dead(gradients if no_alarm or not reached else ())
