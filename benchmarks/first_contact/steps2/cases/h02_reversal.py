@@ -1,0 +1,24 @@
+import torch, torch.nn.functional as F
+from torch import nn
+from torch.autograd.function import once_differentiable
+class Reverse(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x, l):
+        ctx.l = l
+        return x.view_as(x)
+    @staticmethod
+    def backward(ctx, g):
+        return -ctx.l * g, None
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__(); self.a = nn.Linear(8, 8); self.b = nn.Linear(8, 8)
+    def forward(self, x):
+        h = self.a(x)
+        return h + self.b(Reverse.apply(h, 0.3))
+
+if __name__ == "__main__":
+    torch.manual_seed(0); net = Net(); opt = torch.optim.SGD(net.parameters(), 1e-2)
+    for step in range(4):
+        net(torch.randn(6, 8)).square().mean().backward(); opt.step(); opt.zero_grad()
+    print("end")
