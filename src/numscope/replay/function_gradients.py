@@ -36,6 +36,7 @@ from numscope.summary.unseen import unseen
 
 DIRECTIONS = 3
 TOLERANCE = 5e-3  # of the larger of the two, over all directions
+_MOST_TIMES = 16  # a whole number that another one is not near by chance
 MOST_SECONDS = 20.0  # no further Function is begun after so long
 MOST_BYTES = 64 << 20  # of one Function's operands; larger ones are left out
 _MOST_CALLS = 3  # of one class in a call
@@ -337,8 +338,8 @@ class _Run:
                 yield at, _distance(gradient, own)
 
     def _kind(self, told: Sequence[float], true: Sequence[float], *, is_number: bool) -> str:
-        """The kind of error. Of a single number any two gradients are a multiple of each other: only a whole factor, or its inverse, is
-        told as one."""
+        """The kind of error. Of a single number any two gradients are a multiple of each other: only a small whole factor, or its
+        inverse, is told as one."""
         size = math.hypot(*told), math.hypot(*true)
         if math.dist(told, true) <= TOLERANCE * max(size) or max(size) == 0:
             return ""
@@ -350,7 +351,7 @@ class _Run:
             return "not multiplied by the gradient of the result (grad_output)"
         factor = sum(a * b for a, b in zip(told, true, strict=True)) / size[1] ** 2
         times = max(abs(factor), 1 / abs(factor)) if factor else 0.0
-        is_factor = not is_number or abs(times - round(times)) <= TOLERANCE * times
+        is_factor = not is_number or (times < _MOST_TIMES and abs(times - round(times)) <= 1e-3)
         if is_factor and math.dist(told, [factor * b for b in true]) <= TOLERANCE * size[0]:
             if abs(factor + 1) <= TOLERANCE:
                 return "of the opposite sign"
