@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from torch.amp import GradScaler
 
 import numscope
-from numscope.detect.left_out import MOST_IN_A_ROW
+from numscope.detect.skips import MOST_IN_A_ROW
 from tests.distributed.ranks import RankPool
 from tests.distributed.test_sharded import Net, batches, digest, shard
 
@@ -245,3 +245,15 @@ def test_on_one_of_several_ranks_neither(ranks: RankPool) -> None:
     (one, *told), (other, *theirs) = (answer.value for answer in ranks.run(labelled, 1))
     assert torch.equal(one, other) and one.isfinite().all()
     assert (told, theirs) == ([[], [0, 0]], [[], [0, 1]])
+
+
+def test_many_such_losses_in_a_row_are_a_finding() -> None:
+    torch.manual_seed(0)
+    net = Labelled()
+    optimizer = torch.optim.SGD(net.parameters(), 0.1)
+    with pytest.raises(numscope.NonFiniteError) as raised, numscope.watch(net, on_nonfinite="skip"):
+        for step in range(MOST_IN_A_ROW + 9):
+            net(batch(step), torch.full((8,), 0 if step == 3 else -100)).backward()
+            optimizer.step()
+            optimizer.zero_grad()
+    assert raised.value.finding.step == 4 + MOST_IN_A_ROW

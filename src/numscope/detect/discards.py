@@ -12,6 +12,7 @@ from torch.optim import Optimizer
 
 from numscope.detect.evidence import BadLeaf, Evidence
 from numscope.detect.journal import Journal
+from numscope.detect.skips import Skips
 from numscope.records.faults import suppress
 from numscope.records.site import Phase
 from numscope.replay.tape import UNOBSERVED
@@ -38,15 +39,15 @@ def beyond_scale(journal: Journal, reached: Sequence[BadLeaf], own: set[int], ot
     return kept
 
 
-def why_no_alarm(evidence: Evidence, reached: Sequence[BadLeaf], gradients: Sequence[int], optimizer: Optimizer, leaves_out: bool) -> str:
+def why_no_alarm(evidence: Evidence, reached: Sequence[BadLeaf], gradients: Sequence[int], optimizer: Optimizer, skips: Skips) -> str:
     """Why what is bad is no alarm though an optimizer steps, for a note; "" if it is one.
 
     Args:
-        leaves_out: steps with bad gradients are left out, so what no gradient is bad of is no reason to stop.
+        skips: know whether steps are left out, so that a loss alone is no reason to stop, unless there are many in a row.
     """
     if not reached:
         return ""
-    if leaves_out and gradients and _are_finite(evidence.journal, gradients) and _is_of_calls(evidence, reached):
+    if gradients and _are_finite(evidence.journal, gradients) and _is_of_calls(evidence, reached) and skips.goes_on(evidence.step):
         return GOES_ON
     if _is_discarded(evidence, reached, gradients):
         return NOT_USED

@@ -72,7 +72,7 @@ class Judge:
         self._delivery, self._ranks = delivery, ranks
         self.onlooker: Onlooker | None = None  # is shown each step's rows
         self.company = Company(evidence, options, ranks)
-        self.skips = Skips()
+        self.skips = Skips(options.leaves_out)
         self._foresight = Foresight(evidence)
         self.dead = DeadGradients(evidence)
         self._contained_sites, self._left_out_sites = set[Site](), set[Site]()
@@ -111,9 +111,7 @@ class Judge:
         (bad, reached), self.unused, self.leaves_out = self._read(), None, False
         if scaled is not None:
             reached = beyond_scale(self._evidence.journal, reached, set(gradients), set(scaled))
-        no_alarm = OURS if left_out else ""
-        if not left_out and scaled is None:
-            no_alarm = why_no_alarm(self._evidence, reached, gradients, optimizer, self._options.leaves_out)
+        no_alarm = OURS if left_out else why_no_alarm(self._evidence, reached, gradients, optimizer, self.skips) if scaled is None else ""
         self._show(reached)
         self._decide(bad, reached, "an optimizer's step", no_alarm)
         self._look_for_dead(gradients if no_alarm or not reached else ())

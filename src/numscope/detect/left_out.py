@@ -17,7 +17,7 @@ from numscope.config.options import WatchOptions
 from numscope.detect import evaluations
 from numscope.detect.evidence import Evidence
 from numscope.detect.healing import Healing
-from numscope.detect.skips import Skips
+from numscope.detect.skips import MOST_IN_A_ROW, Skips
 from numscope.distributed.agree import Ranks
 from numscope.records.faults import ours
 from numscope.records.finding import Finding
@@ -25,7 +25,6 @@ from numscope.report.delivery import Delivery
 
 log = logging.getLogger("numscope")
 
-MOST_IN_A_ROW = 10  # left out; the next one is a finding, as without the option
 _LOOKS = re.compile(r"grad\w* is (?:not )?None")
 WHY = "a gradient was not finite"
 

@@ -27,6 +27,7 @@ class _Row:
 
 LEFT_OUT = "GradScaler left this step out"  # what a note of a bad forward says
 OURS = "numscope left this step out"
+MOST_IN_A_ROW = 10  # left out by numscope, or made though the loss is bad; the next one is a finding, as without the option
 
 
 class Skips:
@@ -35,18 +36,23 @@ class Skips:
     Before the first step that it does not skip, a scaler searches for its scale: the skips that lead from its first scale to one below 1 do
     not count then. Neither does a scale that stays where it is explain more: a scaler that is made anew in each step, or given its scale.
 
+    Args:
+        leaves_out: numscope leaves steps out too.
+
     Attributes:
         most: how many that count are a finding; None: no number.
         steps: numbers of the steps that were left out, whoever did it.
         has_stepped: a step was not left out.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, leaves_out: bool = False) -> None:
+        self._leaves_out = leaves_out
         self.most: int | None = None
         self.steps: list[int] = []
         self.has_stepped = False
         self._rows: Beside[Optimizer, _Row] = Beside()
         self._have_stepped: Beside[Optimizer, bool] = Beside()
+        self._gone_on = (-1, 0)  # the last step that was made though its loss was bad, and how many in a row
 
     def stepped(self, optimizer: Optimizer) -> None:
         """A step was not skipped."""
@@ -58,6 +64,13 @@ class Skips:
         row = self._rows.setdefault(optimizer, _Row(0))
         row.num += 1
         return row.num
+
+    def goes_on(self, step: int) -> bool:
+        """Whether a step may be made whose gradients are finite and whose loss is not: where others are left out, some in a row."""
+        last, num = self._gone_on
+        if step != last:
+            self._gone_on = step, num + 1 if step == last + 1 else 1
+        return self._leaves_out and self._gone_on[1] <= MOST_IN_A_ROW
 
     def forget(self) -> None:
         """Begin to count anew: the cause of the bad steps is gone."""
