@@ -207,6 +207,7 @@ class Resuming(Check):
                 text = f"{origin.model} goes on from step {origin.step}, and no weight of {own} is what was saved then."
                 self.say(text, "Save and load the state_dict of each model that is trained.", asks=True)
                 self._not_found = None
+                break  # once, however many models go on from it
         if self._not_found is not None and self.subject.num >= PATIENCE:
             self._not_found = None
         self._states = [] if self._not_found is None else self._states
