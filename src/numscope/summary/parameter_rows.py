@@ -56,9 +56,8 @@ class Weights:
 
     def __init__(self) -> None:
         self.ledger = Ledger(capacity=256)
-        self.amax_before: dict[
-            int, float
-        ] = {}  # by handle, once rewritten: the largest magnitude before the optimizer's last step, or NO_UPDATE
+        # By handle, once rewritten: the largest magnitude before the optimizer's last step, or NO_UPDATE.
+        self.amax_before: dict[int, float] = {}
         self.rows: dict[int, _ParameterRow] = {}  # by id(parameter)
         self._gone: list[weakref.ref[Tensor]] = []  # deleted parameters, such as functional_call's replacements
         self._free: list[int] = []  # their rows
