@@ -255,3 +255,30 @@ def test_rate_that_the_script_writes_over_the_scheduler_s_is_asked_about(rate: C
 
     found = [(alert.value, alert.asks) for alert in alerts_of(model, training) if alert.rule == "rate is overwritten"]
     assert found == [(0.1, True)] * asked
+
+
+@pytest.mark.parametrize(
+    ("mode", "metrics", "asked"),
+    [
+        ("min", [0.5 + 0.05 * i for i in range(8)], True),  # an accuracy
+        ("max", [3 - 0.3 * i for i in range(8)], True),  # a loss
+        ("max", [0.5 + 0.05 * i for i in range(8)], False),
+        ("min", [3.0, 2.0, 1.0, 1.1, 1.2, 1.3, 1.4, 1.5], False),  # a loss that has fallen
+        ("min", [1.0, 1.3, 1.2, 1.1, 1.05, 1.02, 1.01, 1.01], False),  # one that comes down to where it was
+    ],
+)
+def test_plateau_of_a_metric_that_only_becomes_worse_is_asked_about(mode: Any, metrics: list[float], asked: bool) -> None:
+    model = Net()
+    optimizer = SGD(model.parameters(), lr=0.1)
+    scheduler = torch.optim.lr_scheduler.ReduceLROnPlateau(optimizer, mode, patience=1)
+
+    def training() -> None:
+        for metric in metrics:
+            train(model, optimizer, 4)
+            scheduler.step(torch.tensor(metric) if asked else metric)
+
+    found = [alert for alert in alerts_of(model, training) if alert.rule == "plateau of the wrong sign"]
+    assert len(found) == asked
+    if found:
+        other = "max" if mode == "min" else "min"
+        assert found[0].asks and f"mode={other!r}" in found[0].advice and "test_schedules.py" in found[0].text

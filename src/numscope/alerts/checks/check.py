@@ -94,6 +94,8 @@ class Subject:
         thorough: this step is one of those at which each parameter is looked at.
         log_dir: the run's folder, or None.
         inputs: the data of the model's steps, once a check tells of them.
+        depends: what the model's results depend on, once an experiment has shown it; None before.
+        said: rules that have spoken.
         is_over: the watch is about to end.
     """
 
@@ -104,6 +106,8 @@ class Subject:
         self.num, self.thorough, self.is_over = 0, True, False
         self.log_dir = None if log_dir is None else os.path.abspath(log_dir)
         self.rank, self.inputs = rank(), Inputs()
+        self.depends: Any = None
+        self.said: set[str] = set()
 
     @property
     def model(self) -> nn.Module:
@@ -190,6 +194,7 @@ class Check(StepReader):
             return
         if not again:
             self.spoken.add(rule)
+        self.subject.said.add(rule)
         evidence = {**line.evidence, **(evidence or {})}
         if parameters:
             evidence |= {"parameters": list(parameters[:MOST_NAMED]), "num_parameters": len(parameters)}

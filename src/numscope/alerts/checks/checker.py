@@ -18,6 +18,7 @@ from numscope.alerts.checks.check import EVERY, FIRST, OCCASIONS, STRETCH, Check
 from numscope.alerts.checks.clearing import Clearing, Reaching
 from numscope.alerts.checks.dead_units import DeadUnits
 from numscope.alerts.checks.followers import Followers
+from numscope.alerts.checks.influence import Influence
 from numscope.alerts.checks.labels import Labels
 from numscope.alerts.checks.loading import Loading
 from numscope.alerts.checks.loss_graph import LossGraph
@@ -57,6 +58,7 @@ CHECKS: tuple[type[Check], ...] = (
     Reaching,
     LossGraph,
     Branches,
+    Influence,
     Labels,
     Loading,
     Resuming,

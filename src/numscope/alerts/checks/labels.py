@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -11,14 +10,17 @@ import torch
 from torch import Tensor, nn
 
 from numscope.alerts.checks.check import Check, ScriptLine, Subject, current_line
+from numscope.alerts.checks.influence import FAR, NO_IDS, named_arguments
 from numscope.probe.nodes import behind_shapes, kind_of, node_of, saved
-from numscope.records.faults import suppress
 from numscope.summary.host_copy import HostCopy
 from numscope.summary.unseen import unseen
 
 NONE = "no label counts"
 PADDING = "padding in the loss"
 INPUTS = "labels are the inputs"
+TWICE = "labels shifted twice"
+SEEN = "next token is seen"
+ENDS = "ends are no labels"
 LEAST_LOOKS = 2  # at which it is so: a single batch may be empty
 LEAST_RATIO = 1.1  # of the largest number of labels to the smallest
 MEAN, SUM = 1, 2  # as torch numbers reductions
@@ -26,46 +28,48 @@ MEAN, SUM = 1, 2  # as torch numbers reductions
 
 class Labels(Check):
     """Counts the labels of a loss that its ``ignore_index``, or a mask before its sum, leaves: none; more than the mask that the model
-    was given; those that are the model's input ids, place by place; or numbers that differ between micro-batches whose means count the
+    was given; those that are the model's input ids, place by place, or two places further on; those that are the next tokens, where an
+    experiment has shown that results change with these; none for the token that ends a sequence; or numbers that differ between micro-batches whose means count the
     same.
 
     *Cost:* at a thorough step one pass over the labels of each loss, and over the mask; what is on a device is read a look later.
     """
 
     name = "unequal micro-batches"
-    also = (NONE, PADDING, INPUTS)
+    also = (NONE, PADDING, INPUTS, TWICE, SEEN, ENDS)
 
     def __init__(self, subject: Subject) -> None:
         super().__init__(subject)
         self._mask: Tensor | None = None  # that the model was given, until its loss
         self._ids: Tensor | None = None  # the only whole numbers that it was given but for masks
+        self._given: Tensor | None = None  # labels that it was given
         self._seen: dict[int, list[tuple[ScriptLine, HostCopy]]] = defaultdict(list)  # by step, of each backward
         self._looks = dict.fromkeys((self.name, *self.also), 0)
 
     def enter(self, module: nn.Module, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
-        with suppress(TypeError, ValueError):
-            given = {**inspect.signature(module.forward).bind_partial(*args, **kwargs).arguments, **kwargs}
-            masks = [v for name, v in given.items() if "mask" in name and type(v) is Tensor and v.dim() == 2]
-            self._mask = masks[0] if masks and not masks[0].is_floating_point() else None
-            whole = [v for name, v in given.items() if type(v) is Tensor and v.dtype in (torch.int32, torch.int64) and "mask" not in name]
-            self._ids = whole[0] if len(whole) == 1 and whole[0].dim() == 2 else None
+        given = {name: v for name, v in named_arguments(module, args, kwargs).items() if type(v) is Tensor}
+        masks = [v for name, v in given.items() if "mask" in name and v.dim() == 2]
+        self._mask = masks[0] if masks and not masks[0].is_floating_point() else None
+        whole = [v for name, v in given.items() if v.dtype in (torch.int32, torch.int64) and not any(word in name for word in NO_IDS)]
+        self._ids = whole[0] if len(whole) == 1 and whole[0].dim() == 2 else None
+        self._given = next((v for name, v in given.items() if "label" in name), None)
 
     def before_backward(self, roots: Sequence[Tensor]) -> None:
-        (mask, self._mask), (ids, self._ids) = (self._mask, None), (self._ids, None)
+        mask, ids, given = self._mask, self._ids, self._given
+        self._mask = self._ids = self._given = None
         with unseen():
             found = _counted(node_of(roots[0])) if roots else None
             if found is not None:
                 count, num, weight, labels = found
                 has_mask = mask is not None and mask.numel() in (num, num + len(mask))  # labels may be those of the next tokens
                 hidden = torch.minimum((mask == 0).sum(), (mask == 1).sum()) - len(mask) if mask is not None and has_mask else -num
-                same: Tensor | bool = False
-                if ids is not None and labels is not None and labels.numel() == ids.numel() and labels.device == ids.device:
-                    same = ((labels.reshape(-1) == ids.reshape(-1)) | (labels.reshape(-1) < 0)).all()
-                values = [torch.as_tensor(v, dtype=torch.float32, device=count.device) for v in (count, num, weight, hidden, same)]
+                ahead = [_ahead(ids, labels, by, dim) for by, dim in ((0, 1), (1, 0), (1, 1), (2, 0), (2, 1))]
+                ahead.append(_leave_ends(ids, mask, given))
+                values = [torch.as_tensor(v, dtype=torch.float32, device=count.device) for v in (count, num, weight, hidden, *ahead)]
                 self._seen[self.subject.step].append((current_line(), HostCopy(torch.stack(values))))
 
     def end(self, closing: bool) -> None:
-        self._mask = self._ids = None
+        self._mask = self._ids = self._given = None
         for step in [step for step, seen in self._seen.items() if all(copy.is_here for _, copy in seen)]:
             by_line = defaultdict(list)
             for line, copy in self._seen.pop(step):
@@ -80,14 +84,30 @@ class Labels(Check):
             text = f"None of the {num:.0f} labels of a batch counts{backward}: nothing is learned from it."
             advice = "Look at what sets labels to ignore_index, or at the mask: prompts may fill the window."
             self.say(text, advice, rule=NONE, line=line, asks=True)
-        if self._again(PADDING, all(count + hidden > num for count, num, _, hidden, _ in losses)):
+        if self._again(PADDING, all(count + hidden > num for count, num, _, hidden, *_ in losses)):
             text = f"{counts[0]:.0f} of {num:.0f} labels count in the loss{backward}, more than the mask that the model is given leaves."
             advice = "Set labels where the mask hides the input to -100, the ignore_index of cross_entropy."
             self.say(text, advice, rule=PADDING, line=line, asks=True)
-        if self._again(INPUTS, all(count and same for count, *_, same in losses)):
+        if self._again(INPUTS, all(loss[0] and loss[4] for loss in losses)):
             text = f"All labels of the loss{backward} are the model's own input ids, place by place: each token is to be told from itself."
             advice = "For the next token compare logits[:, :-1] with ids[:, 1:]; for a masked one mask it in the input."
             self.say(text, advice, rule=INPUTS, line=line, asks=True)
+        follow = [all(loss[0] and loss[at] for loss in losses) for at in (5, 6)]  # the next tokens, along each dimension
+        later = self.subject.depends.later if self.subject.depends else (None, None)
+        by = max((size for is_so, size in zip(follow, later, strict=True) if is_so and size is not None), default=0.0)
+        if self._again(SEEN, by > FAR):
+            text = f"The labels of the loss{backward} are the next tokens, and the model sees them: with another last token its results at "
+            text += f"earlier places change, by {by:.2g} of the largest (the call was made again in evaluation mode)."
+            self.say(text, "Give attention a causal mask, added before its softmax.", rule=SEEN, value=by, limit=FAR, line=line)
+        if self._again(TWICE, not any(follow) and all(loss[0] and (loss[7] or loss[8]) for loss in losses)):
+            text = f"All labels of the loss{backward} are the input ids two places further on: each token is to be told its next but one."
+            advice = "Shift labels once: transformers' causal models shift those that they are given, so give them labels=input_ids."
+            self.say(text, advice, rule=TWICE, line=line, asks=True)
+        if self._again(ENDS, all(loss[0] and loss[9] for loss in losses)):
+            text = "One token, which also fills the padding, is never a label, though the mask has the model read it in most of a batch's "
+            text += f"sequences{backward}: the model does not learn where they end."
+            advice = "Set labels to -100 where the mask is 0, not where ids are the padding's; or give the padding a token of its own."
+            self.say(text, advice, rule=ENDS, line=line, asks=True)
         equal = min(parts, default=0.0) > 0 and max(parts) < 1.001 * min(parts)
         if self._again(self.name, len(losses) > 1 and equal and max(counts) > LEAST_RATIO * min(counts)):
             text = f"Of {len(losses)} micro-batches {min(counts):.0f} to {max(counts):.0f} labels count, and their means count the same"
@@ -97,6 +117,30 @@ class Labels(Check):
     def _again(self, rule: str, is_so: bool) -> bool:
         self._looks[rule] += is_so
         return is_so and self._looks[rule] >= LEAST_LOOKS
+
+
+def _ahead(ids: Tensor | None, labels: Tensor | None, by: int, dim: int) -> Tensor | bool:
+    """Whether all labels that count are the ids so many places further on along a dimension; the last place may have none."""
+    if ids is None or labels is None or labels.device != ids.device or ids.shape[dim] < by + 3:
+        return False
+    shapes = [ids.shape, ids.narrow(dim, 1, ids.shape[dim] - 1).shape]
+    shape = next((shape for shape in shapes if labels.numel() == shape.numel()), None)
+    if shape is None:
+        return False
+    told, size = labels.reshape(shape), min(shape[dim], ids.shape[dim] - by)
+    told, true = told.narrow(dim, 0, size), ids.narrow(dim, by, size)
+    return ((told == true) | (told < 0)).all()
+
+
+def _leave_ends(ids: Tensor | None, mask: Tensor | None, labels: Tensor | None) -> Tensor | bool:
+    """Whether of what a mask has a model read just one token has no labels, and is in most sequences; it is what the padding is made of."""
+    if ids is None or mask is None or labels is None or not ids.shape == mask.shape == labels.shape:
+        return False
+    left = (labels < 0) & (mask != 0)
+    token = torch.where(left, ids, -1).max()
+    is_it = ids == token
+    is_all = (left == (is_it & (mask != 0))).all() & (is_it | (mask != 0)).all()
+    return is_all & (2 * left.any(1).sum() > len(ids))
 
 
 def _counted(node: Any) -> tuple[Tensor, int, Tensor | float, Tensor | None] | None:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from numbers import Real
 from typing import Any
 
 from torch import Tensor
 from torch.optim import Optimizer
 from torch.optim.lr_scheduler import CosineAnnealingLR, LambdaLR, LRScheduler, ReduceLROnPlateau
 
-from numscope.alerts.checks.check import Check, ScriptLine, Subject, current_line
+from numscope.alerts.checks.check import EVERY, STRETCH, Check, ScriptLine, Subject, current_line
 from numscope.probe.living import Beside
 from numscope.probe.loop_calls import LoopCall
 from numscope.probe.optimizers import ids_of
@@ -20,6 +21,8 @@ NEVER = "scheduler never steps"
 PAST_END = "schedule past its end"
 FAR_FROM_END = "schedule far from its end"
 OVERWRITTEN = "rate is overwritten"
+WRONG_WAY = "plateau of the wrong sign"
+LEAST_METRICS = 6  # that have never been better than the first one
 LEAST_RATES = 4  # of a scheduler, in a row, while the optimizer steps with one that is none of them
 LEAST_ROUNDS = 2  # in which a scheduler steps several times, before it is said
 RARE = 4  # steps of an optimizer for one of its scheduler, from which on the scheduler counts epochs
@@ -48,17 +51,41 @@ class Schedules(Check):
     """
 
     name = "scheduler order"
-    also = (NEVER, PAST_END, FAR_FROM_END, OVERWRITTEN)
+    also = (NEVER, PAST_END, FAR_FROM_END, OVERWRITTEN, WRONG_WAY)
+    cheap = ("called",)
     rhythm = True
 
     def __init__(self, subject: Subject) -> None:
         super().__init__(subject)
         self._rhythms: Beside[LRScheduler, _Rhythm] = Beside()
         self._rounds: Beside[Optimizer, int] = Beside()  # steps of an optimizer
+        self._metrics: Beside[LRScheduler, tuple[float, list[float]]] = Beside()  # the first rate, and what each step was told
 
     def called(self, call: LoopCall) -> None:
-        if call.kind != "scheduler" or isinstance(call.target, ReduceLROnPlateau):
-            return
+        if call.kind == "scheduler" and isinstance(call.target, ReduceLROnPlateau):
+            self._wait(call.target, call.given(0, "metrics"))
+        elif call.kind == "scheduler" and self.subject.num % EVERY < STRETCH:
+            self._follow(call)
+
+    def _wait(self, scheduler: ReduceLROnPlateau, metric: Any) -> None:
+        """Whether what it is told has only ever become worse in its eyes, and it has lowered the rate for that."""
+        rate = scheduler.optimizer.param_groups[0]["lr"]
+        first_rate, told = self._metrics.get(scheduler) or (rate, [])
+        self._metrics[scheduler] = first_rate, told
+        if isinstance(metric, Real) or (isinstance(metric, Tensor) and metric.is_cpu):
+            told.append(float(metric))
+        worse = [one > told[0] if scheduler.mode == "min" else one < told[0] for one in told[1:]]
+        if len(told) >= LEAST_METRICS and all(worse) and rate < first_rate:
+            half = len(told) // 2
+            early, late = (abs(sum(part) / len(part) - told[0]) for part in (told[1:half], told[half:]))
+            if late > early:
+                other = "max" if scheduler.mode == "min" else "min"
+                line, kind = current_line(), f"ReduceLROnPlateau(mode={scheduler.mode!r})"
+                text = f"{kind} has lowered the rate{line.at()}: none of {len(told)} metrics was better than the first, "
+                text += f"{told[0]:.4g}, and they go on to {told[-1]:.4g}."
+                self.say(text, f"If that is the better way, make it with mode={other!r}.", rule=WRONG_WAY, line=line, asks=True)
+
+    def _follow(self, call: LoopCall) -> None:
         optimizer, length = getattr(call.target, "optimizer", None), _length_of(call.target)
         if _has_end(call.target) and 0 < length < (steps := call.target.last_epoch) and PAST_END not in self.spoken:
             line, kind = current_line(), type(call.target).__name__
