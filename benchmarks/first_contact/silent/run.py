@@ -27,7 +27,7 @@ import numscope.cli.command
 import numscope.scope.watching
 
 HERE = Path(__file__).resolve().parent.parent
-SETS = "silent,silent2,silent3,silent4,silent5"
+SETS = "silent,silent2,silent3,silent4,silent5,silent6"
 ALERT = re.compile(r"^numscope: alert: step (\d+)(?:, [^:]*)?: ([^:]+): (.*)$", re.MULTILINE)
 LAST = re.compile(r"^numscope: watched .*$", re.MULTILINE)
 

@@ -301,6 +301,27 @@ def test_an_optimizer_that_never_steps_is_asked_about(how: str) -> None:
     assert all(alert.asks and "16 backwards at test_clearing.py:" in alert.text and "SGD has not stepped" in alert.text for alert in alerts)
 
 
+@pytest.mark.parametrize("steps", [False, True])
+def test_an_optimizer_that_never_steps_beside_another_that_does_is_asked_about(steps: bool) -> None:
+    """Of a GAN's two, the judge's is cleared, and the generator's steps twice. The judge gets no gradient in the generator's turn."""
+    generator, judge = nn.Linear(4, 4), nn.Sequential(nn.Linear(4, 8), nn.Tanh(), nn.Linear(8, 3))
+    makes, judges = Adam(generator.parameters()), Adam(judge.parameters())
+
+    def loop() -> None:
+        for x, y in batches(40):
+            judge.requires_grad_(False)
+            makes.zero_grad()
+            F.cross_entropy(judge(generator(x)), y).backward()
+            makes.step()
+            judge.requires_grad_(True)
+            judges.zero_grad()
+            F.cross_entropy(judge(generator(x).detach()), y).backward()
+            (judges if steps else makes).step()
+
+    alerts = [alert for alert in alerts_of(judge, loop) if alert.rule == "optimizer never steps"]
+    assert len(alerts) == (not steps) and all("Adam has not stepped" in alert.text for alert in alerts)
+
+
 @pytest.mark.parametrize("clears", ["after its own step", "before its own backward", "in place before its own backward"])
 def test_gradients_that_another_model_s_loss_leaves_are_asked_about(clears: str) -> None:
     generator, judge = nn.Linear(4, 4), nn.Sequential(nn.Linear(4, 8), nn.Tanh(), nn.Linear(8, 3))

@@ -1,4 +1,4 @@
-"""What results depend on: other samples, later tokens, what a mask hides, padding. Experiments on models that are wrong, and on right ones."""
+"""What results depend on: other samples, later tokens, what a mask hides, padding. On models that are wrong, and on right ones."""
 
 from __future__ import annotations
 

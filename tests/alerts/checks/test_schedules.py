@@ -282,3 +282,21 @@ def test_plateau_of_a_metric_that_only_becomes_worse_is_asked_about(mode: Any, m
     if found:
         other = "max" if mode == "min" else "min"
         assert found[0].asks and f"mode={other!r}" in found[0].advice and "test_schedules.py" in found[0].text
+
+
+@pytest.mark.parametrize(("length", "asked"), [(48, True), (12, False), (100, False)])
+def test_schedule_made_for_as_many_steps_as_there_are_micro_batches_is_asked_about(length: int, asked: bool) -> None:
+    model = Net()
+    optimizer = SGD(model.parameters(), lr=0.1)
+    scheduler = CosineAnnealingLR(optimizer, length)
+
+    def accumulate() -> None:
+        for i, (x, y) in enumerate(batches(48), 1):
+            (F.cross_entropy(model(x), y) / 4).backward()
+            if i % 4 == 0:
+                optimizer.step()
+                scheduler.step()
+                optimizer.zero_grad()
+
+    found = [alert for alert in alerts_of(model, accumulate) if alert.rule == "schedule far from its end"]
+    assert [(alert.value, alert.limit, alert.asks) for alert in found] == [(12, 48, True)] * asked

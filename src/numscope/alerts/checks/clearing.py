@@ -154,7 +154,8 @@ class Reaching(Check):
     def __init__(self, subject: Subject) -> None:
         super().__init__(subject)
         self._lost: list[ScriptLine] = []  # of this step's backwards whose gradients were gone before the next one
-        self._gave: ScriptLine | None = None  # the last backward, if it gave gradients
+        self._gave: ScriptLine | None = None  # the last backward that gave gradients, if they are there
+        self._before: ScriptLine | None = None  # the one before the backward at work
         self._was: tuple[int, int] | None = None  # the first gradient before the last backward
         self._made: tuple[int, int] | None = None  # and after it
         self._in_row = 0  # thorough steps with some
@@ -181,7 +182,7 @@ class Reaching(Check):
                 self._lost.append(self._gave)
                 if len(self._lost) == MOST_UNUSED and not self._has_stepped:
                     self._never_steps(self._gave)
-            self._gave = current_line()
+            self._before, self._gave = gave if self._was is not None else None, current_line()
             self._adds = (gave, self._gave) if gave is not None and left else None
         if self._reaches or not self._calls:
             return
@@ -195,7 +196,7 @@ class Reaching(Check):
     def after_backward(self) -> None:
         self._made = self._first_gradient()
         if self._made in (None, self._was):  # of what is no part of the model
-            self._gave = None
+            self._gave = self._before
         elif self._adds is not None:
             self._left, self._adds = self._adds, None
 

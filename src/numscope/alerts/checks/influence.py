@@ -105,9 +105,7 @@ class Influence(Check):
         is_batch = len(self._sizes) == 1 and len(self._seen) > 1 and "softmax over the batch" not in self.subject.said
         tried = f"The call was made again{line.at()}, in evaluation mode"
         if found.others is not None and found.others > FAR and is_batch:
-            text = (
-                f"{tried}, with another sample in the batch: the results of all other samples change, by {found.others:.2g} of the largest."
-            )
+            text = f"{tried}, with another sample in the batch: results of the others change, by {found.others:.2g} of the largest."
             advice = (
                 "Look at the order of dimensions: batch_first of attention and recurrent layers, view or reshape where permute is meant."
             )
@@ -122,7 +120,7 @@ class Influence(Check):
             advice = "Look at how the mask reaches the attention: its shape, its sign, and that it is added before the softmax."
             self.say(text, advice, rule=MASK, line=line, tensor="output", value=size, limit=FAR, asks=True)
         elif found.padding is not None and found.padding > FAR:
-            text = f"{tried}, with other numbers in the padding (padding_idx): the other results change, by {found.padding:.2g} of the largest."
+            text = f"{tried}, with other numbers in the padding (padding_idx): other results change, by {found.padding:.2g} of the largest."
             advice = (
                 "Give attention a mask that hides the padding (key_padding_mask is True where it is to be ignored), pack sequences for "
             )
@@ -225,7 +223,7 @@ class _Calls:
         return None, ""
 
     def padding(self, first: Result) -> float | None:
-        """By how much results change by what an embedding makes of its padding, where leaving it out changes them too, if that is possible."""
+        """By how much results change by what an embedding makes of its padding; where it can be left out, that must change them too."""
         ids = self._ids
         values = {m.padding_idx for m in self._module.modules() if isinstance(m, nn.Embedding) and m.padding_idx is not None}
         if ids is None or len(values) != 1:

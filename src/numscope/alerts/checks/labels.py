@@ -29,8 +29,8 @@ MEAN, SUM = 1, 2  # as torch numbers reductions
 class Labels(Check):
     """Counts the labels of a loss that its ``ignore_index``, or a mask before its sum, leaves: none; more than the mask that the model
     was given; those that are the model's input ids, place by place, or two places further on; those that are the next tokens, where an
-    experiment has shown that results change with these; none for the token that ends a sequence; or numbers that differ between micro-batches whose means count the
-    same.
+    experiment has shown that results change with these; none for the token that ends a sequence; or numbers that differ between
+    micro-batches whose means count the same.
 
     *Cost:* at a thorough step one pass over the labels of each loss, and over the mask; what is on a device is read a look later.
     """

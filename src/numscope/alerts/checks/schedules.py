@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Sequence
 from numbers import Real
 from typing import Any
@@ -59,6 +60,8 @@ class Schedules(Check):
         super().__init__(subject)
         self._rhythms: Beside[LRScheduler, _Rhythm] = Beside()
         self._rounds: Beside[Optimizer, int] = Beside()  # steps of an optimizer
+        self._backwards = 0  # since the last step of an optimizer
+        self._per_step = Counter[int]()  # steps by the number of them
         self._metrics: Beside[LRScheduler, tuple[float, list[float]]] = Beside()  # the first rate, and what each step was told
 
     def called(self, call: LoopCall) -> None:
@@ -109,6 +112,7 @@ class Schedules(Check):
         rhythm.lines.append(current_line())
 
     def before_backward(self, roots: Sequence[Tensor]) -> None:
+        self._backwards += 1
         for rhythm in self._rhythms.values():
             if rhythm.lines and not rhythm.before:
                 rhythm.before = len(rhythm.lines)
@@ -128,6 +132,12 @@ class Schedules(Check):
                 self.say(text, "Call scheduler.step() after each step or epoch.", rule=NEVER, asks=True)
             made, length = int(getattr(scheduler, "last_epoch", 0)), _length_of(scheduler)
             steps = self.subject.num if steps else 0  # rounds are counted in stretches alone
+            each = self._per_step.most_common(1)[0][0] if self._per_step else 0
+            if each > 1 and LEAST_STEPS <= made <= steps + 1 and abs(length - made * each) <= made * each / 20:
+                text = f"{type(scheduler).__name__} is made for {length} steps, and {made} were made, of {each} backwards each: its rates "
+                text += "come to the end of their way after as many backwards, not steps."
+                advice = "Give it the number of optimizer steps: batches // accumulation steps."
+                self.say(text, advice, rule=FAR_FROM_END, value=float(made), limit=float(length), asks=True)
             if 0 < made * RARE <= steps and steps / 2 <= length <= 2 * steps:
                 text = f"{type(scheduler).__name__} is made for {length} steps, about as many as {type(optimizer).__name__} has made, and "
                 text += f"has stepped {made} times: its rates never came."
@@ -137,6 +147,8 @@ class Schedules(Check):
     def _round(self, optimizer: Optimizer) -> None:
         """The optimizer steps: how often has its scheduler since its last one?"""
         rounds = self._rounds[optimizer] = self._rounds.get(optimizer, 0) + 1
+        self._backwards, count = 0, self._backwards
+        self._per_step[count] += 1
         if self.name in self.spoken:
             return
         for scheduler, rhythm in list(self._rhythms.items()):

@@ -32,9 +32,10 @@ OFTEN = 2  # rises in these, which make the height of the second highest usual
 FURTHER = 1.5  # times what is usual: a rise that is news
 SOON = 16  # steps, within which a loss that comes down has done so by itself
 AWAY = "loss runs away"
-PART = 16  # losses, of which the median is taken
-PARTS = 4  # in a row, each higher, or lower, than the one before
-LEAST_RISE = 1.2  # times, in these
+PARTS = 4  # in a row, the median of each higher, or lower, than that of the one before
+PART, SHORT = 16, 8  # losses in one
+LEAST_RISE, LEAST_SHORT_RISE = 1.2, 1.6  # times, in these
+LEAST_GOES_ON = 1.2  # of the second of four short ones: a loss that has jumped once does not run
 
 
 def loss_spike(board: Board, settings: dict[str, Any]) -> Iterator[Alert]:
@@ -103,23 +104,28 @@ def _comes_down(board: Board) -> Iterator[Alert]:
 
 
 def loss_runs_away(board: Board, settings: dict[str, Any]) -> Iterator[Alert]:
-    """A loss that goes up for 64 steps to above its first values, or below zero faster and faster. An agent's may be meant to."""
-    if len(board.losses) < (PARTS + 1) * PART or board.num_steps % PART:
+    """A loss that goes up for 64 steps, or far within 32, to above its first values, or below zero faster and faster. An agent's may be
+    meant to."""
+    is_long = len(board.losses) >= (PARTS + 1) * PART and not board.num_steps % PART
+    for part, rise in ((PART, LEAST_RISE), (SHORT, LEAST_SHORT_RISE)):
+        if len(board.losses) < PARTS * part or (part == PART and not is_long):
+            continue
+        parts = median(np.array(board.losses)[-PARTS * part :].reshape(PARTS, part).T)
+        first, last, steps = float(parts[0]), float(parts[-1]), np.diff(parts)
+        limit = settings["times"] * board.first_loss
+        up = last > limit > 0 and last > rise * first > 0 and bool((steps > 0).all())  # nor where one is nan
+        up = up and (part == PART or last > LEAST_GOES_ON * float(parts[1]))
+        down = first < -limit < 0 and last < settings["times"] * first and bool((steps < 0).all() and (np.diff(steps) < 0).all())
+        if not (up or (down and part == PART)):
+            continue
+        goes = "up" if up else "down, faster and faster,"
+        cause = "a part of the loss whose sign is wrong, or without bound"
+        why = "Lower the learning rate, or go back to before it rose." if up else f"Look for {cause}."
+        text = f"{last:.4g} in the median of {part} steps, {goes} from {first:.4g} in {PARTS * part} steps"
+        text += f"; it began at {board.first_loss:.4g}."
+        about = {"medians": [float(each) for each in parts], "first": board.first_loss}
+        yield Alert(board.step, AWAY, "", "loss", last, limit if up else -limit, text, question(AWAY, why), about, asks=True)
         return
-    parts = median(np.array(board.losses)[-PARTS * PART :].reshape(PARTS, PART).T)
-    first, last, steps = float(parts[0]), float(parts[-1]), np.diff(parts)
-    limit = settings["times"] * board.first_loss
-    up = last > limit > 0 and last > LEAST_RISE * first > 0 and bool((steps > 0).all())  # nor where one is nan
-    down = first < -limit < 0 and last < settings["times"] * first and bool((steps < 0).all() and (np.diff(steps) < 0).all())
-    if not (up or down):
-        return
-    goes = "up" if up else "down, faster and faster,"
-    cause = "a part of the loss whose sign is wrong, or without bound"
-    why = "Lower the learning rate, or go back to before it rose." if up else f"Look for {cause}."
-    text = f"{last:.4g} in the median of {PART} steps, {goes} from {first:.4g} in {PARTS * PART} steps; it began at {board.first_loss:.4g}."
-    advice = question(AWAY, why)
-    about = {"medians": [float(part) for part in parts], "first": board.first_loss}
-    yield Alert(board.step, AWAY, "", "loss", last, limit if up else -limit, text, advice, about, asks=True)
 
 
 def _known(board: Board, height: float) -> tuple[float, float]:
