@@ -138,6 +138,7 @@ class _Calls:
         whole = {name: v for name, v in named.items() if v.dim() == 2 and v.dtype in (torch.int32, torch.int64)}
         ids = [v for name, v in whole.items() if not any(word in name for word in NO_IDS)]
         self._ids = ids[0] if len(ids) == 1 else None
+        self._shape = torch.Size((0,)) if self._ids is None else self._ids.shape
         of_ids = {} if self._ids is None else {n: v.reshape(-1) for n, v in named.items() if "mask" in n and v.numel() == self._ids.numel()}
         self._masks = {n: v.view(ids[0].shape) for n, v in of_ids.items() if bool(((v == 0) | (v == 1)).all())}
 
@@ -232,19 +233,26 @@ class _Calls:
         size = self._changed_by(lambda m, x: x.eq(padding) if m.padding_idx == padding and torch.equal(x, ids) else None, first)
         if size is None or size <= FAR:
             return size
-        for n, row in enumerate(ids.tolist()):
-            long = next((i for i, each in enumerate(row) if each == padding), 0)
-            if long > 1 and row.count(padding) == len(row) - long:  # at its end alone
-                whole = self(lambda t, copy: copy[n : n + 1] if len(t) == len(ids) else copy)
-                cut = self(
-                    lambda t, copy: copy[n : n + 1, :long] if t.shape == ids.shape else copy[n : n + 1] if len(t) == len(ids) else copy
-                )
-                pairs = [(a[:, :long] if a.shape[1:2] == ids.shape[1:] else a, b) for a, b in zip(whole, cut, strict=False)]
-                found = [_distance(a, b, a) for a, b in pairs if a.shape == b.shape]
-                if found:
-                    return max(found)
-                break
+        cuts = (self._cut(row, tokens, padding) for row, tokens in enumerate(ids.tolist()))
+        if (cut := next((each for each in cuts if each is not None), None)) is not None:
+            return cut
         return size if any(isinstance(m, nn.MultiheadAttention) for m in self._module.modules()) else None
+
+    def _cut(self, row: int, tokens: list[int], padding: int) -> float | None:
+        """By how much results of a sample alone change as the padding at its end is left out; None where that can't be done."""
+        long = tokens.index(padding) if padding in tokens else 0
+        if long < 2 or tokens.count(padding) < len(tokens) - long:
+            return None
+        shape, rows = self._shape, slice(row, row + 1)
+
+        def alone(t: Tensor, copy: Tensor) -> Tensor:
+            return copy[rows] if len(t) == shape[0] else copy
+
+        def short(t: Tensor, copy: Tensor) -> Tensor:
+            return copy[rows, :long] if t.shape == shape else alone(t, copy)
+
+        pairs = [(a[:, :long] if a.shape[1:2] == shape[1:] else a, b) for a, b in zip(self(alone), self(short), strict=False)]
+        return max((_distance(a, b, a) for a, b in pairs if a.shape == b.shape), default=None)
 
     def _changed_by(self, where: Callable[[Any, Tensor], Tensor | None], first: Result) -> float | None:
         """By how much results change elsewhere by another output of the first embedding of the ids at some places."""
