@@ -106,6 +106,7 @@ _SPECS = (
     RuleSpec("rate is overwritten", "a scheduler sets other rates than the one that its optimizer steps with"),
     RuleSpec("constant loss", "the loss is bit for bit the same for many steps"),
     RuleSpec("parameter in two optimizers", "two optimizers step with one parameter after one backward"),
+    RuleSpec("norms decay", "some biases and norms are without weight decay, and others are not"),
     RuleSpec("group without parameters", "an optimizer has an empty group, and no optimizer has some parameters, or biases decay"),
     RuleSpec("optimizer state lost", "an optimizer begins anew at each step"),
     RuleSpec("recomputation differs", "what activation checkpointing computes again in backward is not what the forward gave"),

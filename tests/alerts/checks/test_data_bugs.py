@@ -105,6 +105,12 @@ def test_workers_that_copy_one_generator() -> None:
     assert train(DataLoader(Noise(), batch_size=4, num_workers=2, multiprocessing_context="fork", worker_init_fn=seeded)) == []
 
 
+def test_all_of_the_data_at_each_step_is_left_alone() -> None:
+    """The script holds the tensor."""
+    batch = next(iter(DataLoader(samples(), batch_size=4)))
+    assert train(batch for _ in range(30)) == []
+
+
 def test_iterator_that_begins_anew_at_each_step() -> None:
     """``next(iter(loader))`` in the loop: an unshuffled loader gives its first batch for ever."""
     loader = DataLoader(samples(), batch_size=4)

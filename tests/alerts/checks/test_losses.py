@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 import torch
-from torch import nn
+from torch import Tensor, nn
 from torch.nn import functional as F
 from torch.optim import SGD
 
@@ -76,3 +76,23 @@ def test_loss_of_two_equal_logits_is_said_to_be_one() -> None:
 
     alert = next(a for a in alerts_of(model, compare) if a.rule == "constant loss")
     assert alert.advice.startswith("It is ln 2")
+
+
+def test_lbfgs_that_has_arrived_is_left_alone() -> None:
+    """Its loss and its weights are the same in each step."""
+    torch.manual_seed(0)
+    model, x = nn.Linear(4, 1), torch.randn(8, 4)
+    y = x @ torch.ones(4, 1)
+    optimizer = torch.optim.LBFGS(model.parameters(), line_search_fn="strong_wolfe")
+
+    def closure() -> Tensor:
+        optimizer.zero_grad()
+        loss = (model(x) - y).square().mean()
+        loss.backward()
+        return loss
+
+    def training() -> None:
+        for _ in range(220):
+            optimizer.step(closure)
+
+    assert alerts_of(model, training) == []

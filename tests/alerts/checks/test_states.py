@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import OrderedDict
+
 import pytest
 import torch
 from torch import nn
@@ -133,3 +135,17 @@ def test_group_without_decay_whose_names_match_nothing_is_asked_about(by_part: b
     alerts = alerts_of(model, lambda: train(model, optimizer))
     assert [alert.rule for alert in alerts] == said
     assert all(alert.asks and "first.bias, last.bias are in one that decays" in alert.text for alert in alerts)
+
+
+@pytest.mark.parametrize(("parts", "said"), [(["bias", "LayerNorm.weight"], ["norms decay"]), (["bias", "norm"], []), ([], [])])
+def test_norms_whose_names_were_not_found_are_asked_about(parts: list[str], said: list[str]) -> None:
+    """transformers #4360, DeepSpeedExamples #755: a list of names that another model's norms have."""
+    model = nn.Sequential(OrderedDict(first=nn.Linear(4, 8), norm=nn.LayerNorm(8), last=nn.Linear(8, 3)))
+    groups: list[list[nn.Parameter]] = [[], []]
+    for name, p in model.named_parameters():
+        groups[any(part in name for part in parts)].append(p)
+    made = [{"params": groups[0], "weight_decay": 0.1}, {"params": groups[1], "weight_decay": 0.0}]
+    optimizer = AdamW([group for group in made if group["params"]], lr=1e-3)
+    alerts = alerts_of(model, lambda: train(model, optimizer))
+    assert [(alert.rule, alert.asks) for alert in alerts] == [(rule, True) for rule in said]
+    assert all("norm.weight are in one that decays" in alert.text or "norm.weight is" in alert.text for alert in alerts)

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Mapping
 from typing import Any
 
-from torch import nn
+import torch
+from torch import Tensor, nn
 from torch.utils import data
 
 from numscope.alerts.checks.check import OCCASIONS, Check, Subject
@@ -21,9 +23,9 @@ MATCHES = 64  # batches in a row that came before in this order; of an epoch tha
 
 
 class Batches(Check):
-    """The same batch at each of ``steps`` steps in a row, or each batch as often in a row as a loader has workers; and 64 batches in a row
-    that come in the order in which they came before. A WeightedRandomSampler with fewer weights than its data has samples. Of several ranks
-    the first one asks: their loaders are alike.
+    """The same batch, each time in another tensor, at each of ``steps`` steps in a row, or each batch as often in a row as a loader has
+    workers; and 64 batches in a row that come in the order in which they came before. A WeightedRandomSampler with fewer weights than its
+    data has samples. Of several ranks the first one asks: their loaders are alike.
 
     *Cost:* a checksum of 4,096 elements of each input a step, shared by the checks of data, and a look into a dict; where there is a
     WeightedRandomSampler, one walk over all objects. Epochs of more than 16,384 steps can't be compared.
@@ -38,6 +40,9 @@ class Batches(Check):
         self._num_seen = 0
         self._steps = steps
         self._last: int | None = None
+        self._entered = -1  # the last step with a call
+        self._input: weakref.ref[Tensor] | None = None  # of the step's first call
+        self._num_held = 0  # steps in a row with the same tensor, which the script holds: all of its data
         self._may_repeat = True
         self._runs: list[int] = [0]  # how often each of the last batches came in a row
         self._at: dict[int, int] = {}  # the count at which a sum was last seen
@@ -49,6 +54,11 @@ class Batches(Check):
 
     def enter(self, module: nn.Module, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
         self.subject.inputs.see(self.subject.num, self.subject.step, args, kwargs)
+        if self._entered != self.subject.num and torch.is_grad_enabled():
+            first = next((each for each in (*args, *kwargs.values()) if isinstance(each, Tensor)), None)
+            is_held = first is not None and self._input is not None and self._input() is first
+            self._entered, self._num_held = self.subject.num, self._num_held + 1 if is_held else 0
+            self._input = None if first is None else weakref.ref(first)
 
     def called(self, call: LoopCall) -> None:
         if call.kind != "sample" or NEVER_DRAWN in self.spoken:
@@ -80,7 +90,7 @@ class Batches(Check):
         else:
             self._runs = [*self._runs[-REPEATED:], 1]
         self._last = batch.sum
-        if self._runs[-1] >= self._steps:
+        if self._runs[-1] >= self._steps and self._num_held < self._steps - 1:
             text = f"The last {self._runs[-1]} steps got the same input."
             self._tell(
                 text, "Take the next batch from the loader in each step: next(iter(loader)) begins anew each time.", batch, self._runs[-1]

@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 
 from torch import Tensor
-from torch.optim import Optimizer
+from torch.optim import LBFGS, Optimizer
 
 from numscope.alerts.checks.check import OCCASIONS, UNKNOWN, Check, ScriptLine, Subject, current_line
 from numscope.summary.ledger import UNOBSERVED
@@ -44,7 +44,7 @@ class ConstantLoss(Check):
     def after_step(self, optimizer: Optimizer) -> None:
         self._read()
         losses, self._losses = self._losses, []
-        if not losses or not self.subject.steps.had_backward:
+        if not losses or not self.subject.steps.had_backward or isinstance(optimizer, LBFGS):  # it stays where it has arrived
             return
         self._same = self._same + 1 if losses == self._last else 0
         self._last = losses

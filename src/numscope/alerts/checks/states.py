@@ -11,6 +11,7 @@ from numscope.alerts.checks.check import OCCASIONS, UNKNOWN, Check, ScriptLine, 
 from numscope.probe.optimizers import ids_held, ids_known, ids_of
 
 EMPTY = "group without parameters"
+NORMS = "norms decay"
 LEAST_STEPS = 4  # in a row that begin with empty states
 
 
@@ -53,13 +54,13 @@ class LostState(Check):
 
 class Owners(Check):
     """Two optimizers step with one parameter after one backward, or one has a group without parameters while some are in none, or
-    decay though such a group's would not.
+    decay though such a group's would not; or it leaves some vectors without decay, and not all.
 
     *Cost:* at a thorough step 1 µs a parameter.
     """
 
     name = "parameter in two optimizers"
-    also = (EMPTY,)
+    also = (EMPTY, NORMS)
 
     def __init__(self, subject: Subject) -> None:
         super().__init__(subject)
@@ -75,9 +76,15 @@ class Owners(Check):
             if both := [name for name, ids in given.items() if not mine.intersection(theirs).isdisjoint(ids)]:
                 text = f"{names_of(both)}: {other} and {kind}, which steps{line.at()}, both move them by the gradients of one backward."
                 self.say(text, "Give each parameter to one optimizer.", line=line, parameters=both, asks=True)
+        decays = {id(p) for group in optimizer.param_groups if group.get("weight_decay") for p in group["params"]}
+        vectors = [n for n, p in self.subject.parameters().items() if n in given and p.dim() < 2 and not decays.isdisjoint(given[n])]
+        free_ones = [p for group in optimizer.param_groups if group.get("weight_decay") == 0 for p in group["params"]]
+        if vectors and free_ones and all(p.dim() < 2 for p in free_ones):
+            text = f"{kind}'s group without weight decay has biases and norms alone, and {names_of(vectors)} are in one that decays."
+            advice = "Look at the names that are chosen for it: models call their norms ln_1, norm, input_layernorm, not just LayerNorm."
+            self.say(text, advice, rule=NORMS, line=line, parameters=vectors, asks=True)
         if empty := [group for group in optimizer.param_groups if not group["params"]]:
-            held, decays = ids_held(), {id(p) for group in optimizer.param_groups if group.get("weight_decay") for p in group["params"]}
-            vectors = [name for name, ids in given.items() if not decays.isdisjoint(ids) and self.subject.parameters()[name].dim() < 2]
+            held = ids_held()
             if free := [name for name, ids in given.items() if held.isdisjoint(ids)]:
                 text = f"A group of {kind}'s has no parameter, and gradients arrive at {names_of(free)}, which no optimizer has."
                 advice = "Give groups lists: an iterator, as filter(...) or parameters() makes it, is empty once it was used."

@@ -11,7 +11,7 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.optim import Optimizer
+from torch.optim import LBFGS, Optimizer
 
 from numscope.alerts.checks.check import EVERY, FIRST, Check, Subject, names_of
 from numscope.probe import optimizer as optimizer_probe
@@ -343,11 +343,11 @@ class WeightUpdates(Check):
     def _should_move(self, name: str, parameter: nn.Parameter) -> bool:
         """Whether an update as large as its gradient would show in its bits, now and as the window began: it may have been frozen then.
 
-        Smaller updates are lost in rounding, which is another matter.
+        Smaller updates are lost in rounding, which is another matter. L-BFGS stays where it has arrived.
         """
         gradient = gradient_of(parameter)
         weight = self._weights[name]
-        if gradient is None or not parameter.is_floating_point():
+        if gradient is None or not parameter.is_floating_point() or weight.optimizer == LBFGS.__name__:
             return False
         largest, step = (float(plain(tensor).abs().max()) for tensor in (parameter, gradient))
         return min(step * weight.rate, weight.before) > torch.finfo(parameter.dtype).eps * largest
