@@ -76,6 +76,7 @@ _SPECS = (
     RuleSpec("no label counts", "a mask or ignore_index leaves no label of a batch"),
     RuleSpec("labels are the inputs", "the labels of a loss are the model's input ids, place by place"),
     RuleSpec("labels shifted twice", "the labels of a loss are the model's input ids two places further on"),
+    RuleSpec("mask is inverted", "the argument attention_mask leaves the padding, and hides all other tokens"),
     RuleSpec("ends are no labels", "the token that ends sequences is hidden from the loss as padding is"),
     RuleSpec("next token is seen", "results at a place change with the next token, which is the label there"),
     RuleSpec("samples mix", "the results of a sample change with the other samples of its batch, or with its place there"),

@@ -16,7 +16,15 @@ from tests.alerts.checks.silent import alerts_of, one
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="the experiment is made in a forked process")
 
-RULES = {"samples mix", "mask without effect", "padding is seen", "next token is seen", "labels shifted twice", "ends are no labels"}
+RULES = {
+    "samples mix",
+    "mask without effect",
+    "padding is seen",
+    "next token is seen",
+    "labels shifted twice",
+    "ends are no labels",
+    "mask is inverted",
+}
 WORDS, LENGTH, BATCH = 20, 7, 6
 Call = Callable[[nn.Module], Tensor]  # a loss of a fresh batch
 
@@ -172,6 +180,17 @@ def test_what_hides_too_little_is_named_though_it_hides_something() -> None:
             return self.last(scores.softmax(-1) @ x)
 
     assert one(trained(AlongQueries(), of_masked), "mask without effect")
+
+
+@pytest.mark.parametrize("inverted", [True, False])
+def test_a_mask_that_hides_all_but_the_padding_is_asked_about(inverted: bool) -> None:
+    def call(model: nn.Module) -> Tensor:
+        ids = padded()
+        loss: Tensor = model(input_ids=ids, attention_mask=((ids != 0) ^ inverted).long(), labels=hidden_labels(ids)).loss
+        return loss
+
+    alerts = [alert for alert in trained(transformers_model("llama"), call) if alert.rule == "mask is inverted"]
+    assert len(alerts) == inverted and all(alert.asks for alert in alerts)
 
 
 class Graph(nn.Module):

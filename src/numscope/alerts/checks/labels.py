@@ -21,6 +21,7 @@ INPUTS = "labels are the inputs"
 TWICE = "labels shifted twice"
 SEEN = "next token is seen"
 ENDS = "ends are no labels"
+INVERTED = "mask is inverted"
 LEAST_LOOKS = 2  # at which it is so: a single batch may be empty
 LEAST_RATIO = 1.1  # of the largest number of labels to the smallest
 MEAN, SUM = 1, 2  # as torch numbers reductions
@@ -36,11 +37,12 @@ class Labels(Check):
     """
 
     name = "unequal micro-batches"
-    also = (NONE, PADDING, INPUTS, TWICE, SEEN, ENDS)
+    also = (NONE, PADDING, INPUTS, TWICE, SEEN, ENDS, INVERTED)
 
     def __init__(self, subject: Subject) -> None:
         super().__init__(subject)
         self._mask: Tensor | None = None  # that the model was given, until its loss
+        self._mask_name = ""
         self._ids: Tensor | None = None  # the only whole numbers that it was given but for masks
         self._given: Tensor | None = None  # labels that it was given
         self._seen: dict[int, list[tuple[ScriptLine, HostCopy]]] = defaultdict(list)  # by step, of each backward
@@ -48,8 +50,8 @@ class Labels(Check):
 
     def enter(self, module: nn.Module, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
         given = {name: v for name, v in named_arguments(module, args, kwargs).items() if type(v) is Tensor}
-        masks = [v for name, v in given.items() if "mask" in name and v.dim() == 2]
-        self._mask = masks[0] if masks and not masks[0].is_floating_point() else None
+        masks = {name: v for name, v in given.items() if "mask" in name and v.dim() == 2}
+        self._mask_name, self._mask = next(((name, v) for name, v in masks.items() if not v.is_floating_point()), ("", None))
         whole = [v for name, v in given.items() if v.dtype in (torch.int32, torch.int64) and not any(word in name for word in NO_IDS)]
         self._ids = whole[0] if len(whole) == 1 and whole[0].dim() == 2 else None
         self._given = next((v for name, v in given.items() if "label" in name), None)
@@ -64,7 +66,7 @@ class Labels(Check):
                 has_mask = mask is not None and mask.numel() in (num, num + len(mask))  # labels may be those of the next tokens
                 hidden = torch.minimum((mask == 0).sum(), (mask == 1).sum()) - len(mask) if mask is not None and has_mask else -num
                 ahead = [_ahead(ids, labels, by, dim) for by, dim in ((0, 1), (1, 0), (1, 1), (2, 0), (2, 1))]
-                ahead.append(_leave_ends(ids, mask, given))
+                ahead += [_leave_ends(ids, mask, given), self._is_inverted(ids, mask)]
                 values = [torch.as_tensor(v, dtype=torch.float32, device=count.device) for v in (count, num, weight, hidden, *ahead)]
                 self._seen[self.subject.step].append((current_line(), HostCopy(torch.stack(values))))
 
@@ -108,11 +110,23 @@ class Labels(Check):
             text += f"sequences{backward}: the model does not learn where they end."
             advice = "Set labels to -100 where the mask is 0, not where ids are the padding's; or give the padding a token of its own."
             self.say(text, advice, rule=ENDS, line=line, asks=True)
+        if self._again(INVERTED, all(loss[0] and loss[10] for loss in losses)):
+            text = "attention_mask is 1 at one and the same token alone, the padding, and 0 at all others: these are hidden."
+            self.say(text, "Give 1 where a token is to be seen: attention_mask = ids != pad.", rule=INVERTED, line=line, asks=True)
         equal = min(parts, default=0.0) > 0 and max(parts) < 1.001 * min(parts)
         if self._again(self.name, len(losses) > 1 and equal and max(counts) > LEAST_RATIO * min(counts)):
             text = f"Of {len(losses)} micro-batches {min(counts):.0f} to {max(counts):.0f} labels count, and their means count the same"
             advice = "Sum their losses, and divide each by the number of labels of the whole step."
             self.say(f"{text}{backward}: labels of short ones count more.", advice, line=line, asks=True)
+
+    def _is_inverted(self, ids: Tensor | None, mask: Tensor | None) -> Tensor | bool:
+        """Whether the argument ``attention_mask`` leaves one token alone, that it hides nowhere, and hides several."""
+        if ids is None or mask is None or self._mask_name != "attention_mask" or ids.shape != mask.shape:
+            return False
+        left = mask != 0
+        token, others = torch.where(left, ids, -1).max(), ids.masked_fill(left, -1)
+        is_one = ((ids == token) == left).all() & left.any()
+        return is_one & (others.max() != torch.where(left, others.max(), ids).min())
 
     def _again(self, rule: str, is_so: bool) -> bool:
         self._looks[rule] += is_so
