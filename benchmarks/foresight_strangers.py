@@ -2,10 +2,11 @@
 
     ./dev bench foresight_strangers [--jobs N] [--out FOLDER]
 
-The diverging scripts (``b*``) of four sets of ``first_contact``, written by people who had seen the documents alone, each beside its
+The diverging scripts (``b*``) of five sets of ``first_contact``, written by people who had seen the documents alone, each beside its
 healthy twin, and their healthy longer runs (``c*``). Each is run once under ``numscope run`` as it is, by ``first_contact/silent/run.py``.
 When a run is lost was determined without numscope by those people, and stands in each set's table. Announced: an alert of the rule five
-steps before that or earlier. Nothing was tuned on the last set. Rules that prove an error in the script are counted apart from trends.
+steps before that or earlier. Nothing was tuned on the last set. ``foresight_signals.py`` makes the same runs; with its folder they are not
+made again. Rules that prove an error in the script are counted apart from trends.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from typing import Any
 
 from _machine import describe, write
 
-SETS = ("silent", "silent3", "silent4", "silent5")
+SETS = ("silent", "silent3", "silent4", "silent5", "silent6")
 FOLDER = Path(__file__).parent / "first_contact"
 TRENDS = ("divergence ahead", "loss spike", "loss runs away", "overflow ahead", "gradients vanish", "gradients underflow", "scale falls")
 AHEAD, MOST_S = 5, 300
