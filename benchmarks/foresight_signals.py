@@ -3,8 +3,8 @@
     ./dev bench foresight_signals [--jobs N] [--out FOLDER]
 
 The diverging scripts (``b*``) of five sets of ``first_contact``, their healthy twins and the healthy longer runs (``c*``) are run under
-``numscope run`` as ``foresight_strangers.py`` runs them; what the rules get of each step is kept beside: the loss, and the largest magnitude
-of each output, weight and gradient, as log2. Each signal is a row of numbers, of which medians of so many steps must rise from one to the
+``numscope run`` as ``foresight_strangers.py`` runs them; what the rules get of each step is kept beside: the loss, and the largest
+magnitude of each output, weight and gradient, as log2. Each signal is a row of numbers, of which medians of so many steps must rise from one to the
 next, by so many bits in all; *faster*: by more each time. It is asked at every fourth step. Signals were chosen on the first four sets;
 silent6 was made and run afterwards.
 """
