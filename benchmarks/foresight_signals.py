@@ -4,9 +4,9 @@
 
 The diverging scripts (``b*``) of five sets of ``first_contact``, their healthy twins and the healthy longer runs (``c*``) are run under
 ``numscope run`` as ``foresight_strangers.py`` runs them; what the rules get of each step is kept beside: the loss, and the largest
-magnitude of each output, weight and gradient, as log2. Each signal is a row of numbers, of which medians of so many steps must rise from one to the
-next, by so many bits in all; *faster*: by more each time. It is asked at every fourth step. Signals were chosen on the first four sets;
-silent6 was made and run afterwards.
+magnitude of each output, weight and gradient, as log2. Each signal is a row of numbers, of which medians of so many steps must rise from
+one to the next, by so many bits in all; *faster*: by more each time. It is asked at every fourth step. Signals were chosen on the first
+four sets; silent6 was made and run afterwards.
 """
 
 from __future__ import annotations
@@ -134,7 +134,7 @@ def speaks(signal: Signal, series: Series) -> Iterator[int]:
 
 def table(runs: list[dict[str, Any]], lost: dict[tuple[str, str], int], series: dict[tuple[str, str, bool], list[Series]]) -> list[str]:
     lines = [
-        f"| signal | medians | 5 steps ahead | … and no rule of today | of {LAST} | median lead | healthy runs in which it speaks (in 10,000 steps) |",
+        f"| signal | medians | 5 steps ahead | … and no rule of today | of {LAST} | median lead | in healthy runs (in 10,000 steps) |",
         "|---|---|---|---|---|---|---|",
     ]
     bad = [one for one in runs if not one["healthy"] and (one["set"], one["case"]) in lost]
