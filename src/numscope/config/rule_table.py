@@ -104,7 +104,6 @@ _SPECS = (
     RuleSpec("schedule past its end", "a schedule has stepped beyond its length: its rate rises again, or stays at its end"),
     RuleSpec("schedule far from its end", "a schedule made for as many steps as the optimizer makes is stepped once an epoch"),
     RuleSpec("plateau of the wrong sign", "ReduceLROnPlateau lowers the rate while its metric only ever becomes worse in its eyes"),
-    RuleSpec("rate is overwritten", "a scheduler sets other rates than the one that its optimizer steps with"),
     RuleSpec("constant loss", "the loss is bit for bit the same for many steps"),
     RuleSpec("parameter in two optimizers", "two optimizers step with one parameter after one backward"),
     RuleSpec("norms decay", "some biases and norms are without weight decay, and others are not"),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from functools import partial
 from typing import Any
 
@@ -236,25 +235,6 @@ def test_scheduler_with_each_of_two_micro_batches_is_asked_about() -> None:
             scheduler.step()
 
     assert "with each backward, 2 times" in one(alerts_of(model, accumulate), "scheduler order").text
-
-
-@pytest.mark.parametrize(("rate", "asked"), [(lambda step: 0.1, True), (lambda step: 0.01 * step, False), (lambda step: None, False)])
-def test_rate_that_the_script_writes_over_the_scheduler_s_is_asked_about(rate: Callable[[int], float | None], asked: bool) -> None:
-    model = Net()
-    optimizer = SGD(model.parameters(), lr=0.1)
-    scheduler = torch.optim.lr_scheduler.ExponentialLR(optimizer, 0.9)
-
-    def training() -> None:
-        for step, (x, y) in enumerate(batches(10)):
-            optimizer.zero_grad()
-            F.cross_entropy(model(x), y).backward()
-            if (written := rate(step)) is not None:
-                optimizer.param_groups[0]["lr"] = written
-            optimizer.step()
-            scheduler.step()
-
-    found = [(alert.value, alert.asks) for alert in alerts_of(model, training) if alert.rule == "rate is overwritten"]
-    assert found == [(0.1, True)] * asked
 
 
 @pytest.mark.parametrize(

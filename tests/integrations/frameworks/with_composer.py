@@ -28,7 +28,7 @@ class Net(composer.ComposerModel):
 
     def forward(self, batch: Any) -> Tensor:
         x = self.body(batch[0])
-        return self.head(torch.log(x + 2 - batch[0].max()))  # HERE
+        return self.head(torch.log(x + 2 - batch[0].amax(1, keepdim=True)))  # HERE
 
     def loss(self, outputs: Tensor, batch: Any) -> Tensor:
         return ((outputs - batch[1]) ** 2).mean()

@@ -21,10 +21,8 @@ from numscope.records.heap import instances_of
 NEVER = "scheduler never steps"
 PAST_END = "schedule past its end"
 FAR_FROM_END = "schedule far from its end"
-OVERWRITTEN = "rate is overwritten"
 WRONG_WAY = "plateau of the wrong sign"
 LEAST_METRICS = 6  # that have never been better than the first one
-LEAST_RATES = 4  # of a scheduler, in a row, while the optimizer steps with one that is none of them
 LEAST_ROUNDS = 2  # in which a scheduler steps several times, before it is said
 RARE = 4  # steps of an optimizer for one of its scheduler, from which on the scheduler counts epochs
 LEAST_STEPS = 10  # of an optimizer whose scheduler never steps
@@ -33,12 +31,11 @@ LEAST_STEPS = 10  # of an optimizer whose scheduler never steps
 class _Rhythm:
     """One scheduler's calls since its optimizer's last step."""
 
-    __slots__ = ("before", "lines", "rates", "rounds")
+    __slots__ = ("before", "lines", "rounds")
 
     def __init__(self) -> None:
         self.lines: list[ScriptLine] = []
         self.before = 0  # how many of them came before a backward
-        self.rates: list[tuple[Any, ...]] = []  # with which the optimizer has stepped, instead of those that it has set
         self.rounds = {"twice": 0, "with each backward": 0}
 
 
@@ -52,7 +49,7 @@ class Schedules(Check):
     """
 
     name = "scheduler order"
-    also = (NEVER, PAST_END, FAR_FROM_END, OVERWRITTEN, WRONG_WAY)
+    also = (NEVER, PAST_END, FAR_FROM_END, WRONG_WAY)
     cheap = ("called",)
     rhythm = True
 
@@ -158,7 +155,6 @@ class Schedules(Check):
                 if rounds == 1:  # a run that goes on from a checkpoint winds its scheduler forward
                     continue
                 kind = type(scheduler).__name__
-                self._compare_rates(kind, optimizer, rhythm, getattr(scheduler, "_last_lr", ()))
                 if between:
                     rhythm.rounds["with each backward"] += 1
                 elif len({(line.file, line.number) for line in lines}) > 1:
@@ -171,18 +167,6 @@ class Schedules(Check):
                     times = f"{len(lines)} times for one step of {type(optimizer).__name__}"
                     text = f"{kind} steps{lines[-1].at()} with each backward, {times}."
                     self._tell(text, "Call scheduler.step() where optimizer.step() is called.", lines[-1], asks=True)
-
-    def _compare_rates(self, kind: str, optimizer: Optimizer, rhythm: _Rhythm, rates: Sequence[Any]) -> None:
-        now = [group.get("lr") for group in optimizer.param_groups]
-        is_kept = len(now) != len(rates) or not all(isinstance(rate, float) for rate in (*now, *rates)) or now == [*rates]
-        rhythm.rates = [] if is_kept else [*rhythm.rates[1 - LEAST_RATES :], tuple(now)]
-        others = [each for each in self._rhythms if each.optimizer is optimizer]
-        if len(rhythm.rates) == LEAST_RATES and len({*rhythm.rates}) == len(others) == 1:  # a ramp, as a warm-up's, is meant
-            text = (
-                f"{kind} has set a rate {LEAST_RATES} times, the last one {rates[0]:.4g}, and {type(optimizer).__name__} has stepped with "
-            )
-            advice = "Look for code that writes group['lr'], such as a warm-up that goes on when it is over."
-            self.say(f"{text}{now[0]:.4g} each time.", advice, rule=OVERWRITTEN, value=now[0], limit=rates[0], asks=True)
 
     def _tell(self, text: str, advice: str, line: ScriptLine, asks: bool = False) -> None:
         self.say(text, advice, line=line, asks=asks)
