@@ -154,8 +154,8 @@ class Reaching(Check):
     def __init__(self, subject: Subject) -> None:
         super().__init__(subject)
         self._lost: list[ScriptLine] = []  # of this step's backwards whose gradients were gone before the next one
-        self._gave: ScriptLine | None = None  # the last backward that gave gradients, if they are there
-        self._before: ScriptLine | None = None  # the one before the backward at work
+        self._gave: ScriptLine | None = None  # the last backward, if it gave gradients
+        self._there: ScriptLine | None = None  # the last one that gave some, while these are there: others may give none in between
         self._was: tuple[int, int] | None = None  # the first gradient before the last backward
         self._made: tuple[int, int] | None = None  # and after it
         self._in_row = 0  # thorough steps with some
@@ -178,11 +178,12 @@ class Reaching(Check):
             self._was = self._first_gradient()
             gave, left = self._gave, self._was is not None and self._was == self._made and self._others.have_stepped
             self._others.have_stepped = False
-            if self._gave is not None and self._was is None:
-                self._lost.append(self._gave)
+            if self._there is not None and self._was is None:
+                self._lost.append(self._there)
                 if len(self._lost) == MOST_UNUSED and not self._has_stepped:
-                    self._never_steps(self._gave)
-            self._before, self._gave = gave if self._was is not None else None, current_line()
+                    self._never_steps(self._there)
+                self._there = None
+            self._gave = current_line()
             self._adds = (gave, self._gave) if gave is not None and left else None
         if self._reaches or not self._calls:
             return
@@ -196,8 +197,10 @@ class Reaching(Check):
     def after_backward(self) -> None:
         self._made = self._first_gradient()
         if self._made in (None, self._was):  # of what is no part of the model
-            self._gave = self._before
-        elif self._adds is not None:
+            self._gave = None
+            return
+        self._there = self._gave
+        if self._adds is not None:
             self._left, self._adds = self._adds, None
 
     def _never_steps(self, line: ScriptLine) -> None:
@@ -216,7 +219,7 @@ class Reaching(Check):
 
     def before_step(self, optimizer: Optimizer) -> None:
         line, kind, self._has_stepped = self._line, type(optimizer).__name__, True
-        lost, gave, self._lost, self._gave = self._lost, self._gave, [], None
+        lost, gave, self._lost, self._gave, self._there = self._lost, self._gave, [], None, None
         given = self._first_gradient()
         self._still_there(kind, given)
         if given is None or self._made is None or given[0] != self._made[0]:  # another tensor: the script has put all losses' together
