@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.warm import COLD
+
 SCRIPT = """
 import atexit, random, sys, threading, time
 import torch
@@ -67,3 +69,11 @@ def test_script_ends_as_it_does_bare(last: str, tmp_path: Path) -> None:
     bare, watched = [(*process.communicate(timeout=300), process.returncode) for process in both]
     assert watched == bare
     assert all(list((tmp_path / name / "statistics").glob("*.parquet")) for name in ("kept", "in_a_handler", "late"))
+
+
+def test_interpreter_that_ends_by_itself_says_nothing_of_what_it_closes(tmp_path: Path) -> None:
+    """It drops what is left when files are closed; a process that was forked from a warm one has no such end."""
+    file = tmp_path / "train.py"
+    file.write_text(SCRIPT)
+    done = subprocess.run([COLD, str(file), "watched"], cwd=tmp_path, text=True, capture_output=True, timeout=300)
+    assert (done.returncode, done.stderr) == (0, "")

@@ -60,6 +60,7 @@ def others_rest() -> bool:
     """Whether Python's other threads only wait, as those of progress bars, notebooks, loaders and loggers do. One that is in other code may
     hold a lock that nobody would release in a child."""
     frames = sys._current_frames()
+    frames.pop(threading.get_ident(), None)  # it would keep all that the script's functions hold, until the collector comes
     for thread in threading.enumerate():
         frame = frames.get(thread.ident or 0)
         if thread is not threading.current_thread() and (

@@ -59,7 +59,7 @@ class DebugLog:
         self._write(f"alert: {escape(alert.line())}", logging.WARNING)
 
     def _write(self, text: str, level: int) -> None:
-        if self._file is None:
+        if self._file is None or self._file.closed:  # the interpreter, as it ends, closes what nothing holds any more
             return
         now = time.time()
         stamp = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(now))
@@ -110,6 +110,8 @@ class TextLog(Sink):
                     lines.append(f"{before}{label}{after}{value:.9g}\n")
                 elif value is not None:
                     lines.append(f"{before}{label}{after}{text_of(value)}\n")
+        if self._file.closed:  # as the interpreter ends
+            return
         self._file.write("".join(lines))
         self._file.flush()  # also so that a process forked between steps inherits no lines
 
