@@ -202,6 +202,15 @@ class Graph(nn.Module):
         return self.last(torch.zeros_like(x).index_add(0, edges[0], x[edges[1]]))
 
 
+class Adjacent(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.last = nn.Linear(4, WORDS)
+
+    def forward(self, x: Tensor, pairs: Tensor) -> Tensor:
+        return self.last((pairs @ x).sum(0))
+
+
 class Pairs(nn.Module):
     def __init__(self) -> None:
         super().__init__()
@@ -314,6 +323,7 @@ def test_an_end_that_is_the_padding_s_token_and_never_a_label_is_asked_about() -
         (lambda: AddsPlaces(1), of_frames),
         (lambda: Noisy(), lambda m: m(torch.randn(BATCH, 4)).square().mean()),
         (lambda: Pairs(), lambda m: F.cross_entropy(m(torch.randn(BATCH, 4)), torch.arange(BATCH))),
+        (lambda: Adjacent(), lambda m: F.cross_entropy(m(torch.randn(BATCH, 4), torch.rand(3, BATCH, BATCH)), torch.arange(BATCH))),
         (lambda: Graph(), lambda m: F.cross_entropy(m(torch.randn(BATCH, 4), torch.randint(BATCH, (2, 9))), torch.arange(BATCH))),
         (
             lambda: nn.Sequential(nn.Conv2d(3, 4, 3), nn.BatchNorm2d(4), nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(4, 2)),

@@ -168,8 +168,9 @@ class _Calls:
         if not wide or any(t.layout is not torch.strided for t in wide):
             return 0, 0
         rows, columns = wide[0].shape[:2]
-        odd = [t for t in self._inputs if len(t) != rows and (t.dim() == wide[0].dim() or not t.is_floating_point())]  # edges of a graph
-        return (0, 0) if odd or rows == columns or rows == 1 else (rows, columns if columns > 1 else 0)
+        odd = [t for t in self._inputs if len(t) != rows and (t.dim() == wide[0].dim() or not t.is_floating_point())]
+        is_graph = odd or any(list(t.shape).count(rows) > 1 for t in wide)  # by edges, or by pairs of nodes
+        return (0, 0) if is_graph or rows == 1 else (rows, columns if columns > 1 else 0)
 
     def mixes(self, dim: int, first: Result) -> float | None:
         """By how much, at least of any result, other samples' results change by one sample along a dimension of the inputs."""
