@@ -342,6 +342,32 @@ def test_right_models_are_left_alone(make: Callable[[], nn.Module], call: Call) 
     assert trained(make(), call) == []
 
 
+@pytest.mark.parametrize("kind", ["sparse", "nested", "quantized", "complex", "number"])
+def test_inputs_of_other_kinds_are_no_error(kind: str, caplog: pytest.LogCaptureFixture) -> None:
+    class Takes(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.last = nn.Linear(4, 2)
+
+        def forward(self, x: Tensor, other: Any) -> Tensor:
+            return self.last(x)
+
+    def call(model: nn.Module) -> Tensor:
+        x = torch.randn(BATCH, 4)
+        others = {
+            "sparse": x.to_sparse,
+            "nested": lambda: torch.nested.as_nested_tensor([x, x[:2]]),
+            "quantized": lambda: torch.quantize_per_tensor(x, 0.1, 0, torch.qint8),
+            "complex": lambda: torch.complex(x, x),
+            "number": lambda: 1.0,
+        }
+        loss: Tensor = model(x, others[kind]()).square().mean()
+        return loss
+
+    assert trained(Takes(), call) == []
+    assert "after an error of its own" not in caplog.text
+
+
 def test_nothing_of_the_run_is_changed() -> None:
     """Buffers, modes, generators, the model's own counters."""
 

@@ -22,7 +22,7 @@ from numscope.replay.fork import in_child
 MASK = "mask without effect"
 PADDING = "padding is seen"
 LOOK = 2  # the step, counted from 0, at which the experiment is made: a model's first ones may still make layers, or look at their data
-MOST_SECONDS = 0.4  # that a call may take: the experiment makes some ten
+MOST_SECONDS = 0.4  # that a call may take on one thread: the experiment makes some ten
 FAR = 1e-3  # of the results' largest magnitude: a smaller difference may be rounding, which depends on where in a batch a sample stands
 
 NO_IDS = ("mask", "label", "position", "type", "target")  # whole numbers that are no tokens
@@ -85,7 +85,8 @@ class Influence(Check):
             self._seen.add(t.detach().reshape(-1)[:256].sum().item())
         if subject.num == LOOK and subject.depends is None:
             subject.depends = Depends()
-            if self._seconds < MOST_SECONDS and all(type(p.data) is Tensor for p in module.parameters()):
+            is_short = self._seconds * torch.get_num_threads() < MOST_SECONDS  # one thread does it there
+            if is_short and all(type(p.data) is Tensor for p in module.parameters()):
                 found = in_child(partial(Depends.measured, module, args, kwargs), lambda why: Depends(), goes_on=True)
                 subject.depends = found or subject.depends
                 self._judge(subject.depends)
@@ -165,7 +166,7 @@ class _Calls:
     def sizes(self) -> tuple[int, int]:
         """Of the first two dimensions that its inputs have in common; 0: of no use."""
         wide = [t for t in self._inputs if t.dim() >= 2]
-        if not wide or any(t.layout is not torch.strided for t in wide):
+        if not wide:
             return 0, 0
         rows, columns = wide[0].shape[:2]
         odd = [t for t in self._inputs if len(t) != rows and (t.dim() == wide[0].dim() or not t.is_floating_point())]
@@ -295,7 +296,9 @@ def named_arguments(module: nn.Module, args: tuple[Any, ...], kwargs: Mapping[st
 
 
 def _tensors(tree: Any) -> list[Tensor]:
-    return [t for t in tree_leaves(tree) if type(t) is Tensor and t.dim()]
+    """Plain ones, of one or more dimensions."""
+    leaves = [t for t in tree_leaves(tree) if type(t) is Tensor and t.layout is torch.strided and not (t.is_nested or t.is_quantized)]
+    return [t for t in leaves if t.dim()]
 
 
 def _twice(t: Tensor, copy: Tensor, dim: int, size: int) -> Tensor:
