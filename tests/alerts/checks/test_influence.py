@@ -10,6 +10,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from numscope.records.alert import Alert
 from tests.alerts.checks.silent import alerts_of, one
@@ -396,3 +397,30 @@ def test_nothing_of_the_run_is_changed() -> None:
         return state, model.calls, model.training, torch.get_rng_state().tolist()
 
     assert ended(True) == ended(False)
+
+
+def test_a_mode_of_the_script_s_counts_the_script_s_operations_alone() -> None:
+    class Counts(TorchDispatchMode):
+        number = 0
+
+        def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+            self.number += func is not torch.ops.aten.detach.default  # of which a watch shows some
+            return func(*args, **kwargs or {})
+
+    def counted(watched: bool) -> int:
+        model = nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 1))
+        optimizer, x = torch.optim.SGD(model.parameters(), lr=0.1), torch.randn(BATCH, 4)
+
+        def training() -> None:
+            for _ in range(5):
+                optimizer.zero_grad()
+                with mode:
+                    loss = model(x).square().mean()
+                loss.backward()
+                optimizer.step()
+
+        mode = Counts()
+        _ = alerts_of(model, training) if watched else training()
+        return mode.number
+
+    assert counted(True) == counted(False)

@@ -18,6 +18,8 @@ from numscope.distributed.agree import has_group
 from numscope.records.faults import ours, suppress
 from numscope.replay.call import eager
 from numscope.replay.fork import in_child
+from numscope.summary.unseen import unseen
+from numscope.summary.unwrap import is_wrapped
 
 MASK = "mask without effect"
 PADDING = "padding is seen"
@@ -80,9 +82,9 @@ class Influence(Check):
         on_host = all(t.device.type == "cpu" for t in inputs)
         if module is not subject.model or not torch.is_grad_enabled() or not module.training or has_group() or not on_host:
             return
-        for t in inputs[:1]:
-            self._sizes.add(len(t))
-            self._seen.add(t.detach().reshape(-1)[:256].sum().item())
+        with unseen(), torch.no_grad():  # a script's own mode counts the script's operations
+            self._sizes |= {len(t) for t in inputs[:1]}
+            self._seen |= {t[:1].sum().item() for t in inputs[:1]}
         if subject.num == LOOK and subject.depends is None:
             subject.depends = Depends()
             is_short = self._seconds * torch.get_num_threads() < MOST_SECONDS  # one thread does it there
@@ -298,6 +300,7 @@ def named_arguments(module: nn.Module, args: tuple[Any, ...], kwargs: Mapping[st
 def _tensors(tree: Any) -> list[Tensor]:
     """Plain ones, of one or more dimensions."""
     leaves = [t for t in tree_leaves(tree) if type(t) is Tensor and t.layout is torch.strided and not (t.is_nested or t.is_quantized)]
+    leaves = [t for t in leaves if not is_wrapped(t)]
     return [t for t in leaves if t.dim()]
 
 

@@ -22,7 +22,7 @@ NEVER = "scheduler never steps"
 PAST_END = "schedule past its end"
 FAR_FROM_END = "schedule far from its end"
 WRONG_WAY = "plateau of the wrong sign"
-LEAST_METRICS = 6  # that have never been better than the first one
+LEAST_METRICS, MOST_METRICS = 6, 64  # that have never been better than the first one; looked at
 LEAST_ROUNDS = 2  # in which a scheduler steps several times, before it is said
 RARE = 4  # steps of an optimizer for one of its scheduler, from which on the scheduler counts epochs
 LEAST_STEPS = 10  # of an optimizer whose scheduler never steps
@@ -59,7 +59,7 @@ class Schedules(Check):
         self._rounds: Beside[Optimizer, int] = Beside()  # steps of an optimizer
         self._backwards = 0  # since the last step of an optimizer
         self._per_step = Counter[int]()  # steps by the number of them
-        self._metrics: Beside[LRScheduler, tuple[float, list[float]]] = Beside()  # the first rate, and what each step was told
+        self._metrics: Beside[LRScheduler, tuple[float, list[float] | None]] = Beside()  # first rate, what it was told; None: no more
 
     def called(self, call: LoopCall) -> None:
         if call.kind == "scheduler" and isinstance(call.target, ReduceLROnPlateau):
@@ -71,10 +71,12 @@ class Schedules(Check):
         """Whether what it is told has only ever become worse in its eyes, and it has lowered the rate for that."""
         rate = scheduler.optimizer.param_groups[0]["lr"]
         first_rate, told = self._metrics.get(scheduler) or (rate, [])
-        self._metrics[scheduler] = first_rate, told
+        if told is None:
+            return
         if isinstance(metric, Real) or (isinstance(metric, Tensor) and metric.is_cpu):
             told.append(float(metric))
         worse = [one > told[0] if scheduler.mode == "min" else one < told[0] for one in told[1:]]
+        self._metrics[scheduler] = first_rate, told if all(worse) and len(told) < MOST_METRICS else None
         if len(told) >= LEAST_METRICS and all(worse) and rate < first_rate:
             half = len(told) // 2
             early, late = (abs(sum(part) / len(part) - told[0]) for part in (told[1:half], told[half:]))
