@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import sys
 from collections.abc import Callable, Mapping
 from functools import partial
 from threading import get_ident
+from types import TracebackType
 from typing import Any, Protocol
 
 import torch
@@ -24,6 +26,8 @@ _CALL = nn.Module._call_impl.__code__
 _cuda = torch.cuda
 _is_capturing = getattr(torch._C, "_cuda_isCurrentStreamCapturing", None)
 _grad_enabled, unheard = torch.is_grad_enabled, torch._C.DisableTorchFunctionSubclass
+_manager = contextlib._GeneratorContextManager
+_MANAGERS = (_manager.__enter__.__code__, _manager.__exit__.__code__)
 _said: set[str] = set()
 _kept: dict[int, BaseException] = {}  # of the script's, by thread, that struck where Python would have dropped them
 
@@ -79,15 +83,26 @@ def guard(fail: Callable[[Exception], None], but: tuple[type[Exception], ...], c
     if _kept and (kept := _kept.pop(get_ident(), None)) is not None:
         raise kept
     grad = _grad_enabled()
-    try:
-        with unheard():
+    with unheard():
+        try:
             call(*args)
-    except ours(but=but) as error:
-        if not had_no_room(error):
-            fail(error)
-    except BaseException:
-        torch._C._set_grad_enabled(grad)  # the script's may strike where ``no_grad`` begins or ends, in Python, and leave it undone
-        raise
+        except ours(but=but) as error:
+            if not had_no_room(error):
+                fail(error)
+        except BaseException as error:
+            _end_contexts(error.__traceback__)
+            torch._C._set_grad_enabled(grad)
+            raise
+
+
+def _end_contexts(trace: TracebackType | None) -> None:
+    """The script's exception may strike where a context begins or ends, in Python, and leave it undone. One that is a generator ends as it
+    is collected: now, and not in the midst of what comes later.
+    """
+    while trace is not None:
+        if trace.tb_frame.f_code in _MANAGERS:
+            trace.tb_frame.clear()
+        trace = trace.tb_next
 
 
 def _finalizing(kept: dict[int, BaseException], call: Callable[..., None], *args: Any) -> None:

@@ -73,15 +73,16 @@ def prepare_dynamo() -> None:
     """
     dynamo = sys.modules.get("torch._dynamo")
     if dynamo is not None and dynamo.config.skip_nnmodule_hook_guards:
+        _undo.append(partial(setattr, dynamo.config, "skip_nnmodule_hook_guards", True))
         dynamo.config.skip_nnmodule_hook_guards = False
         dynamo.reset()
-        _undo.append(partial(setattr, dynamo.config, "skip_nnmodule_hook_guards", True))
 
 
 def release_dynamo() -> None:
     """No model is watched any more: torch's own setting is back. Graphs made meanwhile keep their guards."""
     while _undo:
-        _undo.pop()()
+        _undo[-1]()
+        _undo.pop()
 
 
 def drop_graphs() -> None:
