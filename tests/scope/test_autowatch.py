@@ -145,6 +145,35 @@ class Whole(nn.Module):
         return self.part(x).tanh()
 
 
+class Adapter(nn.Module):
+    """Takes the place of a layer's forward, and is called by nobody, as adapters in scripts for diffusion models are."""
+
+    def __init__(self, layer: nn.Linear) -> None:
+        super().__init__()
+        self.down, self.up = nn.Linear(layer.in_features, 2, bias=False), nn.Linear(2, layer.out_features, bias=False)
+        self.instead_of, layer.forward = layer.forward, self.forward  # type: ignore[method-assign]
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.instead_of(x) + self.up(self.down(x))
+
+
+def test_adapters_that_the_model_does_not_hold_are_watched() -> None:
+    model = nn.Sequential(nn.Linear(2, 2), nn.ReLU(), nn.Linear(2, 2)).requires_grad_(False)
+    adapters = nn.ModuleList([Adapter(model[0]), Adapter(model[2])])
+    with AutoWatch(WatchOptions(on_nonfinite="warn")) as watch:
+        optimizer = torch.optim.SGD(adapters.parameters(), 0.1)
+        for step in range(4):
+            model(torch.ones(3, 2)).square().mean().backward()
+            if step == 2:
+                adapters[1].up.weight.grad[0, 0] = torch.nan
+            optimizer.step()
+            optimizer.zero_grad()
+    assert watch.coverage.watched().steps_of == {"Sequential": 4, "Tensors": 4}
+    finding = min((finding for scope in watch.scopes for finding in scope.findings), key=lambda one: one.step)
+    assert (finding.step, finding.site.slot) == (2, "grad param_groups[0]['params'][3]")
+    assert finding.culprit is not None and finding.culprit.code == "adapters[1].up.weight.grad[0, 0] = torch.nan"
+
+
 def test_model_takes_the_place_of_its_optimizer_s_tensors_that_stepped_before_it_was_called() -> None:
     """torch's ``set_optimizer_state_dict`` has the optimizer step by gradients of zero first, to have states to load into."""
     model = nn.Linear(2, 2)

@@ -310,6 +310,11 @@ class Step(optimizer_probe.StepListener):
         for reader in tuple(self._readers):
             reader.called(call)
 
+    @guarded(*STOPS, UsageError)
+    def returned(self, call: LoopCall) -> None:
+        for reader in tuple(self._readers):
+            reader.returned(call)
+
     def _end_if_all_in(self) -> None:
         if not self.explicit and not in_backward() and self.optimizers.are_all_in(self._stepped):
             self.end()

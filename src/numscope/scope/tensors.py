@@ -77,12 +77,18 @@ class TensorWatch(optimizer_probe.StepListener):
                 scope.steps.before_backward(roots)
 
     def before_step(self, optimizer: Optimizer) -> None:
-        """An optimizer steps without a backward, with gradients of torch.func.grad for example; a closure may still call a model."""
+        """An optimizer steps without a backward, with gradients of torch.func.grad for example, or for layers that no model holds, such as
+        adapters that take the place of a layer's ``forward``; a closure may still call a model.
+        """
         if not optimizer_probe.has_closure():
             self.after_closure(optimizer)
 
     def after_closure(self, optimizer: Optimizer) -> None:
-        if not any(scope.steps.had_backward for scope in self._live()) and optimizer in self._optimizers and self._is_unknown(optimizer):
+        if optimizer not in self._optimizers or not self._is_unknown(optimizer):
+            return
+        given = [p for group in optimizer.param_groups for p in group["params"]]
+        is_own = all(type(p) is nn.Parameter and p.grad is not None for p in given)  # no framework's copies of a watched model's
+        if is_own or not any(scope.steps.had_backward for scope in self._live()):
             scope = self._open(optimizer)
             if scope is not None:
                 scope.steps.before_step(optimizer)

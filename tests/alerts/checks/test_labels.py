@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 import torch
+import torch.distributed as dist
 from torch import Tensor, nn
 from torch.nn import functional as F
+from torch.nn.parallel import DistributedDataParallel as DDP
 from torch.optim import SGD
 from torch.utils.checkpoint import checkpoint
 
+from numscope import watch
 from numscope.records.alert import Alert
 from tests.alerts.checks.silent import alerts_of, one
+from tests.distributed.ranks import RankPool
 
 Loss = Callable[[Tensor, Tensor], Tensor]
 
@@ -121,3 +126,39 @@ def test_soft_labels_are_no_error_of_ours(caplog: pytest.LogCaptureFixture) -> N
 
     assert alerts_of(model, training) == []
     assert "after an error of its own" not in caplog.text
+
+
+def train_on_ranks(rank: int, how: str) -> list[tuple[bool, str]]:
+    torch.manual_seed(0)
+    model: Any = nn.Linear(4, 3)
+    model = model if how == "alone" else DDP(model)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+    with watch(model) as scope:
+        for _ in range(6):
+            labels = torch.zeros(12, dtype=torch.long)
+            labels[4 + 4 * rank if how != "as many" else 6 :] = -100
+            total = F.cross_entropy(model(torch.randn(12, 4)), labels, reduction="sum")
+            number = (labels >= 0).sum().float()
+            if how == "over all":
+                dist.all_reduce(number)
+                number /= dist.get_world_size()
+            loss = F.cross_entropy(model(torch.randn(12, 4)), labels) if how == "mean" else total / number
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+            dist.barrier()
+    return [(a.asks, a.text) for a in scope.alerts if a.rule == "unequal micro-batches"]
+
+
+@pytest.mark.parametrize("how", ["mean", "own number"])
+def test_means_over_other_numbers_of_labels_on_ranks_are_asked_about(ranks: RankPool, how: str) -> None:
+    """vllm-project/speculators #942, huggingface/transformers #34242."""
+    first, *others = [told.value for told in ranks.run(train_on_ranks, how)]
+    assert not any(others)
+    ((asks, text),) = first
+    assert asks and text.startswith("4 to 8 labels count on 2 ranks, and their means count the same")
+
+
+@pytest.mark.parametrize("how", ["over all", "as many", "alone"])
+def test_healthy_numbers_of_labels_on_ranks_are_silent(ranks: RankPool, how: str) -> None:
+    assert [told.value for told in ranks.run(train_on_ranks, how)] == [[], []]

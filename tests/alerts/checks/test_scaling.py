@@ -301,3 +301,36 @@ def test_limit_of_zero_is_named(clip: Callable[[list[nn.Parameter]], object], na
 
     found = [(alert.rule, alert.asks) for alert in alerts_of(model, training) if alert.rule.startswith("clipped")]
     assert found == [("clipped to 0", False)] * named
+
+
+@pytest.mark.parametrize(
+    ("then", "named"),
+    [
+        (lambda parameters: [p.grad.mul_(0.5).add_(0) for p in parameters], True),
+        (lambda parameters: [p.grad.mul_(0.5) for p in parameters], True),
+        (lambda parameters: parameters[0].grad.mul_(0.5), False),
+        (lambda parameters: clip_grad_value_(parameters, 0.1), False),
+        (lambda parameters: [p.grad.norm() for p in parameters], False),
+    ],
+)
+@pytest.mark.parametrize(
+    "clip", [lambda parameters: clip_grad_norm_(parameters, 1.0), lambda parameters: clip_grad_value_(parameters, 1.0)]
+)
+def test_gradients_that_change_after_clipping_are_asked_about(
+    clip: Callable[..., object], then: Callable[..., object], named: bool
+) -> None:
+    """Each rank clips its own gradients, and then they are averaged."""
+    model = Net()
+    optimizer = SGD(model.parameters(), lr=0.1)
+
+    def training() -> None:
+        for x, y in batches(4):
+            optimizer.zero_grad()
+            F.cross_entropy(model(x), y).backward()
+            clip(list(model.parameters()))
+            then(list(model.parameters()))
+            optimizer.step()
+
+    found = [alert for alert in alerts_of(model, training) if alert.rule == "gradients change after clipping"]
+    assert [(alert.step, alert.asks) for alert in found] == [(1, True)] * named
+    assert all("4 of 4 gradients are written again between clipping at test_scaling.py:" in alert.text for alert in found)

@@ -26,7 +26,19 @@ from numscope.replay.stack import capture
 FIRST = 4  # steps of a watch that are looked at thoroughly
 EVERY = 100  # afterwards one of so many is
 STRETCH = 16  # steps in a row, the first of each EVERY, in which rhythms are followed
-OCCASIONS = ("enter", "leave", "before_backward", "after_backward", "before_step", "after_step", "skipped_step", "called", "end", "last")
+OCCASIONS = (
+    "enter",
+    "leave",
+    "before_backward",
+    "after_backward",
+    "before_step",
+    "after_step",
+    "skipped_step",
+    "called",
+    "returned",
+    "end",
+    "last",
+)
 MOST_NAMED = 64  # parameters in an alert's evidence
 
 

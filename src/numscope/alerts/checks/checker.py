@@ -18,6 +18,7 @@ from numscope.alerts.checks.check import EVERY, FIRST, OCCASIONS, STRETCH, Check
 from numscope.alerts.checks.clearing import Clearing, Reaching
 from numscope.alerts.checks.dead_units import DeadUnits
 from numscope.alerts.checks.followers import Followers
+from numscope.alerts.checks.gathers import Gathers
 from numscope.alerts.checks.influence import Influence
 from numscope.alerts.checks.labels import Labels
 from numscope.alerts.checks.loading import Loading
@@ -59,6 +60,7 @@ CHECKS: tuple[type[Check], ...] = (
     LossGraph,
     Branches,
     Influence,
+    Gathers,
     Labels,
     Loading,
     Resuming,
@@ -164,6 +166,10 @@ class Checker(StepReader):
     def called(self, call: LoopCall) -> None:
         """The script called a function of the loop."""
         self._ask("called", call)
+
+    def returned(self, call: LoopCall) -> None:
+        """It has run."""
+        self._ask("returned", call)
 
     def end(self, closing: bool) -> None:
         self._ask("end", closing)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -11,6 +12,9 @@ from torch import Tensor, nn
 
 from numscope.alerts.checks.check import Check, ScriptLine, Subject, current_line
 from numscope.alerts.checks.influence import FAR, NO_IDS, named_arguments
+from numscope.alerts.checks.model_copies import CopiesOf
+from numscope.distributed.agree import spread, watch_name
+from numscope.distributed.bulletin import Bulletin
 from numscope.probe.nodes import behind_shapes, kind_of, node_of, saved
 from numscope.summary.host_copy import HostCopy
 from numscope.summary.unseen import unseen
@@ -22,6 +26,7 @@ TWICE = "labels shifted twice"
 SEEN = "next token is seen"
 ENDS = "ends are no labels"
 INVERTED = "mask is inverted"
+RANKS = "ranks"  # looks at which their means count the same
 LEAST_LOOKS = 2  # at which it is so: a single batch may be empty
 LEAST_RATIO = 1.1  # of the largest number of labels to the smallest
 MEAN, SUM = 1, 2  # as torch numbers reductions
@@ -31,9 +36,10 @@ class Labels(Check):
     """Counts the labels of a loss that its ``ignore_index``, or a mask before its sum, leaves: none; more than the mask that the model
     was given; those that are the model's input ids, place by place, or two places further on; those that are the next tokens, where an
     experiment has shown that results change with these; none for the token that ends a sequence; or numbers that differ between
-    micro-batches whose means count the same.
+    micro-batches, or between ranks whose gradients are averaged, whose means count the same.
 
-    *Cost:* at a thorough step one pass over the labels of each loss, and over the mask; what is on a device is read a look later.
+    *Cost:* at a thorough step one pass over the labels of each loss, and over the mask, and on several ranks a note of 30 bytes at the
+    job's store; what is on a device is read a look later.
     """
 
     name = "unequal micro-batches"
@@ -46,7 +52,9 @@ class Labels(Check):
         self._ids: Tensor | None = None  # the only whole numbers that it was given but for masks
         self._given: Tensor | None = None  # labels that it was given
         self._seen: dict[int, list[tuple[ScriptLine, HostCopy]]] = defaultdict(list)  # by step, of each backward
-        self._looks = dict.fromkeys((self.name, *self.also), 0)
+        self._looks = dict.fromkeys((self.name, *self.also, RANKS), 0)
+        self._copies = CopiesOf(subject.model, subject.wrapper, subject.probe.names)
+        self._bulletin: Bulletin | None = None
 
     def enter(self, module: nn.Module, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
         given = {name: v for name, v in named_arguments(module, args, kwargs).items() if type(v) is Tensor}
@@ -78,6 +86,29 @@ class Labels(Check):
                 by_line[line].append(copy.take().tolist())
             for line, losses in by_line.items():
                 self._judge(line, losses)
+            if by_line and spread() and not closing:
+                self._tell_ranks(step, [loss for losses in by_line.values() for loss in losses])
+        self.last()
+
+    def _tell_ranks(self, step: int, losses: list[list[float]]) -> None:
+        """How many labels have counted on this rank, and how much all of them."""
+        ranks, is_assumed = self._copies.data_ranks()
+        if len(ranks) > 1 and not is_assumed and not self._copies.is_joined:
+            if self._bulletin is None or self._bulletin.ranks != ranks:
+                self._bulletin = Bulletin(watch_name(self.subject.model, "labels "), ranks)
+            count = sum(loss[0] for loss in losses)
+            self._bulletin.put(step, f"{count:.0f}", json.dumps([count, sum(loss[0] * loss[2] for loss in losses)]).encode())
+
+    def last(self) -> None:
+        bulletin = self._bulletin
+        for step, num_kinds in () if bulletin is None else bulletin.look():
+            told = [json.loads(one) for one in bulletin.details(step).values()] if bulletin is not None and num_kinds > 1 else []
+            counts, parts = [count for count, _ in told], [part for _, part in told]
+            if told and self._again(RANKS, _count_the_same(counts, parts)):
+                text = f"{min(counts):.0f} to {max(counts):.0f} labels count on {len(told)} ranks, and their means count the same as "
+                text += "gradients are averaged: labels on ranks with few of them count more."
+                advice = "Divide each rank's sum by the number of labels of all ranks (all_reduce it), and multiply by the number of ranks."
+                self.say(text, advice, asks=True, step=step)
 
     def _judge(self, line: ScriptLine, losses: list[list[float]]) -> None:
         backward, (_, num, *_) = line.at(": backward at "), losses[0]
@@ -113,8 +144,7 @@ class Labels(Check):
         if self._again(INVERTED, all(loss[0] and loss[10] for loss in losses)):
             text = "attention_mask is 1 at one and the same token alone, the padding, and 0 at all others: these are hidden."
             self.say(text, "Give 1 where a token is to be seen: attention_mask = ids != pad.", rule=INVERTED, line=line, asks=True)
-        equal = min(parts, default=0.0) > 0 and max(parts) < 1.001 * min(parts)
-        if self._again(self.name, len(losses) > 1 and equal and max(counts) > LEAST_RATIO * min(counts)):
+        if self._again(self.name, _count_the_same(counts, parts)):
             text = f"Of {len(losses)} micro-batches {min(counts):.0f} to {max(counts):.0f} labels count, and their means count the same"
             advice = "Sum their losses, and divide each by the number of labels of the whole step."
             self.say(f"{text}{backward}: labels of short ones count more.", advice, line=line, asks=True)
@@ -131,6 +161,12 @@ class Labels(Check):
     def _again(self, rule: str, is_so: bool) -> bool:
         self._looks[rule] += is_so
         return is_so and self._looks[rule] >= LEAST_LOOKS
+
+
+def _count_the_same(counts: Sequence[float], parts: Sequence[float]) -> bool:
+    """Whether different numbers of labels have the same part in what is summed up."""
+    equal = min(parts, default=0.0) > 0 and max(parts) < 1.001 * min(parts)
+    return equal and max(counts) > LEAST_RATIO * min(counts)
 
 
 def _ahead(ids: Tensor | None, labels: Tensor | None, by: int, dim: int) -> Tensor | bool:

@@ -25,6 +25,7 @@ CLIPPED_NOTHING = "nothing is clipped"
 CLIPPED_EACH = "clipped with each backward"
 CLIPPED_PART = "clipped in part"
 CLIPPED_ALL = "clipped to 0"
+CHANGED = "gradients change after clipping"
 
 
 class ScalerUse(Check):
@@ -34,7 +35,7 @@ class ScalerUse(Check):
     """
 
     name = CLIPPED
-    also = (UNSCALED_STEP, UNSCALED_LOSS, CLIPPED_LATE, CLIPPED_NOTHING, CLIPPED_EACH, CLIPPED_PART, CLIPPED_ALL)
+    also = (UNSCALED_STEP, UNSCALED_LOSS, CLIPPED_LATE, CLIPPED_NOTHING, CLIPPED_EACH, CLIPPED_PART, CLIPPED_ALL, CHANGED)
     fused = True
 
     def __init__(self, subject: Subject) -> None:
@@ -50,6 +51,8 @@ class ScalerUse(Check):
         self._had_new = False  # backward since the last clipping
         self._given: set[int] = set()  # parameters that were to be clipped in this step
         self._in_part = 0  # steps of optimizers that got others too
+        self._left: dict[int, int] = {}  # by the id of a gradient: its version as clipping has left it
+        self._changed = 0  # steps by gradients that have another one
         self._each = 0  # thorough steps in a row with several
         self._line: ScriptLine = UNKNOWN
         self._clip_line: ScriptLine = UNKNOWN
@@ -65,6 +68,10 @@ class ScalerUse(Check):
                 self._unscaled[optimizer] = True
         elif call.kind == "clip":
             self._clips(call)
+
+    def returned(self, call: LoopCall) -> None:
+        if call.kind == "clip" and not self._is_scaled:  # where unscaling follows, another rule speaks
+            self._left.update((id(p.grad), p.grad._version) for p in _given(call) if p.grad is not None)
 
     def before_backward(self, roots: Sequence[Tensor]) -> None:
         if trains(roots, self.subject.model):
@@ -96,6 +103,14 @@ class ScalerUse(Check):
             text = f"Of {len(got)} gradients that {type(optimizer).__name__} gets, {left} are not among those that are clipped"
             advice = "Clip all that the optimizer has, with one call: the norm is that of what the call is given."
             self.say(f"{text}{self._clip_line.at()}.", advice, rule=CLIPPED_PART, line=self._clip_line, asks=True)
+        given = [p.grad for group in optimizer.param_groups for p in group["params"] if p.grad is not None and id(p.grad) in self._left]
+        later = [gradient for gradient in given if gradient._version != self._left[id(gradient)]]
+        self._changed += 2 * len(later) > len(given)
+        if 2 * len(later) > len(given) and self._changed > 1:
+            text = f"{len(later)} of {len(given)} gradients are written again between clipping{self._clip_line.at()} and the step of "
+            text += f"{type(optimizer).__name__}: what it gets may be beyond the limit, or far below."
+            advice = "Clip last: after ranks have averaged gradients, after unscaling and after the last backward of a step."
+            self.say(text, advice, rule=CHANGED, line=self._clip_line, asks=True)
 
     def after_step(self, optimizer: Optimizer) -> None:
         self._had_backward = False
@@ -106,13 +121,14 @@ class ScalerUse(Check):
     def end(self, closing: bool) -> None:
         self._is_scaled = self._has_plain = False
         self._given.clear()
+        self._left.clear()
         self._unscaled.clear()
         self._scaled.clear()
 
     def _clips(self, call: LoopCall) -> None:
         parameters = call.given(0, "parameters")
         is_empty = isinstance(parameters, Iterator)  # others come as lists
-        given = [parameters] if isinstance(parameters, Tensor) else [] if is_empty else list(parameters)
+        given = _given(call)
         self._given.update(map(id, given))
         if self._had_backward and all(p.grad is None for p in given):
             self._nothing += 1
@@ -168,3 +184,9 @@ class ScalerUse(Check):
         if first is None:
             return []
         return [o for o in living if any(p is first for group in o.param_groups for p in group["params"])]
+
+
+def _given(call: LoopCall) -> list[Tensor]:
+    """The parameters of which the gradients are clipped; of an iterator none, since a walk would use it up."""
+    parameters = call.given(0, "parameters")
+    return [parameters] if isinstance(parameters, Tensor) else [] if isinstance(parameters, Iterator) else list(parameters)
