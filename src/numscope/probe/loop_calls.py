@@ -16,7 +16,7 @@ import torch
 from torch import nn
 from torch.nn.utils import clip_grad_norm_, clip_grad_value_, clip_grads_with_norm_
 from torch.optim.lr_scheduler import LRScheduler
-from torch.utils.data import WeightedRandomSampler
+from torch.utils.data import DistributedSampler, WeightedRandomSampler
 
 from numscope.probe.patching import patch, patch_inside
 from numscope.probe.saves import hear_saves
@@ -45,7 +45,7 @@ class LoopCall:
 
     Args:
         kind: ``clip``: of gradients, by norm or value; ``scheduler``: its step; ``scale``: of a loss; ``unscale``: of gradients;
-            ``load``: ``load_state_dict`` of a module, or a checkpoint's into tensors; ``sample``: an epoch of a WeightedRandomSampler;
+            ``load``: ``load_state_dict`` of a module, or a checkpoint's into tensors; ``sample``: an epoch of a sampler;
             ``save``: a file was written.
         target: the scheduler, the scaler, the module or the sampler; None for ``clip``, ``save`` and a load into tensors.
         args: what it was called with, by position; of ``scale`` after what it returns; of ``load`` what is loaded, and what it returns;
@@ -138,7 +138,7 @@ def hear_loop(tell: Tell, step: Callable[..., Any], update: Callable[..., Any]) 
         *(patch_inside(cast(FunctionType, function), clip) for function in CLIPPING),
         *(patch(kind, "step", step_scheduler) for kind in schedulers),
         patch(nn.Module, "load_state_dict", load),
-        patch(WeightedRandomSampler, "__iter__", sample),
+        *(patch(kind, "__iter__", sample) for kind in (WeightedRandomSampler, DistributedSampler)),
         patch(torch.amp.GradScaler, "scale", scale),
         patch(torch.amp.GradScaler, "unscale_", unscale),
         patch(torch.amp.GradScaler, "step", step),

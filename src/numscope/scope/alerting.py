@@ -42,6 +42,7 @@ class Alerting:
     def __init__(self, options: WatchOptions, delivery: Delivery, detection: Detection | None, recorder: Recorder | None) -> None:
         self.closed = False  # the watch is ending: nothing is raised any more
         self._others: list[str] = []
+        self._num_ranks = 1  # that were known as an alert came: its group may be gone as it is told
         self._delivery = delivery
         self._taken = SharedSinks.take(options.loggers, options.log_dir, agree.rank()) if recorder is None else None
         self._sinks: Sinks = recorder or self._taken  # type: ignore[assignment]
@@ -101,11 +102,12 @@ class Alerting:
     # ---- the desk's outlet
 
     def keep(self, alert: Alert) -> None:
+        self._num_ranks = max(self._num_ranks, agree.num_ranks())
         self._delivery.alert(alert)
         self._sinks.alert(alert)
 
     def tell(self, alert: Alert, ranks: Sequence[int], *, is_own: bool) -> None:
-        who = ranks_of(ranks, agree.num_ranks()) if ranks else ""
+        who = ranks_of(ranks, max(self._num_ranks, agree.num_ranks())) if ranks else ""
         self._delivery.tell(alert, who)
         if is_own:
             self._sinks.told(alert)

@@ -354,7 +354,11 @@ def train_otherwise(rank: int, how: str) -> list[dict[str, Any]]:
         mesh = init_device_mesh("cpu", (2, 2), mesh_dim_names=("replicate", "shard")) if how.startswith("hsdp") else None
         for part in (net.first, net.last) if "by layer" in how else ():  # none of the graph's parameters is the model's own then
             fully_shard(part, mesh=init_device_mesh("cpu", (dist.get_world_size(),)))
-        model = fully_shard(net, mesh=mesh or init_device_mesh("cpu", (dist.get_world_size(),)))
+        if "in part" in how:
+            model = net
+            fully_shard(net.first, mesh=init_device_mesh("cpu", (dist.get_world_size(),)))
+        else:
+            model = fully_shard(net, mesh=mesh or init_device_mesh("cpu", (dist.get_world_size(),)))
     elif how == "fsdp1":
         from torch.distributed.fsdp import FullyShardedDataParallel
 
@@ -385,6 +389,8 @@ def train_otherwise(rank: int, how: str) -> list[dict[str, Any]]:
             if "clipped" in how and "late" not in how:
                 nn.utils.clip_grad_norm_(model.parameters(), 1.0)
             if not accumulates:
+                if how == "fsdp2 in part, averaged":
+                    averaged(net.last)
                 optimizer.step()
                 if "late" in how:
                     nn.utils.clip_grad_norm_(model.parameters(), 1.0)
@@ -402,7 +408,18 @@ def train_otherwise(rank: int, how: str) -> list[dict[str, Any]]:
     return brief(scope)
 
 
-HEALTHY = ("fsdp2", "fsdp2 by layer, clipped", "fsdp1", "zero", "compressed", "accumulation", "ema", "evaluation", "join")
+HEALTHY = (
+    "fsdp2",
+    "fsdp2 by layer, clipped",
+    "fsdp2 in part, averaged",
+    "fsdp1",
+    "zero",
+    "compressed",
+    "accumulation",
+    "ema",
+    "evaluation",
+    "join",
+)
 
 
 @pytest.mark.parametrize("how", [*HEALTHY, "compiled inside", "compiled around"])
@@ -410,6 +427,13 @@ def test_other_healthy_runs_on_ranks_are_silent(ranks: RankPool, how: str) -> No
     told = ranks.run(train_otherwise, how)
     assert [t.value for t in told] == [[], []]
     assert [line for t in told for line in t.stderr.splitlines() if "numscope: alert" in line] == []
+
+
+def test_what_is_left_out_of_sharding_is_compared(ranks: RankPool) -> None:
+    """UniRL #7: ``fully_shard`` on the blocks alone, and nothing averages the gradients of the rest."""
+    alert = only(ranks.run(train_otherwise, "fsdp2 in part"))
+    assert alert["rule"] == "replicas differ" and not alert["asks"]
+    assert (alert["parameters"], alert["step"]) == (["last.weight"], 1)  # the bias moves by the rate alone, as Adam does at first
 
 
 def test_clipping_after_the_step_is_named_where_each_layer_is_sharded(ranks: RankPool) -> None:

@@ -107,3 +107,34 @@ def test_draws_from_one_random_state_are_asked_about(draws: str, ranks: RankPool
 
 def test_one_random_state_that_nothing_draws_from_is_left_alone(ranks: RankPool) -> None:
     assert said(ranks.run(train, "no draws", True)) == []
+
+
+def train_with_frozen(rank: int, how: str) -> list[Any]:
+    torch.manual_seed(rank if how == "own quantizer" else 0)
+    quantizer = Net().requires_grad_(False)
+    torch.manual_seed(0)
+    model = DistributedDataParallel(nn.Sequential(nn.Linear(4, 4).requires_grad_(False), nn.Linear(4, 2)))
+    if how == "own part":
+        nn.init.constant_(model.module[0].weight, rank)
+    optimizer = AdamW(model.parameters(), lr=1e-3)
+    generator = torch.Generator().manual_seed(rank)
+    with numscope.watch(quantizer) as of_quantizer, numscope.watch(model) as scope:
+        for _ in range(8):
+            x = torch.randn(6, 4, generator=generator)
+            optimizer.zero_grad()
+            (model(x) - quantizer(x)).square().mean().backward()
+            optimizer.step()
+            torch.distributed.barrier()
+    return [(a.text, a.asks) for each in (of_quantizer, scope) for a in each.alerts if a.rule == "settings differ on ranks"]
+
+
+@pytest.mark.parametrize("how", ["own quantizer", "own part"])
+def test_frozen_weights_that_differ_are_named(how: str, ranks: RankPool) -> None:
+    """speechbrain #2814: a random quantizer that each rank makes by its own seed."""
+    ((text, asks),) = said(ranks.run(train_with_frozen, how))
+    assert re.search(r"the checksum of the frozen weights is \w{8} on rank 0 and \w{8} on rank 1\.$", text), text
+    assert asks is (how == "own quantizer")
+
+
+def test_frozen_weights_that_agree_are_left_alone(ranks: RankPool) -> None:
+    assert said(ranks.run(train_with_frozen, "the same")) == []

@@ -12,6 +12,7 @@ from torch.utils import data
 
 from numscope.alerts.checks.check import OCCASIONS, Check, Subject
 from numscope.probe.inputs import KEPT, Batch
+from numscope.probe.living import Beside
 from numscope.probe.loop_calls import LoopCall
 from numscope.records.heap import instances_of
 from numscope.records.words import count
@@ -24,8 +25,9 @@ MATCHES = 64  # batches in a row that came before in this order; of an epoch tha
 
 class Batches(Check):
     """The same batch, each time in another tensor, at each of ``steps`` steps in a row, or each batch as often in a row as a loader has
-    workers; and 64 batches in a row that come in the order in which they came before. A WeightedRandomSampler with fewer weights than its
-    data has samples. Of several ranks the first one asks: their loaders are alike.
+    workers; and 64 batches in a row that come in the order in which they came before, or a DistributedSampler that begins an epoch as it
+    began the one before. A WeightedRandomSampler with fewer weights than its data has samples. Of several ranks the first one asks: their
+    loaders are alike.
 
     *Cost:* a checksum of 4,096 elements of each input a step, shared by the checks of data, and a look into a dict; where there is a
     WeightedRandomSampler, one walk over all objects. Epochs of more than 16,384 steps can't be compared.
@@ -49,6 +51,10 @@ class Batches(Check):
         self._count = 0
         self._distance = 0
         self._matches = 0
+        self._sampler: weakref.ref[Any] | None = None  # the last DistributedSampler that began an epoch
+        self._drawn_at = 0  # the step then
+        self._epochs: Beside[Any, int] = Beside()  # of each, at its last begin
+        self._trains: Beside[Any, bool] = Beside()  # steps followed
         if subject.rank:
             self.spoken.update((self.name, *self.also))
 
@@ -61,8 +67,23 @@ class Batches(Check):
             self._input = None if first is None else weakref.ref(first)
 
     def called(self, call: LoopCall) -> None:
-        if call.kind != "sample" or NEVER_DRAWN in self.spoken:
+        if call.kind != "sample":
             return
+        if isinstance(call.target, data.DistributedSampler):
+            self._draws(call.target)
+        elif NEVER_DRAWN not in self.spoken:
+            self._weighs(call)
+
+    def _draws(self, sampler: data.DistributedSampler[Any]) -> None:
+        """A DistributedSampler begins an epoch."""
+        if self._sampler is not None and (last := self._sampler()) is not None and self.subject.num > self._drawn_at:
+            self._trains[last] = True
+        if self._trains.get(sampler) and sampler.shuffle and self._epochs.get(sampler) == sampler.epoch:
+            text = f"A DistributedSampler begins a further epoch with epoch={sampler.epoch}: its samples come in the same order again."
+            self.say(text, "Call sampler.set_epoch(epoch) at each epoch's begin.", rule=self.also[0], asks=True)
+        self._sampler, self._drawn_at, self._epochs[sampler] = weakref.ref(sampler), self.subject.num, sampler.epoch
+
+    def _weighs(self, call: LoopCall) -> None:
         weights = len(call.target.weights)
         sets: list[Any] = [each.dataset for each in instances_of(data.DataLoader) if each.sampler is call.target]
         samples = next((len(each) for each in sets if hasattr(each, "__len__")), 0)

@@ -76,6 +76,11 @@ def current_line() -> ScriptLine:
     return UNKNOWN if frame is None else ScriptLine(frame[0], frame[1], frame[3])
 
 
+def is_early(num: int) -> bool:
+    """Whether ranks are compared at a step before the first of ``EVERY``: at the 8th, 16th, 32nd and 64th."""
+    return FIRST < num < EVERY and num & (num - 1) == 0
+
+
 def names_of(parameters: Sequence[str]) -> str:
     """``a.weight, a.bias and 3 more``."""
     return few(parameters, 3)

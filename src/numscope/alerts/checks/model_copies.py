@@ -12,7 +12,7 @@ from numscope.distributed.agree import spread, stage_of
 from numscope.distributed.channel import members
 from numscope.distributed.groups import Copies
 from numscope.distributed.place import Places, fully_sharded_groups
-from numscope.probe.naming import named_state
+from numscope.probe.naming import is_sharded, named_state
 from numscope.records.weak import Weak
 
 
@@ -57,6 +57,11 @@ class CopiesOf:
         return bool(getattr(getattr(self._places.ddp, "_join_config", None), "enable", False))
 
     @property
+    def are_pieces(self) -> bool:
+        """Whether FSDP1 holds pieces of flat parameters under the names of whole ones."""
+        return any(cls.__name__ == "FullyShardedDataParallel" for m in self._names for cls in type(m).__mro__)
+
+    @property
     def averages_weights(self) -> bool:
         """Whether DDP has a communication hook, which may leave gradients different on purpose, as in local SGD."""
         return bool(getattr(self._places.ddp, "_comm_hooks", None))
@@ -77,8 +82,7 @@ class CopiesOf:
 
     def find(self) -> list[Shared]:
         """Everything that this rank has a copy of, by the ranks that have the others, in the same order on all of them."""
-        # FSDP1 holds pieces of flat parameters under the names of whole ones.
-        if not spread() or any(cls.__name__ == "FullyShardedDataParallel" for m in self._names for cls in type(m).__mro__):
+        if not spread() or self.are_pieces:
             return []
         found: dict[tuple[int, ...], Shared] = {}
         self._meshes = self._find_meshes()
@@ -108,6 +112,8 @@ class CopiesOf:
             groups = places.default("parameter", at=(module, slot))
             own = [members(group) for group in (getattr(places.ddp, "process_group", None), *fully_sharded_groups(self._model)) if group]
         found = [members(group.group) for group in groups if isinstance(group, Copies)]
+        if not hasattr(tensor, "placements") and places.ddp is None and not is_sharded(self._model):  # what fully_shard was not called on
+            found += own
         # A mesh that splits other parameters, beside this one's own ranks: tensor parallelism, of which a plain norm knows nothing.
         beside = [ranks for ranks in self._meshes if all(len({*ranks} & {*each}) == 1 for each in own)]
         return [*dict.fromkeys([*found, *beside])]

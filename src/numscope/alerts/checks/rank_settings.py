@@ -13,7 +13,7 @@ from zlib import crc32
 import torch
 from torch import Tensor, nn
 
-from numscope.alerts.checks.check import EVERY, FIRST, Check, Subject
+from numscope.alerts.checks.check import EVERY, FIRST, Check, Subject, is_early
 from numscope.alerts.checks.model_copies import CopiesOf
 from numscope.distributed.agree import spread, watch_name
 from numscope.distributed.bulletin import Bulletin
@@ -22,23 +22,30 @@ from numscope.probe.loop_calls import LoopCall
 from numscope.records.faults import suppress
 from numscope.records.places import file_of, is_installed
 from numscope.records.words import few, named
+from numscope.summary.checksum import Checksums
+from numscope.summary.unseen import unseen
+from numscope.summary.unwrap import Unsummarizable
 
 DRAWS = "same random numbers on ranks"
 MOST_TOLD = 3  # settings in a sentence
+FROZEN, SUM = "what is frozen", "the checksum of the frozen weights"
+FEW = 3  # calls, by which a device has summed up weights
 
 
 class RankSettings(Check):
     """Compares what should be the same on all ranks of data parallelism: optimizers' settings, the norm that gradients are clipped to,
-    versions, source of the script's modules, modes, what is trained; and the random state of the fourth step, if each step draws from it.
+    versions, source of the script's modules, modes, what is trained, frozen weights; and the random state of the fourth step, if each step
+    draws from it. A model that is frozen as a whole, as a quantizer is that makes targets, is compared at its third call.
 
     Of ranks that nothing says train one model, those are compared whose parameters have the same names and shapes, and it asks.
 
     *Cost:* on several ranks, a note of some 1 KB at the job's store at the first step, the fourth, and each hundredth; then 5 µs a module
-    and 10 µs a group of an optimizer, and the source of the script's modules is read at the first step.
+    and 10 µs a group of an optimizer, and the source of the script's modules and a sample of the frozen weights are read at the first step.
     """
 
     name = "settings differ on ranks"
     also = (DRAWS,)
+    cheap = ("enter", "end")
 
     def __init__(self, subject: Subject) -> None:
         super().__init__(subject)
@@ -50,10 +57,12 @@ class RankSettings(Check):
         self._mode = ""  # of the step's first training call
         self._states: dict[int, str] = {}  # random states as the first steps' calls began
         self._told: set[str] = set()
+        self._frozen: Checksums | None = None
+        self._calls = 0  # of a model that has taken no step
 
     @property
     def _is_due(self) -> bool:
-        return spread() and (self.subject.num in (0, FIRST - 1) or self.subject.num % EVERY == 0)
+        return spread() and (self.subject.num in (0, FIRST - 1) or self.subject.num % EVERY == 0 or is_early(self.subject.num))
 
     def enter(self, module: nn.Module, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
         num = self.subject.num
@@ -63,6 +72,17 @@ class RankSettings(Check):
         if torch.is_grad_enabled() and not self._mode and self._is_due:
             modules = list(self.subject.model.modules())
             self._mode = f"{sum(m.training for m in modules)} of {len(modules)} modules"
+        if num == 0 and spread():
+            self._calls += 1
+            trained = [p for p in module.parameters() if p.requires_grad] if self._calls in (1, FEW) else [None]
+            if self._calls == 1:
+                whole = [p for p in module.parameters() if not p.requires_grad and type(p.data) is Tensor]  # not a shard
+                with unseen(), suppress(Unsummarizable):
+                    self._frozen = Checksums(whole, sample=True) if whole and not self._copies.are_pieces else None
+            if not trained and self._calls == FEW:
+                self._put()
+            if self._calls > FEW:
+                self.last()
 
     def called(self, call: LoopCall) -> None:
         if call.kind == "clip" and isinstance(bound := call.kwargs.get("clip_value", call.given(1, "max_norm")), int | float):
@@ -70,17 +90,20 @@ class RankSettings(Check):
 
     def end(self, closing: bool) -> None:
         if not closing and self._mode and self._is_due and not self._copies.is_joined:
-            ranks, self._is_assumed = self._copies.data_ranks()
-            if len(ranks) > 1 and (self._bulletin is None or self._bulletin.ranks != ranks):
-                self._bulletin = Bulletin(watch_name(self.subject.model, "settings "), ranks)
-            if self._bulletin is not None and len(ranks) > 1:
-                shapes = crc32(repr([(name, tuple(p.shape)) for name, p in self.subject.parameters().items()]).encode())
-                told = json.dumps([shapes, dict(self._settings())])
-                draws = len({*self._states.values()}) == FIRST == self.subject.num + 1
-                state = self._states[FIRST - 1] if draws and not self._is_assumed else ""
-                self._bulletin.put(self.subject.step, f"{crc32(told.encode())} {state}", told.encode())
+            self._put()
         self._mode = ""
         self.last()
+
+    def _put(self) -> None:
+        ranks, self._is_assumed = self._copies.data_ranks()
+        if len(ranks) > 1 and (self._bulletin is None or self._bulletin.ranks != ranks):
+            self._bulletin = Bulletin(watch_name(self.subject.model, "settings "), ranks)
+        if self._bulletin is not None and len(ranks) > 1:
+            shapes = crc32(repr([(name, tuple(p.shape)) for name, p in self.subject.parameters().items()]).encode())
+            told = json.dumps([shapes, dict(self._settings())])
+            draws = len({*self._states.values()}) == FIRST == self.subject.num + 1
+            state = self._states[FIRST - 1] if draws and not self._is_assumed else ""
+            self._bulletin.put(self.subject.step, f"{crc32(told.encode())} {state}", told.encode())
 
     def last(self) -> None:
         bulletin = self._bulletin
@@ -103,8 +126,10 @@ class RankSettings(Check):
         yield from self._clip.items()
         frozen = [name for name, p in self.subject.parameters().items() if not p.requires_grad]
         more = f" ({crc32(repr(frozen).encode()):08x})" if len(frozen) > MOST_TOLD else ""
-        yield "what is frozen", f"{few(frozen, MOST_TOLD) or 'nothing'}{more}"
+        yield FROZEN, f"{few(frozen, MOST_TOLD) or 'nothing'}{more}"
         yield "what is in train mode", self._mode
+        if self._frozen is not None and self._frozen.are_here:
+            yield SUM, f"{crc32(repr(self._frozen.read()).encode()):08x}"
         for optimizer in self.subject.optimizers.living:
             for i, group in enumerate(optimizer.param_groups):
                 for key, value in group.items():
@@ -120,6 +145,8 @@ class RankSettings(Check):
             settings = {rank: told[rank][1] for rank in ranks}
             sides = {key: _sides({rank: settings[rank].get(key, "not set") for rank in ranks}) for own in settings.values() for key in own}
             news = {key: each for key, each in sides.items() if len(each) > 1 and key not in self._told}
+            if len(sides[FROZEN]) > 1:
+                news.pop(SUM, None)
             self._told.update(news)
             if news:
                 parts = [f"{key} is {' and '.join(f'{value} on {named(at)}' for value, at in each)}" for key, each in news.items()]

@@ -16,7 +16,7 @@ from torch import Tensor
 from torch.nn import Parameter
 from torch.optim import Optimizer
 
-from numscope.alerts.checks.check import EVERY, OCCASIONS, STRETCH, Check, Subject
+from numscope.alerts.checks.check import EVERY, OCCASIONS, STRETCH, Check, Subject, is_early
 from numscope.alerts.checks.model_copies import CopiesOf, Shared
 from numscope.distributed.agree import spread, watch_name
 from numscope.distributed.bulletin import Bulletin
@@ -66,9 +66,9 @@ class ReplicasDiffer(Check):
 
     Where ranks may train apart on purpose, with weights that they average now and then, it asks only if these do not meet within a stretch.
 
-    *Cost:* at thorough steps, with several ranks, one pass over weights and gradients, and a note of 16 bytes a parameter at the job's
-    store; where it may only ask, at each step of a stretch. The lowest of the ranks looks at the other ranks' notes at later steps; nobody
-    waits. Sums on a device are read when the step is over.
+    *Cost:* at thorough steps and at four early ones, with several ranks, one pass over weights and gradients, and a note of 16 bytes a
+    parameter at the job's store; where it may only ask, at each step of a stretch. The lowest of the ranks looks at the other ranks' notes
+    at later steps; nobody waits. Sums on a device are read when the step is over.
     """
 
     name = "replicas differ"
@@ -92,7 +92,7 @@ class ReplicasDiffer(Check):
     def before_step(self, optimizer: Optimizer) -> None:
         self._trains_apart = self._trains_apart or not self._synchronizes
         follows = self.subject.num % EVERY < STRETCH and any(map(self._may_be_apart, self._groups.values()))
-        if (self.subject.thorough or follows) and spread() and not self._copies.is_joined:
+        if (self.subject.thorough or follows or is_early(self.subject.num)) and spread() and not self._copies.is_joined:
             with unseen():
                 self._see(optimizer)
 
