@@ -55,6 +55,24 @@ def test_notes_are_found_when_all_have_written_them(ranks: RankPool) -> None:
     assert first[9] == second[-1] == ([], False)
 
 
+def noted_twice(rank: int) -> list[Any]:
+    """One rank comes to a step again, as where its GradScaler leaves one out, while the other one has not been there."""
+    board = Bulletin("twice", range(dist.get_world_size()))
+    if rank == 0:
+        board.put(5, "a")
+        board.put(5, "b")
+        early = [board.look(), board.notes(5), board.details(5)]
+    dist.barrier()
+    board.put(5, "c" if rank else "d")
+    dist.barrier()
+    return [*early, board.look(), board.notes(5)] if rank == 0 else []
+
+
+def test_a_step_that_a_rank_comes_to_twice_makes_nobody_wait(ranks: RankPool) -> None:
+    first, _ = (t.value for t in ranks.run(noted_twice))
+    assert first == [[], {}, {}, [(5, 2)], {0: "a", 1: "c"}]
+
+
 def counted(rank: int) -> Any:
     """Notes by their first words, and what of them the store still holds."""
     board = Bulletin("counts", range(dist.get_world_size()))

@@ -73,6 +73,7 @@ _SPECS = (
     RuleSpec("loss twice", "backward is called on what contains a loss of which it was called before in the step"),
     RuleSpec("loss over all pairs", "tensors (N, 1) and (N,), such as predictions and targets, become (N, N)"),
     RuleSpec("unequal micro-batches", "means over different numbers of labels count the same in one step"),
+    RuleSpec("loss scaled by ranks", "a mean over labels is multiplied or divided by the number of ranks, and DDP averages"),
     RuleSpec("no label counts", "a mask or ignore_index leaves no label of a batch"),
     RuleSpec("labels are the inputs", "the labels of a loss are the model's input ids, place by place"),
     RuleSpec("labels shifted twice", "the labels of a loss are the model's input ids two places further on"),

@@ -37,13 +37,17 @@ class Bulletin:
         self._name = f"numscope/{name}/{short_digest(','.join(map(str, ranks)))}"  # too long for a key if there are a thousand ranks
         self._me = dist.get_rank()
         self._pending: dict[int, int] = {}  # looks that are left for the notes of a step
+        self._noted: list[int] = []  # steps that this rank has left its latest notes of
         self._begun: list[list[str]] = []  # the counters that each of the latest notes of this rank was the first to use
         self._open = True
 
     def put(self, step: int, note: str, details: bytes = b"") -> None:
-        """Leave a note of a step, of the kind that its first word is, and details for one who asks."""
-        if not self._open:
+        """Leave a note of a step, of the kind that its first word is, and details for one who asks. A second one of a step is dropped: it
+        would be counted as another rank's.
+        """
+        if not self._open or step in self._noted:
             return
+        self._noted = [*self._noted[-KEPT:], step]
         with self._gone_with_its_host():
             store().set(self._key(step, self._me, "details"), f"{step} ".encode() + details)
             store().set(self._key(step, self._me, "note"), f"{step} {note}")
@@ -79,15 +83,16 @@ class Bulletin:
         """The details of the note of one rank, which no other has noted a step of that number; empty: it is not there yet."""
         found = b""
         with self._gone_with_its_host():
-            if store().add(self._counter(step, "notes"), 0):
+            if store().add(self._counter(step, "notes"), 0) and store().check([self._key(step, rank, "details")]):
                 at, _, body = bytes(store().get(self._key(step, rank, "details"))).partition(b" ")
                 found = body if at == str(step).encode() else b""
         return found
 
     def _read(self, step: int, part: str) -> dict[int, bytes]:
         parts: list[bytes] = []
+        keys = [self._key(step, rank, part) for rank in self.ranks]
         with self._gone_with_its_host():
-            parts = [bytes(one) for one in store().multi_get([self._key(step, rank, part) for rank in self.ranks])]
+            parts = [bytes(one) for one in store().multi_get(keys)] if store().check(keys) else []  # it would wait for what is not there
         split = [one.partition(b" ") for one in parts]
         return {rank: body for rank, (at, _, body) in zip(self.ranks, split, strict=False) if at == str(step).encode()}
 

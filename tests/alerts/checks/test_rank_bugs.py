@@ -492,3 +492,29 @@ def test_local_sgd_is_asked_about(ranks: RankPool) -> None:
     """A communication hook says that gradients may differ on purpose."""
     alert = only(ranks.run(train_local))
     assert alert["rule"] == "replicas differ" and alert["asks"]
+
+
+def train_scaled(rank: int) -> list[bool]:
+    """Each rank's scaler looks at its own gradients alone, and the script's collectives keep the ranks together."""
+    torch.manual_seed(0)
+    model = DDP(Net())
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    scaler = torch.amp.GradScaler("cpu", init_scale=2.0)
+    skipped = []
+    with numscope.watch(model):
+        for step, x in enumerate(batches(rank)):
+            optimizer.zero_grad()
+            scaler.scale(model(x).square().mean()).backward()
+            if rank == 1 and step in (1, 3, 4):
+                model.module.last.weight.grad[0, 0] = torch.inf
+            before = scaler.get_scale()
+            scaler.step(optimizer)
+            scaler.update()
+            skipped.append(scaler.get_scale() < before)
+            dist.barrier()
+    return skipped
+
+
+def test_steps_that_one_rank_leaves_out_make_nobody_wait(ranks: RankPool) -> None:
+    """fairscale #180: a GradScaler that looks at one rank's shard."""
+    assert [t.value for t in ranks.run(train_scaled)] == [[False] * STEPS, [step in (1, 3, 4) for step in range(STEPS)]]

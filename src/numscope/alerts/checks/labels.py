@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -26,7 +27,8 @@ TWICE = "labels shifted twice"
 SEEN = "next token is seen"
 ENDS = "ends are no labels"
 INVERTED = "mask is inverted"
-RANKS = "ranks"  # looks at which their means count the same
+SCALED = "loss scaled by ranks"
+DIVIDED, RANKS = "divided by ranks", "ranks"  # of looks
 LEAST_LOOKS = 2  # at which it is so: a single batch may be empty
 LEAST_RATIO = 1.1  # of the largest number of labels to the smallest
 MEAN, SUM = 1, 2  # as torch numbers reductions
@@ -43,7 +45,7 @@ class Labels(Check):
     """
 
     name = "unequal micro-batches"
-    also = (NONE, PADDING, INPUTS, TWICE, SEEN, ENDS, INVERTED)
+    also = (NONE, PADDING, INPUTS, TWICE, SEEN, ENDS, INVERTED, SCALED)
 
     def __init__(self, subject: Subject) -> None:
         super().__init__(subject)
@@ -52,7 +54,7 @@ class Labels(Check):
         self._ids: Tensor | None = None  # the only whole numbers that it was given but for masks
         self._given: Tensor | None = None  # labels that it was given
         self._seen: dict[int, list[tuple[ScriptLine, HostCopy]]] = defaultdict(list)  # by step, of each backward
-        self._looks = dict.fromkeys((self.name, *self.also, RANKS), 0)
+        self._looks = dict.fromkeys((self.name, *self.also, DIVIDED, RANKS), 0)
         self._copies = CopiesOf(subject.model, subject.wrapper, subject.probe.names)
         self._bulletin: Bulletin | None = None
 
@@ -96,19 +98,31 @@ class Labels(Check):
         if len(ranks) > 1 and not is_assumed and not self._copies.is_joined:
             if self._bulletin is None or self._bulletin.ranks != ranks:
                 self._bulletin = Bulletin(watch_name(self.subject.model, "labels "), ranks)
-            count = sum(loss[0] for loss in losses)
-            self._bulletin.put(step, f"{count:.0f}", json.dumps([count, sum(loss[0] * loss[2] for loss in losses)]).encode())
+            count, part = sum(loss[0] for loss in losses), sum(loss[0] * loss[2] for loss in losses)
+            self._bulletin.put(step, "1", json.dumps([count, part, len(losses)]).encode())
 
     def last(self) -> None:
         bulletin = self._bulletin
-        for step, num_kinds in () if bulletin is None else bulletin.look():
-            told = [json.loads(one) for one in bulletin.details(step).values()] if bulletin is not None and num_kinds > 1 else []
-            counts, parts = [count for count, _ in told], [part for _, part in told]
-            if told and self._again(RANKS, _count_the_same(counts, parts)):
+        for step, _ in () if bulletin is None else bulletin.look():
+            told = [json.loads(one) for one in bulletin.details(step).values()] if bulletin is not None else []
+            if len(told) < 2:
+                continue
+            counts, parts, nums = zip(*told, strict=True)
+            self._judge_scale(step, sum(parts) / len(told), len(told), max(nums))
+            if self._again(RANKS, _count_the_same(counts, parts)):
                 text = f"{min(counts):.0f} to {max(counts):.0f} labels count on {len(told)} ranks, and their means count the same as "
                 text += "gradients are averaged: labels on ranks with few of them count more."
                 advice = "Divide each rank's sum by the number of labels of all ranks (all_reduce it), and multiply by the number of ranks."
                 self.say(text, advice, asks=True, step=step)
+
+    def _judge_scale(self, step: int, whole: float, num_ranks: int, num_losses: int) -> None:
+        """Args: ``whole``: the sum of all labels' weights, over the number of ranks, by which DDP divides: 1 of a mean."""
+        for factor, done, advice in ((num_ranks, "multiplied", "multiply"), (1 / num_ranks, "divided", "divide")):
+            is_so = num_losses == 1 and self._copies.averages and math.isclose(whole, factor, rel_tol=1e-3)
+            if self._again(SCALED if factor > 1 else DIVIDED, is_so):
+                text = f"A mean over labels is {done} by the number of ranks ({num_ranks}), and DDP averages gradients over ranks: they are "
+                text += f"{factor:g} times those of one process with all the labels."
+                self.say(text, f"Don't {advice} a mean: DDP's gradients are those of the mean over all ranks.", rule=SCALED, asks=True, step=step)
 
     def _judge(self, line: ScriptLine, losses: list[list[float]]) -> None:
         backward, (_, num, *_) = line.at(": backward at "), losses[0]
@@ -197,7 +211,10 @@ def _counted(node: Any) -> tuple[Tensor, int, Tensor | float, Tensor | None] | N
     """Of a mean or sum over labels, behind constant factors: how many count, of how many, the weight of one, and the labels themselves.
     None: of no such thing."""
     weight: Tensor | float = 1.0
-    while (node := behind_shapes(node)) is not None and kind_of(node) in ("Mul", "Div"):
+    while (node := behind_shapes(node)) is not None and (kind_of(node) in ("Mul", "Div") or _is_single(node)):
+        if _is_single(node):
+            node = node.next_functions[0][0]
+            continue
         other = _constant(node)
         if other is None or other.numel() != 1:
             return None
@@ -214,6 +231,11 @@ def _counted(node: Any) -> tuple[Tensor, int, Tensor | float, Tensor | None] | N
     count = (target != node._saved_ignore_index).sum()
     by = {MEAN: count.clamp(min=1), SUM: 1}.get(node._saved_reduction)
     return None if by is None or saved(node, "weight") is not None else (count, target.numel(), weight / by, target)
+
+
+def _is_single(node: Any) -> bool:
+    """Whether it sums up one number."""
+    return kind_of(node) == "Sum" and math.prod(getattr(node, "_saved_self_sym_sizes", (2,))) == 1
 
 
 def _constant(node: Any) -> Tensor | None:

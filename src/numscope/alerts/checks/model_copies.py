@@ -67,6 +67,11 @@ class CopiesOf:
         return bool(getattr(self._places.ddp, "_comm_hooks", None))
 
     @property
+    def averages(self) -> bool:
+        """Whether DDP averages gradients, as it is made to."""
+        return self._places.ddp is not None and not self.averages_weights
+
+    @property
     def synchronizes(self) -> bool:
         """Whether DDP averages the gradients of a call that begins now: not within its ``no_sync``. True without DDP."""
         return bool(getattr(self._places.ddp, "require_backward_grad_sync", True))
