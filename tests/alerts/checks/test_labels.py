@@ -128,7 +128,7 @@ def test_soft_labels_are_no_error_of_ours(caplog: pytest.LogCaptureFixture) -> N
     assert "after an error of its own" not in caplog.text
 
 
-def train_on_ranks(rank: int, how: str) -> list[tuple[bool, str]]:
+def train_on_ranks(rank: int, how: str, rule: str = "unequal micro-batches") -> list[tuple[bool, str]]:
     torch.manual_seed(0)
     model: Any = nn.Linear(4, 3)
     model = model if how == "alone" else DDP(model)
@@ -143,11 +143,15 @@ def train_on_ranks(rank: int, how: str) -> list[tuple[bool, str]]:
                 dist.all_reduce(number)
                 number /= dist.get_world_size()
             loss = F.cross_entropy(model(torch.randn(12, 4)), labels) if how == "mean" else total / number
+            if how in ("times", "over"):
+                labels[labels < 0] = 0
+                loss = F.cross_entropy(model(torch.randn(12, 4)), labels)
+                loss = loss * 2 if how == "times" else (loss.unsqueeze(0) / dist.get_world_size()).sum()
             optimizer.zero_grad()
             loss.backward()
             optimizer.step()
             dist.barrier()
-    return [(a.asks, a.text) for a in scope.alerts if a.rule == "unequal micro-batches"]
+    return [(a.asks, a.text) for a in scope.alerts if a.rule == rule]
 
 
 @pytest.mark.parametrize("how", ["mean", "own number"])
@@ -162,3 +166,17 @@ def test_means_over_other_numbers_of_labels_on_ranks_are_asked_about(ranks: Rank
 @pytest.mark.parametrize("how", ["over all", "as many", "alone"])
 def test_healthy_numbers_of_labels_on_ranks_are_silent(ranks: RankPool, how: str) -> None:
     assert [told.value for told in ranks.run(train_on_ranks, how)] == [[], []]
+
+
+@pytest.mark.parametrize(("how", "done"), [("times", "multiplied"), ("over", "divided")])
+def test_a_mean_that_is_scaled_by_the_number_of_ranks_is_asked_about(ranks: RankPool, how: str, done: str) -> None:
+    """neuralmagic/sparseml #135, sanderwood/bgpt #5."""
+    first, *others = [told.value for told in ranks.run(train_on_ranks, how, "loss scaled by ranks")]
+    assert not any(others)
+    ((asks, text),) = first
+    assert asks and text.startswith(f"A mean over labels is {done} by the number of ranks (2), and DDP averages gradients")
+
+
+@pytest.mark.parametrize("how", ["mean", "own number", "over all", "alone"])
+def test_means_that_are_not_scaled_are_left_alone(ranks: RankPool, how: str) -> None:
+    assert [told.value for told in ranks.run(train_on_ranks, how, "loss scaled by ranks")] == [[], []]

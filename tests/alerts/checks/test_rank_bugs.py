@@ -518,3 +518,42 @@ def train_scaled(rank: int) -> list[bool]:
 def test_steps_that_one_rank_leaves_out_make_nobody_wait(ranks: RankPool) -> None:
     """fairscale #180: a GradScaler that looks at one rank's shard."""
     assert [t.value for t in ranks.run(train_scaled)] == [[False] * STEPS, [step in (1, 3, 4) for step in range(STEPS)]]
+
+
+class Halves(nn.Module):
+    """A layer of which each rank has a part, by collectives of the script's own, between others that each rank holds whole."""
+
+    def __init__(self, rank: int) -> None:
+        super().__init__()
+        self.first, self.part, self.last = nn.Linear(4, 8), nn.Linear(8, 4, bias=False), nn.Linear(8, 2)
+        nn.init.constant_(self.part.weight, 0.1 * (rank + 1))
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.last(torch.cat([self.part(self.first(x).relu()), x], 1))
+
+
+def train_halves(rank: int, how: str) -> list[dict[str, Any]]:
+    torch.manual_seed(0)
+    model = Halves(rank)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    scope = numscope.watch(model)
+    for x in batches(rank, 24):
+        optimizer.zero_grad()
+        model(x).square().mean().backward()
+        averaged(model.first)
+        if how == "both":
+            averaged(model.last)
+        optimizer.step()
+        dist.barrier()
+    return brief(scope)
+
+
+def test_weights_that_part_beside_others_that_are_trained_alike_are_asked_about(ranks: RankPool) -> None:
+    """Megatron-LM #1446: each rank has a part of the layers, and nothing sums up a norm's gradients."""
+    alert = only(ranks.run(train_halves, "one"))
+    assert alert["rule"] == "replicas differ" and alert["asks"]
+    assert alert["parameters"] == ["last.weight", "last.bias"]
+
+
+def test_parts_of_layers_beside_weights_that_are_trained_alike_are_silent(ranks: RankPool) -> None:
+    assert [t.value for t in ranks.run(train_halves, "both")] == [[], []]

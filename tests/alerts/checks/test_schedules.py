@@ -126,6 +126,22 @@ def test_schedule_that_has_stepped_beyond_its_horizon_is_asked_about(make: Any, 
         assert alert.asks and "has stepped 4 times" in alert.text and "made for 3" in alert.text
 
 
+def test_a_schedule_that_ends_late_is_seen_as_it_ends() -> None:
+    model = Net()
+    optimizer = SGD(model.parameters(), lr=0.1)
+    scheduler = CosineAnnealingLR(optimizer, 40)
+
+    def training() -> None:
+        for x, y in batches(45):
+            optimizer.zero_grad()
+            F.cross_entropy(model(x), y).backward()
+            optimizer.step()
+            scheduler.step()
+
+    (alert,) = [alert for alert in alerts_of(model, training) if alert.rule == "schedule past its end"]
+    assert alert.step == 42 and "has stepped 41 times" in alert.text
+
+
 def test_scheduler_of_an_optimizer_that_was_made_anew_is_named() -> None:
     model = Net()
     scheduler = StepLR(SGD(model.parameters(), lr=0.1), 2)

@@ -120,9 +120,13 @@ class Labels(Check):
         for factor, done, advice in ((num_ranks, "multiplied", "multiply"), (1 / num_ranks, "divided", "divide")):
             is_so = num_losses == 1 and self._copies.averages and math.isclose(whole, factor, rel_tol=1e-3)
             if self._again(SCALED if factor > 1 else DIVIDED, is_so):
-                text = f"A mean over labels is {done} by the number of ranks ({num_ranks}), and DDP averages gradients over ranks: they are "
+                text = (
+                    f"A mean over labels is {done} by the number of ranks ({num_ranks}), and DDP averages gradients over ranks: they are "
+                )
                 text += f"{factor:g} times those of one process with all the labels."
-                self.say(text, f"Don't {advice} a mean: DDP's gradients are those of the mean over all ranks.", rule=SCALED, asks=True, step=step)
+                self.say(
+                    text, f"Don't {advice} a mean: DDP's gradients are those of the mean over all ranks.", rule=SCALED, asks=True, step=step
+                )
 
     def _judge(self, line: ScriptLine, losses: list[list[float]]) -> None:
         backward, (_, num, *_) = line.at(": backward at "), losses[0]

@@ -175,7 +175,10 @@ class ReplicasDiffer(Check):
             agreed = [i for i in weights if _agree(told, i)]
             others = any(not group.is_buffer[i] for i in group.first)
             several = [] if 2 * len(agreed) <= len(weights) else agreed  # gradients of models of their own differ
-            weights = several if at_first else [] if others else weights
+            # Where each rank has its part of some weights, others that are trained alike show that they train one model.
+            same = {*range(len(group.names))} - {*differ}
+            parted = [i for i in weights if i not in group.first] if any(_agree(told, i) for i in same) else []
+            weights = several if at_first else parted if others else weights
         buffers = differ if all(group.is_buffer[i] for i in differ) else []
         if weights and self._may_be_apart(group) and not all(_agree(told, i) for i in weights):
             if not group.settled:

@@ -64,8 +64,11 @@ class Schedules(Check):
     def called(self, call: LoopCall) -> None:
         if call.kind == "scheduler" and isinstance(call.target, ReduceLROnPlateau):
             self._wait(call.target, call.given(0, "metrics"))
-        elif call.kind == "scheduler" and self.subject.num % EVERY < STRETCH:
-            self._follow(call)
+        elif call.kind == "scheduler":
+            if PAST_END not in self.spoken:
+                self._ends(call)
+            if self.subject.num % EVERY < STRETCH:
+                self._follow(call)
 
     def _wait(self, scheduler: ReduceLROnPlateau, metric: Any) -> None:
         """Whether what it is told has only ever become worse in its eyes, and it has lowered the rate for that."""
@@ -87,13 +90,15 @@ class Schedules(Check):
                 text += f"{told[0]:.4g}, and they go on to {told[-1]:.4g}."
                 self.say(text, f"If that is the better way, make it with mode={other!r}.", rule=WRONG_WAY, line=line, asks=True)
 
-    def _follow(self, call: LoopCall) -> None:
-        optimizer, length = getattr(call.target, "optimizer", None), _length_of(call.target)
-        if _has_end(call.target) and 0 < length < (steps := call.target.last_epoch) and PAST_END not in self.spoken:
+    def _ends(self, call: LoopCall) -> None:
+        if _has_end(call.target) and 0 < (length := _length_of(call.target)) < (steps := call.target.last_epoch):
             line, kind = current_line(), type(call.target).__name__
             text = f"{kind} has stepped {steps} times{line.at()}, and is made for {length}: the rate rises again, or stays at its end."
             advice = "Give its length in the unit in which it steps (steps, not epochs), or take CosineAnnealingWarmRestarts."
             self.say(text, advice, rule=PAST_END, line=line, asks=True)
+
+    def _follow(self, call: LoopCall) -> None:
+        optimizer = getattr(call.target, "optimizer", None)
         if self.name in self.spoken:
             return
         if isinstance(optimizer, Optimizer) and getattr(call.target, "last_epoch", 0) > 1 and not getattr(optimizer, "_opt_called", False):
