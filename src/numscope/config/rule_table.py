@@ -117,6 +117,7 @@ _SPECS = (
     RuleSpec("same data on ranks", "ranks see the same batch"),
     RuleSpec("settings differ on ranks", "ranks that train one model have other settings, versions, code or modes"),
     RuleSpec("same random numbers on ranks", "the draws of each step (dropout, noise) are the same on all ranks"),
+    RuleSpec("gradients reduced twice", "an all_reduce sums up what another has made the same on all ranks"),
     RuleSpec("gather without gradient", "a loss is made of what all_gather gave of a rank's own tensors that carry a gradient"),
     RuleSpec("same batch again", "a batch comes again and again", {"steps": 16}),
     RuleSpec("epochs in the same order", "batches come in the order of the epoch before"),

@@ -400,3 +400,21 @@ def test_losses_that_add_up_between_an_optimizer_s_steps_are_left_alone() -> Non
             heads.zero_grad()
 
     assert alerts_of(trunk, together) == []
+
+
+def test_gradients_that_a_scaler_left_out_are_not_missed() -> None:
+    """Every second step is left out, as where a scale begins far too high."""
+    model = Net()
+    optimizer = SGD(model.parameters(), lr=0.1)
+    scaler = torch.amp.GradScaler("cpu", init_scale=2.0, growth_interval=1)
+
+    def training() -> None:
+        for step, (x, y) in enumerate(batches(6)):
+            optimizer.zero_grad()
+            scaler.scale(F.cross_entropy(model(x), y)).backward()
+            if step % 2 == 0:
+                model.last.bias.grad[0] = torch.inf
+            scaler.step(optimizer)
+            scaler.update()
+
+    assert [alert.rule for alert in alerts_of(model, training) if alert.rule.startswith("gradients cleared")] == []

@@ -1,4 +1,4 @@
-"""Features that ranks gather for a loss, with and without their gradient."""
+"""Collectives of the script's own: features that ranks gather for a loss, gradients that they sum up."""
 
 from __future__ import annotations
 
@@ -92,3 +92,35 @@ def test_a_gather_without_gradient_is_asked_about(ranks: RankPool, how: str) -> 
 @pytest.mark.parametrize("how", ["with gradient", "own derivative", "put back", "one tensor, put back", "detached", "for a metric"])
 def test_other_gathers_are_silent(ranks: RankPool, how: str) -> None:
     assert [told.value for told in ranks.run(contrast, how)] == [[], []]
+
+
+def reduce(rank: int, how: str) -> list[tuple[str, bool]]:
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Linear(4, 4), nn.Linear(4, 4), nn.Linear(4, 4))
+    model[2].weight = model[0].weight  # tied
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+    torch.manual_seed(rank)
+    with numscope.watch(model) as scope:
+        for _ in range(5):
+            optimizer.zero_grad()
+            model(torch.randn(BATCH, 4)).square().mean().backward()
+            for module in model if how == "by module" else [model]:
+                for p in module.parameters():
+                    assert p.grad is not None
+                    dist.all_reduce(p.grad)
+                    p.grad /= dist.get_world_size()
+                    if how == "maximum":
+                        dist.all_reduce(p.grad, op=dist.ReduceOp.MAX)
+            optimizer.step()
+            dist.barrier()
+    return [(a.text, a.asks) for a in scope.alerts if a.rule == "gradients reduced twice"]
+
+
+def test_a_tied_gradient_that_is_reduced_twice_is_asked_about(ranks: RankPool) -> None:
+    for ((text, asks),) in [told.value for told in ranks.run(reduce, "by module")]:
+        assert asks and text.startswith("all_reduce at test_gathers.py:") and text.endswith("it becomes 2 times as large.")
+
+
+@pytest.mark.parametrize("how", ["once", "maximum"])
+def test_other_reductions_are_silent(ranks: RankPool, how: str) -> None:
+    assert [told.value for told in ranks.run(reduce, how)] == [[], []]

@@ -259,6 +259,7 @@ class Reaching(Check):
 
     def skipped_step(self, optimizer: Optimizer) -> None:
         self._has_stepped = True  # as far as the script goes
+        self._lost, self._gave, self._there = [], None, None
 
     def end(self, closing: bool) -> None:
         self._calls = 0
