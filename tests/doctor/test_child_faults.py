@@ -89,7 +89,7 @@ def stop_the_host() -> list[list[Told]]:
 def stay_away() -> list[list[Told]]:
     with Crew(3, absent=(1,), sizes=(8,)) as crew:
         crew.warm_up()
-        return [crew.run(4, 30.0), crew.run(5, 12.0, ranks=(0,))]
+        return [crew.run(4, 45.0), crew.run(5, 12.0, ranks=(0,))]
 
 
 def find_no_store() -> list[list[Told]]:
