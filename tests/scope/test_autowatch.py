@@ -174,6 +174,37 @@ def test_adapters_that_the_model_does_not_hold_are_watched() -> None:
     assert finding.culprit is not None and finding.culprit.code == "adapters[1].up.weight.grad[0, 0] = torch.nan"
 
 
+def test_steps_that_a_scaler_leaves_out_are_no_findings_in_a_frozen_model() -> None:
+    """The scale begins too high, and gradients come to what is trained through a model that no optimizer has."""
+    trained, frozen = nn.Linear(4, 4), nn.Sequential(nn.Linear(4, 4), nn.ReLU(), nn.Linear(4, 2)).requires_grad_(False)
+    optimizer, scaler = torch.optim.Adam(trained.parameters()), torch.amp.GradScaler("cpu", init_scale=2.0**30)
+    with AutoWatch(WatchOptions()) as watch:
+        for _ in range(24):
+            with torch.autocast("cpu", torch.float16):
+                loss = frozen(trained(torch.ones(3, 4))).float().square().mean()
+            optimizer.zero_grad()
+            scaler.scale(loss).backward()
+            scaler.step(optimizer)
+            scaler.update()
+    assert scaler.get_scale() < 2.0**30
+    assert [finding for scope in watch.scopes for finding in scope.findings] == []
+
+
+def test_of_many_optimizers_of_loose_weights_few_are_watched() -> None:
+    """One for each image, as where inputs are optimized."""
+    model = nn.Linear(4, 2).requires_grad_(False)
+    with AutoWatch(WatchOptions()) as watch:
+        for _ in range(12):
+            image = nn.Parameter(torch.ones(1, 4))
+            optimizer = torch.optim.SGD([image], 0.1)
+            for _ in range(3):
+                optimizer.zero_grad()
+                model(image).square().mean().backward()
+                optimizer.step()
+        del image, optimizer
+        assert sum(type(scope.model) is not nn.Linear for scope in watch.scopes) <= 4
+
+
 def test_model_takes_the_place_of_its_optimizer_s_tensors_that_stepped_before_it_was_called() -> None:
     """torch's ``set_optimizer_state_dict`` has the optimizer step by gradients of zero first, to have states to load into."""
     model = nn.Linear(2, 2)

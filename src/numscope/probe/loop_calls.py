@@ -91,6 +91,8 @@ def hear_loop(tell: Tell, step: Callable[..., Any], update: Callable[..., Any]) 
         _clips = True
         if args and isinstance(args[0], Iterator):  # model.parameters(), which a listener would use up; torch warns of an empty one
             args = (list(args[0]) or args[0], *args[1:])
+        elif isinstance(kwargs.get("parameters"), Iterator):
+            kwargs = {**kwargs, "parameters": list(kwargs["parameters"]) or kwargs["parameters"]}
         if _thread.in_clip:  # torch's own, by a norm that it has computed
             return original(*args, **kwargs)
         _thread.in_clip = True

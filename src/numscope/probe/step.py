@@ -297,6 +297,12 @@ class Step(optimizer_probe.StepListener):
     @guarded(*STOPS, UsageError)
     def skipped_step(self, optimizer: Optimizer) -> None:
         if not self.optimizers.owns(optimizer):
+            self.optimizers.search()
+            if (
+                self.had_backward and not self.optimizers.any and self.thread in (None, get_ident())
+            ):  # of a frozen model behind the trained one
+                for reader in tuple(self._readers):
+                    reader.skipped_step(optimizer)
             return
         if any(o is optimizer for o in self._stepped):
             self._over()

@@ -14,6 +14,8 @@ from numscope.records.site import Phase
 from numscope.replay import outside
 from numscope.scope.model_watch import ModelWatch
 
+MOST_OWN = 4  # optimizers of what no model holds, beside watched models: more are made for an image or a task each, and dropped
+
 
 class Tensors(nn.Module):
     """The tensors of one optimizer, named as the optimizer holds them; never called.
@@ -50,6 +52,7 @@ class TensorWatch(optimizer_probe.StepListener):
         self._live = live
         self._optimizers: Beside[Optimizer, Tensors | None] = Beside()  # and what stands for it
         self._without_optimizer: Tensors | None = None
+        self._num_own = 0  # optimizers of layers that no model holds
         outside.current().begin_anew(Phase.SCRIPT)
 
     def close(self) -> None:
@@ -88,7 +91,9 @@ class TensorWatch(optimizer_probe.StepListener):
             return
         given = [p for group in optimizer.param_groups for p in group["params"]]
         is_own = all(type(p) is nn.Parameter and p.grad is not None for p in given)  # no framework's copies of a watched model's
+        is_own = is_own and self._num_own < MOST_OWN
         if is_own or not any(scope.steps.had_backward for scope in self._live()):
+            self._num_own += is_own
             scope = self._open(optimizer)
             if scope is not None:
                 scope.steps.before_step(optimizer)

@@ -52,8 +52,8 @@ def test_sampler_without_set_epoch() -> None:
     sampler = DistributedSampler(samples(), num_replicas=2, rank=0)
     loader = DataLoader(samples(), batch_size=2, sampler=sampler)
     (alert,) = train(epochs(loader, 6))
-    assert (alert.rule, alert.step, alert.asks) == ("epochs in the same order", 16, True)
-    assert alert.text == "A DistributedSampler begins a further epoch with epoch=0: its samples come in the same order again."
+    assert (alert.rule, alert.step, alert.asks) == ("epochs in the same order", 17, True)
+    assert alert.text == "A DistributedSampler has begun a further epoch with epoch=0: its samples come in the same order again."
     assert "set_epoch" in alert.advice
     assert train(epochs(loader, 12, sampler.set_epoch)) == []
 
@@ -72,7 +72,10 @@ def test_samplers_that_may_begin_as_before() -> None:
         model.train()
         sampler.set_epoch(epoch)
 
-    assert train(epochs(DataLoader(samples(), batch_size=8, sampler=sampler), 5, evaluate), model) == []
+    loader = DataLoader(samples(), batch_size=8, sampler=sampler)
+    assert train(epochs(loader, 5, evaluate), model) == []
+    evaluated = loader  # once more, for a figure of the data that it was trained on
+    assert train(epochs(loader, 5, evaluate), model) == []
 
 
 def test_an_order_that_comes_again_is_seen_in_the_batches() -> None:

@@ -59,6 +59,8 @@ def gathered(x: Tensor, how: str) -> Tensor:
     dist.all_gather(parts, x.detach() if how == "detached" else x)
     if how == "put back":
         parts[rank] = x
+    if how == "own first":  # labels are those of the diagonal then
+        parts = [x, *(part for i, part in enumerate(parts) if i != rank)]
     whole = torch.stack(parts).flatten(0, 1) if how == "stacked" else torch.cat(parts)
     return x if how == "for a metric" else whole
 
@@ -72,7 +74,7 @@ def contrast(rank: int, how: str) -> list[tuple[str, bool, str]]:
         for _ in range(5):
             one, other = model(torch.randn(BATCH, 4))
             whole = gathered(other, how)
-            shift = 0 if how == "for a metric" else rank * BATCH
+            shift = 0 if how in ("for a metric", "own first") else rank * BATCH
             loss = F.cross_entropy(one @ whole.T, torch.arange(BATCH) + shift) + other.square().mean()
             optimizer.zero_grad()
             loss.backward()
@@ -89,7 +91,9 @@ def test_a_gather_without_gradient_is_asked_about(ranks: RankPool, how: str) -> 
         assert at.startswith("test_gathers.py:") and asks and "torch.distributed.nn.functional.all_gather" in advice
 
 
-@pytest.mark.parametrize("how", ["with gradient", "own derivative", "put back", "one tensor, put back", "detached", "for a metric"])
+@pytest.mark.parametrize(
+    "how", ["with gradient", "own derivative", "put back", "one tensor, put back", "own first", "detached", "for a metric"]
+)
 def test_other_gathers_are_silent(ranks: RankPool, how: str) -> None:
     assert [told.value for told in ranks.run(contrast, how)] == [[], []]
 

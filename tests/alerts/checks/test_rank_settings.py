@@ -44,6 +44,7 @@ def train(rank: int, odd: str, wraps: bool, folder: str = "") -> list[Any]:
     if odd not in ("draws", "noise", "no draws"):
         torch.manual_seed(rank)
     optimizer = AdamW(model.parameters(), lr=1e-2 if odd in ("rate", "width") and is_odd else 1e-3)
+    optimizer.param_groups[0]["chosen_by"] = lambda p: p.dim() > 1  # as LARS has it: its address is another one on each rank
     generator = torch.Generator().manual_seed(rank)
     with numscope.watch(called) as scope:
         for step in range(6):

@@ -334,3 +334,25 @@ def test_gradients_that_change_after_clipping_are_asked_about(
     found = [alert for alert in alerts_of(model, training) if alert.rule == "gradients change after clipping"]
     assert [(alert.step, alert.asks) for alert in found] == [(1, True)] * named
     assert all("4 of 4 gradients are written again between clipping at test_scaling.py:" in alert.text for alert in found)
+
+
+@pytest.mark.parametrize(
+    "clip",
+    [
+        lambda model: clip_grad_norm_(parameters=model.parameters(), max_norm=1.0),
+        lambda model: [p.grad.mul_(0.5) for p in model.parameters() if clip_grad_norm_(model.parameters(), float("inf")) > 0],
+    ],
+)
+def test_other_ways_of_clipping_are_left_alone(clip: Callable[..., object]) -> None:
+    """An iterator by keyword; torch's norm, and a factor by hand."""
+    model = Net()
+    optimizer = SGD(model.parameters(), lr=0.1)
+
+    def training() -> None:
+        for x, y in batches(4):
+            optimizer.zero_grad()
+            F.cross_entropy(model(x), y).backward()
+            clip(model)
+            optimizer.step()
+
+    assert alerts_of(model, training) == []

@@ -10,7 +10,7 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 from torch.optim import SGD, Adam
-from torch.optim.lr_scheduler import CosineAnnealingLR, LambdaLR, LinearLR, LRScheduler, OneCycleLR, SequentialLR, StepLR
+from torch.optim.lr_scheduler import ChainedScheduler, CosineAnnealingLR, LambdaLR, LinearLR, LRScheduler, OneCycleLR, SequentialLR, StepLR
 
 from tests.alerts.checks.silent import Net, alerts_of, batches, line_of, one, train
 
@@ -124,6 +124,14 @@ def test_schedule_that_has_stepped_beyond_its_horizon_is_asked_about(make: Any, 
     assert [alert.rule for alert in found] == rules
     for alert in found:
         assert alert.asks and "has stepped 4 times" in alert.text and "made for 3" in alert.text
+
+
+def test_a_chain_that_ends_in_a_cosine_is_followed() -> None:
+    """torch's ChainedScheduler has no number of its steps."""
+    model = Net()
+    optimizer = SGD(model.parameters(), lr=0.1)
+    scheduler = ChainedScheduler([LinearLR(optimizer), CosineAnnealingLR(optimizer, 12)])
+    assert alerts_of(model, lambda: step_all(model, optimizer, [scheduler])) == []
 
 
 def test_a_schedule_that_ends_late_is_seen_as_it_ends() -> None:

@@ -149,3 +149,17 @@ def test_norms_whose_names_were_not_found_are_asked_about(parts: list[str], said
     alerts = alerts_of(model, lambda: train(model, optimizer))
     assert [(alert.rule, alert.asks) for alert in alerts] == [(rule, True) for rule in said]
     assert all("norm.weight are in one that decays" in alert.text or "norm.weight is" in alert.text for alert in alerts)
+
+
+def test_an_optimizer_that_steps_by_gradients_of_the_script_s_own_is_one() -> None:
+    """Evolution strategies, private gradients: ``.grad`` is set, and no backward comes in between."""
+    model = Net()
+    optimizer = Adam(model.parameters())
+
+    def training() -> None:
+        for x, y in batches(6):
+            for p, g in zip(model.parameters(), torch.autograd.grad(F.cross_entropy(model(x), y), [*model.parameters()]), strict=True):
+                p.grad = g
+            optimizer.step()
+
+    assert [alert.rule for alert in alerts_of(model, training) if alert.rule == "parameter in two optimizers"] == []

@@ -53,6 +53,7 @@ class Batches(Check):
         self._matches = 0
         self._sampler: weakref.ref[Any] | None = None  # the last DistributedSampler that began an epoch
         self._drawn_at = 0  # the step then
+        self._again: int | None = None  # the epoch with which it began as before
         self._epochs: Beside[Any, int] = Beside()  # of each, at its last begin
         self._trains: Beside[Any, bool] = Beside()  # steps followed
         if subject.rank:
@@ -79,8 +80,9 @@ class Batches(Check):
         if self._sampler is not None and (last := self._sampler()) is not None and self.subject.num > self._drawn_at:
             self._trains[last] = True
         if self._trains.get(sampler) and sampler.shuffle and self._epochs.get(sampler) == sampler.epoch:
-            text = f"A DistributedSampler begins a further epoch with epoch={sampler.epoch}: its samples come in the same order again."
-            self.say(text, "Call sampler.set_epoch(epoch) at each epoch's begin.", rule=self.also[0], asks=True)
+            self._again = sampler.epoch  # said once a step has followed: it may be a pass of evaluation
+        else:
+            self._again = None
         self._sampler, self._drawn_at, self._epochs[sampler] = weakref.ref(sampler), self.subject.num, sampler.epoch
 
     def _weighs(self, call: LoopCall) -> None:
@@ -96,6 +98,9 @@ class Batches(Check):
         self.spoken.add(NEVER_DRAWN)  # one walk over all objects is enough
 
     def end(self, closing: bool) -> None:
+        if self._again is not None and self.subject.num > self._drawn_at and self._sampler is not None:
+            text = f"A DistributedSampler has begun a further epoch with epoch={self._again}: its samples come in the same order again."
+            self.say(text, "Call sampler.set_epoch(epoch) at each epoch's begin.", rule=self.also[0], asks=True)
         inputs = self.subject.inputs
         inputs.settle()
         for batch in inputs.since(self._num_seen):

@@ -127,6 +127,8 @@ class Followers(Check):
 
     def _find(self) -> None:
         own = [*self.subject.model.modules()]
+        if type(self.subject.model).forward is nn.Module.forward:  # an optimizer's tensors, which are nobody's copy
+            return
         found: list[nn.Module] = instances_of(AveragedModel, type(self.subject.model))
         known = {id(module) for module in own} | {id(copy.refs[0]()) for copy in self._copies}
         for one in sorted(found, key=lambda one: not isinstance(one, AveragedModel)):  # its own module is found too

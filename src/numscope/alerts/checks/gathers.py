@@ -8,7 +8,7 @@ from torch import Tensor
 from torch.optim import Optimizer
 
 from numscope.alerts.checks.check import FIRST, UNKNOWN, Check, ScriptLine
-from numscope.distributed.agree import rank, spread
+from numscope.distributed.agree import spread
 from numscope.probe.calls import in_backward
 from numscope.replay import outside
 from numscope.replay.tape import UNOBSERVED, OpRecord, OpTape, State
@@ -70,20 +70,16 @@ def _behind(tape: OpTape, states: Sequence[State]) -> OpRecord | None:
     """The gather whose result, this rank's own part among it, some states are made of. What was written in part since is left alone: the
     own part may have been put back.
     """
-    import torch.distributed as dist  # loads more of it than torch does
-
     todo, seen = [state.writers[0] for state in states if len(state.writers) == 1], set[int]()
     while todo:
         index = todo.pop()
         if index not in seen and index in tape:
             seen.add(index)
-            for operand in tape[index].inputs:
-                made = _maker(tape, operand.state)
-                if made is not None and _is_gather(made):
-                    is_list = len(made.outputs) == dist.get_world_size()
-                    if len(made.outputs) == 1 or (is_list and operand.position == rank()):
-                        return made
-                todo += [] if made is None else [made.index]
+            makers = [made for operand in tape[index].inputs if (made := _maker(tape, operand.state)) is not None]
+            for made in filter(_is_gather, makers):
+                if len(made.outputs) in (1, sum(one is made for one in makers)):  # all parts, as cat or stack puts them together
+                    return made
+            todo += [made.index for made in makers]
     return None
 
 

@@ -13,6 +13,7 @@ from numscope.distributed.channel import members
 from numscope.distributed.groups import Copies
 from numscope.distributed.place import Places, fully_sharded_groups
 from numscope.probe.naming import is_sharded, named_state
+from numscope.records.faults import ours
 from numscope.records.weak import Weak
 
 
@@ -78,16 +79,26 @@ class CopiesOf:
 
     def data_ranks(self) -> tuple[tuple[int, ...], bool]:
         """The ranks that should get different data, and whether that is only assumed. Empty: this rank alone."""
-        if not spread():
+        if not spread() or self._is_past:
             return (), False
         groups = [g for g in self._places.default("data", at=(self._model, "activation")) if not isinstance(g, Copies)]
         if groups or self._places.known:
             return tuple(sorted({rank for group in groups for rank in members(group)})), False
         return self._world(), True
 
+    @property
+    def _is_past(self) -> bool:
+        """Whether the process group has ended by which the ranks were known: the script has begun another one."""
+        try:
+            for group in (*self._places.known, *filter(None, [getattr(self._places.ddp, "process_group", None)])):
+                members(group)
+        except ours(KeyError, ValueError):
+            return True
+        return False
+
     def find(self) -> list[Shared]:
         """Everything that this rank has a copy of, by the ranks that have the others, in the same order on all of them."""
-        if not spread() or self.are_pieces:
+        if not spread() or self.are_pieces or self._is_past:
             return []
         found: dict[tuple[int, ...], Shared] = {}
         self._meshes = self._find_meshes()

@@ -133,7 +133,7 @@ class RankSettings(Check):
         for optimizer in self.subject.optimizers.living:
             for i, group in enumerate(optimizer.param_groups):
                 for key, value in group.items():
-                    if key != "params" and not (isinstance(value, Tensor) and not value.is_cpu):
+                    if key != "params" and _is_told(value):
                         whose = f"{type(optimizer).__name__}" + (f", group {i}" if len(optimizer.param_groups) > 1 else "")
                         yield f"{key} of {whose}", str(value.item() if isinstance(value, Tensor) and value.numel() == 1 else value)
 
@@ -167,6 +167,13 @@ class RankSettings(Check):
                 asks=True,
                 step=step,
             )
+
+
+def _is_told(value: Any) -> bool:
+    """Whether a setting says the same wherever it is equal; others have an address, or lie on a device."""
+    if isinstance(value, Tensor):
+        return value.is_cpu and value.numel() == 1
+    return all(map(_is_told, value)) if isinstance(value, tuple | list) else value is None or isinstance(value, bool | int | float | str)
 
 
 def _sides(values: Mapping[int, str]) -> list[tuple[str, list[int]]]:

@@ -70,7 +70,10 @@ class ScalerUse(Check):
             self._clips(call)
 
     def returned(self, call: LoopCall) -> None:
-        if call.kind == "clip" and not self._is_scaled:  # where unscaling follows, another rule speaks
+        bound = call.kwargs.get("clip_value", call.given(1, "max_norm")) if call.kind == "clip" else math.inf
+        if not self._is_scaled and not (
+            isinstance(bound, int | float) and math.isinf(bound)
+        ):  # where unscaling follows, another rule speaks
             self._left.update((id(p.grad), p.grad._version) for p in _given(call) if p.grad is not None)
 
     def before_backward(self, roots: Sequence[Tensor]) -> None:

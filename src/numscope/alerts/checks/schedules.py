@@ -91,7 +91,7 @@ class Schedules(Check):
                 self.say(text, f"If that is the better way, make it with mode={other!r}.", rule=WRONG_WAY, line=line, asks=True)
 
     def _ends(self, call: LoopCall) -> None:
-        if _has_end(call.target) and 0 < (length := _length_of(call.target)) < (steps := call.target.last_epoch):
+        if _has_end(call.target) and 0 < (length := _length_of(call.target)) < (steps := getattr(call.target, "last_epoch", 0)):
             line, kind = current_line(), type(call.target).__name__
             text = f"{kind} has stepped {steps} times{line.at()}, and is made for {length}: the rate rises again, or stays at its end."
             advice = "Give its length in the unit in which it steps (steps, not epochs), or take CosineAnnealingWarmRestarts."

@@ -64,7 +64,8 @@ class Owners(Check):
 
     def __init__(self, subject: Subject) -> None:
         super().__init__(subject)
-        self._stepped: list[tuple[str, set[int]]] = []  # since the last backward: an optimizer's class, and its parameters
+        # Since the last backward: an optimizer's id, which no other one has as long as it lives, its class, and its parameters.
+        self._stepped: list[tuple[int, str, set[int]]] = []
 
     def before_backward(self, roots: Sequence[Tensor]) -> None:
         self._stepped.clear()
@@ -72,7 +73,8 @@ class Owners(Check):
     def before_step(self, optimizer: Optimizer) -> None:
         kind, mine, line = type(optimizer).__name__, ids_of(optimizer), current_line()
         given = {name: ids_known(p) for name, p in self.subject.parameters().items() if p.grad is not None}
-        for other, theirs in self._stepped:  # not one within whose step this one steps, as a wrapper's does
+        others = [(other, theirs) for number, other, theirs in self._stepped if number != id(optimizer)]
+        for other, theirs in others:  # not one within whose step this one steps, as a wrapper's does
             if both := [name for name, ids in given.items() if not mine.intersection(theirs).isdisjoint(ids)]:
                 text = f"{names_of(both)}: {other} and {kind}, which steps{line.at()}, both move them by the gradients of one backward."
                 self.say(text, "Give each parameter to one optimizer.", line=line, parameters=both, asks=True)
@@ -95,4 +97,4 @@ class Owners(Check):
                 self.say(text, advice, rule=EMPTY, line=line, parameters=vectors, asks=True)
 
     def after_step(self, optimizer: Optimizer) -> None:
-        self._stepped.append((type(optimizer).__name__, ids_of(optimizer)))
+        self._stepped.append((id(optimizer), type(optimizer).__name__, ids_of(optimizer)))
