@@ -154,8 +154,8 @@ def test_stopped_host_of_the_store_is_killed_and_named_by_the_others(stories: St
 def test_rank_that_does_not_come_to_the_store_is_named(stories: Stories) -> None:
     told, after = stories["stay_away"]
     for rank in (0, 2):
-        assert told[rank].data["missing"] == [[1, 1]]
         assert told[rank].error == "rank 1 did not join torch's store at rank 0"
+        assert told[rank].data["missing"] == [[1, 1]]
     assert after[0].error == "rank 0 has no process group: its backend did not start"
 
 
