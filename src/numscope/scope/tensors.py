@@ -91,7 +91,7 @@ class TensorWatch(optimizer_probe.StepListener):
             return
         given = [p for group in optimizer.param_groups for p in group["params"]]
         is_own = all(type(p) is nn.Parameter and p.grad is not None for p in given)  # no framework's copies of a watched model's
-        is_own = is_own and self._num_own < MOST_OWN
+        is_own = bool(given) and is_own and self._num_own < MOST_OWN
         if is_own or not any(scope.steps.had_backward for scope in self._live()):
             self._num_own += is_own
             scope = self._open(optimizer)

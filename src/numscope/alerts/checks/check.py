@@ -21,7 +21,7 @@ from numscope.probe.step import Step, StepReader
 from numscope.records.alert import Alert
 from numscope.records.weak import Weak
 from numscope.records.words import few
-from numscope.replay.stack import capture
+from numscope.replay.stack import Stack, capture
 
 FIRST = 4  # steps of a watch that are looked at thoroughly
 EVERY = 100  # afterwards one of so many is
@@ -72,7 +72,12 @@ def current_line() -> ScriptLine:
 
     *Cost:* some microseconds; a thorough check may ask at each occasion, a cheap one only when it has found something.
     """
-    frame = capture(sys._getframe(1)).innermost()
+    return line_of(capture(sys._getframe(1)))
+
+
+def line_of(stack: Stack) -> ScriptLine:
+    """The script's line of a stack; ``UNKNOWN`` where it has none."""
+    frame = stack.innermost()
     return UNKNOWN if frame is None else ScriptLine(frame[0], frame[1], frame[3])
 
 

@@ -7,17 +7,15 @@ from collections.abc import Sequence
 from torch import Tensor
 from torch.optim import Optimizer
 
-from numscope.alerts.checks.check import FIRST, UNKNOWN, Check, ScriptLine
+from numscope.alerts.checks.check import FIRST, Check, line_of
 from numscope.distributed.agree import spread
 from numscope.probe.calls import in_backward
 from numscope.replay import outside
 from numscope.replay.tape import UNOBSERVED, OpRecord, OpTape, State
 from numscope.summary.ledger import Ledger
 
-_GATHERS = ("allgather", "_allgather_base", "all_gather_into_tensor")  # without a derivative
-
-
 TWICE = "gradients reduced twice"
+_GATHERS = ("allgather", "_allgather_base", "all_gather_into_tensor")  # without a derivative
 
 
 class Gathers(Check):
@@ -35,8 +33,7 @@ class Gathers(Check):
             return
         tape = outside.current().tape
         if any(map(_is_gather, tape.records)) and (record := _behind(tape, outside.current().states(roots))) is not None:
-            frame = record.stack.innermost()
-            line = UNKNOWN if frame is None else ScriptLine(frame[0], frame[1], frame[3])
+            line = line_of(record.stack)
             text = (
                 f"What carries a gradient goes through all_gather{line.at()}, which passes none, and the loss is made of the result, this "
             )
@@ -50,8 +47,7 @@ class Gathers(Check):
             return
         for record in mine.tape.records:
             if record.name == "allreduce" and (factor := _repeats(mine.tape, record, mine.ledger)):
-                frame = record.stack.innermost()
-                line = UNKNOWN if frame is None else ScriptLine(frame[0], frame[1], frame[3])
+                line = line_of(record.stack)
                 text = f"all_reduce{line.at()} sums up what all_reduce has made the same on all ranks: it becomes {factor} times as large."
                 advice = "Sum up each gradient once; a tied weight is found in several modules, model.parameters() has it once."
                 self.say(text, advice, rule=TWICE, line=line, asks=True)

@@ -29,6 +29,7 @@ from numscope.summary.unwrap import Unsummarizable
 DRAWS = "same random numbers on ranks"
 MOST_TOLD = 3  # settings in a sentence
 FROZEN, SUM = "what is frozen", "the checksum of the frozen weights"
+NOT_SET = "not set"
 FEW = 3  # calls, by which a device has summed up weights
 
 
@@ -39,8 +40,9 @@ class RankSettings(Check):
 
     Of ranks that nothing says train one model, those are compared whose parameters have the same names and shapes, and it asks.
 
-    *Cost:* on several ranks, a note of some 1 KB at the job's store at the first step, the fourth, and each hundredth; then 5 µs a module
-    and 10 µs a group of an optimizer, and the source of the script's modules and a sample of the frozen weights are read at the first step.
+    *Cost:* on several ranks, a note of some 1 KB at the job's store at the first step, the fourth, early ones, and each hundredth; then 5 µs
+    a module and 10 µs a group of an optimizer, and the source of the script's modules and a sample of the frozen weights are read at the
+    first step.
     """
 
     name = "settings differ on ranks"
@@ -74,12 +76,11 @@ class RankSettings(Check):
             self._mode = f"{sum(m.training for m in modules)} of {len(modules)} modules"
         if num == 0 and spread():
             self._calls += 1
-            trained = [p for p in module.parameters() if p.requires_grad] if self._calls in (1, FEW) else [None]
             if self._calls == 1:
-                whole = [p for p in module.parameters() if not p.requires_grad and type(p.data) is Tensor]  # not a shard
+                whole = [p for p in self.subject.model.parameters() if not p.requires_grad and type(p.data) is Tensor]  # not a shard
                 with unseen(), suppress(Unsummarizable):
                     self._frozen = Checksums(whole, sample=True) if whole and not self._copies.are_pieces else None
-            if not trained and self._calls == FEW:
+            if self._calls == FEW and not any(p.requires_grad for p in self.subject.model.parameters()):
                 self._put()
             if self._calls > FEW:
                 self.last()
@@ -143,9 +144,9 @@ class RankSettings(Check):
             by_shapes[shapes].append(rank)
         for ranks in by_shapes.values():
             settings = {rank: told[rank][1] for rank in ranks}
-            sides = {key: _sides({rank: settings[rank].get(key, "not set") for rank in ranks}) for own in settings.values() for key in own}
+            sides = {key: _sides({rank: settings[rank].get(key, NOT_SET) for rank in ranks}) for own in settings.values() for key in own}
             news = {key: each for key, each in sides.items() if len(each) > 1 and key not in self._told}
-            if len(sides[FROZEN]) > 1:
+            if len(sides[FROZEN]) > 1 or any(value == NOT_SET for value, _ in news.get(SUM, ())):  # a device may not have summed up yet
                 news.pop(SUM, None)
             self._told.update(news)
             if news:
