@@ -40,7 +40,7 @@ class RankSettings(Check):
 
     Of ranks that nothing says train one model, those are compared whose parameters have the same names and shapes, and it asks.
 
-    *Cost:* on several ranks, a note of some 1 KB at the job's store at the first step, the fourth, early ones, and each hundredth; then 5 µs
+    *Cost:* on several ranks, a note of some 1 KB at the job's store at the first steps, early ones, and each hundredth; then 5 µs
     a module and 10 µs a group of an optimizer, and the source of the script's modules and a sample of the frozen weights are read at the
     first step.
     """
